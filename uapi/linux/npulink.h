@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note OR MIT */
+/*
+ * npulink.h - the ioctl interface of /dev/npulink/npuN.
+ */
+#ifndef _UAPI_LINUX_NPULINK_H
+#define _UAPI_LINUX_NPULINK_H
+
+#include <linux/ioctl.h>
+#include <linux/types.h>
+#include <linux/npulink_step.h>
+
+#define NPULINK_ABI_VERSION	1
+#define NPULINK_TYPE		0xdc
+
+/**
+ * DOC: General ioctl format
+ *
+ * Every ioctl takes one structure that begins with its own size. Newer programs
+ * may pass a larger one as long as what the kernel does not know is zero, older
+ * ones a shorter one down to the first version of that ioctl. Members named
+ * out_* are written by the kernel, all others only read. Reserved members and
+ * unknown flags must be zero. Ids belong to the open file, and 0 is never the id
+ * of an object that was created (as a buffer, 0 is the file's arena).
+ *
+ * An open file belongs to the address space that opened it. Another process
+ * that has got hold of it may poll, read, WAIT and close it. Everything else
+ * is -EPERM.
+ *
+ * What an ioctl itself returns says whether the call was accepted. How an
+ * operation ended is in struct npulink_result.
+ *
+ * Errors that every ioctl may return:
+ *
+ *  - ENOTTY: no such ioctl
+ *  - EINVAL: the structure is too small, or a value is out of its range
+ *  - E2BIG: the structure is larger than known and the rest is not zero
+ *  - EOPNOTSUPP: a flag or reserved member is set that this kernel does not know,
+ *    or the device cannot do this
+ *  - EFAULT: memory of the caller could not be read or written
+ *  - ENOENT: no such object in this file
+ *  - EPERM: the file belongs to another process
+ *  - ENODEV: the device has gone
+ *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
+ *  - EINTR: a signal arrived while waiting for a lock; nothing was done
+ *
+ * Others are listed at each ioctl.
+ */
+enum {
+	NPULINK_CMD_DEVICE_INFO = 0x00,
+	NPULINK_CMD_BUF_REGISTER,
+	NPULINK_CMD_BUF_ALLOC,
+	NPULINK_CMD_BUF_IMPORT,
+	NPULINK_CMD_BUF_EXPORT,
+	NPULINK_CMD_COMM_CREATE,
+	NPULINK_CMD_COMM_PEERS,
+	NPULINK_CMD_COMM_ABORT,
+	NPULINK_CMD_COMM_STATUS,
+	NPULINK_CMD_PLAN_CREATE,
+	NPULINK_CMD_POST,
+	NPULINK_CMD_POST_BATCH,
+	NPULINK_CMD_WAIT,
+	NPULINK_CMD_RING_SETUP,
+	NPULINK_CMD_DESTROY,
+};
+
+/* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
+#define NPULINK_MMAP_ARENA	0x000000000ULL
+#define NPULINK_MMAP_RING	0x100000000ULL
+#define NPULINK_MMAP_DOORBELL	0x200000000ULL
+
+/**
+ * struct npulink_device_info - ioctl(NPULINK_DEVICE_INFO)
+ * @size: sizeof(struct npulink_device_info)
+ * @flags: 0
+ * @out_abi_version: NPULINK_ABI_VERSION of the module
+ * @out_device_id: N of npuN
+ * @out_node_id: random, equal for all devices of one boot of one machine: ranks
+ *		 with equal node ids meet in the kernel
+ * @out_max_steps: steps of one plan
+ * @out_max_ranks: ranks of one communicator
+ * @out_max_channels: channels are 0 .. out_max_channels - 1
+ * @out_max_inflight: operations of one rank that are posted and not done
+ * @out_max_arena: largest arena in bytes
+ * @out_slice: bytes that the device handles at a time
+ * @out_dtypes: bit mask of data types that the device can reduce
+ * @out_redops: bit mask of reductions
+ * @out_caps: NPULINK_CAP_*
+ * @out_inline_max: steps up to this many bytes are completed without interrupt
+ * @out_name: name of the device, "npu0"
+ * @out_backend: name of the backend, "soft"
+ * @out_engine: what moves and reduces the bytes, "sse2"
+ * @out_version: version of the module
+ *
+ * May be called by a process that does not own the file.
+ */
+struct npulink_device_info {
+	__u32 size;
+	__u32 flags;
+	__u32 out_abi_version;
+	__u32 out_device_id;
+	__u8 out_node_id[16];
+	__u32 out_max_steps;
+	__u32 out_max_ranks;
+	__u32 out_max_channels;
+	__u32 out_max_inflight;
+	__u32 out_max_arena;
+	__u32 out_slice;
+	__u32 out_dtypes;
+	__u32 out_redops;
+	__u32 out_caps;
+	__u32 out_inline_max;
+	char out_name[16];
+	char out_backend[16];
+	char out_engine[32];
+	char out_version[16];
+};
+#define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
+
+#define NPULINK_CAP_DOORBELL	(1 << 0)	/* has a doorbell page per file */
+
+/**
+ * struct npulink_buf_register - ioctl(NPULINK_BUF_REGISTER)
+ * @size: sizeof(struct npulink_buf_register)
+ * @flags: NPULINK_BUF_READONLY: no step may write to it
+ * @addr: first byte, any alignment
+ * @len: bytes, not 0
+ * @out_id: buffer id
+ * @reserved: 0
+ *
+ * Pins memory of the caller. Unmapping it is allowed at any time: an operation
+ * in flight keeps its pages, a later POST of the buffer gives -ESTALE.
+ *
+ *  - EFAULT: not all of the range is mapped with the needed access
+ *  - EOPNOTSUPP: a shared mapping of a file other than shmem, memfd, hugetlbfs
+ */
+struct npulink_buf_register {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 addr;
+	__aligned_u64 len;
+	__u32 out_id;
+	__u32 reserved;
+};
+#define NPULINK_BUF_REGISTER _IO(NPULINK_TYPE, NPULINK_CMD_BUF_REGISTER)
+
+#define NPULINK_BUF_READONLY	(1 << 0)
+
+/**
+ * struct npulink_buf_alloc - ioctl(NPULINK_BUF_ALLOC)
+ * @size: sizeof(struct npulink_buf_alloc)
+ * @flags: 0
+ * @len: bytes, rounded up to pages
+ * @out_mmap_offset: offset to mmap() it, whole
+ * @out_id: buffer id
+ * @reserved: 0
+ */
+struct npulink_buf_alloc {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 len;
+	__aligned_u64 out_mmap_offset;
+	__u32 out_id;
+	__u32 reserved;
+};
+#define NPULINK_BUF_ALLOC _IO(NPULINK_TYPE, NPULINK_CMD_BUF_ALLOC)
+
+/**
+ * struct npulink_buf_import - ioctl(NPULINK_BUF_IMPORT)
+ * @size: sizeof(struct npulink_buf_import)
+ * @flags: NPULINK_BUF_READONLY
+ * @fd: a dma-buf
+ * @out_id: buffer id
+ * @out_len: bytes
+ *
+ *  - EBADF: not an open file; EINVAL: not a dma-buf
+ *  - EOPNOTSUPP: its exporter cannot give the device access
+ */
+struct npulink_buf_import {
+	__u32 size;
+	__u32 flags;
+	__s32 fd;
+	__u32 out_id;
+	__aligned_u64 out_len;
+};
+#define NPULINK_BUF_IMPORT _IO(NPULINK_TYPE, NPULINK_CMD_BUF_IMPORT)
+
+/**
+ * struct npulink_buf_export - ioctl(NPULINK_BUF_EXPORT)
+ * @size: sizeof(struct npulink_buf_export)
+ * @flags: 0
+ * @id: a buffer made by BUF_ALLOC
+ * @out_fd: a dma-buf, close on exec
+ *
+ *  - EOPNOTSUPP: not made by BUF_ALLOC
+ *  - EMFILE: too many open files
+ */
+struct npulink_buf_export {
+	__u32 size;
+	__u32 flags;
+	__u32 id;
+	__s32 out_fd;
+};
+#define NPULINK_BUF_EXPORT _IO(NPULINK_TYPE, NPULINK_CMD_BUF_EXPORT)
+
+/**
+ * struct npulink_comm_create - ioctl(NPULINK_COMM_CREATE)
+ * @size: sizeof(struct npulink_comm_create)
+ * @flags: NPULINK_COMM_ANY_UID: ranks of other users may join; needed from all
+ * @secret: 128 random bits that the members share and nobody else knows
+ * @rank: own rank
+ * @nranks: number of ranks
+ * @out_id: communicator id
+ * @reserved: 0
+ *
+ * Joins, or creates, the communicator of that secret.
+ *
+ *  - EEXIST: the rank is taken, or this file already has a rank in it
+ *  - EINVAL: others gave another number of ranks
+ *  - EACCES: another user's, or another user namespace's, without ANY_UID
+ *  - EOWNERDEAD, ...: the communicator has failed already (COMM_STATUS's errno)
+ */
+struct npulink_comm_create {
+	__u32 size;
+	__u32 flags;
+	__u8 secret[16];
+	__u32 rank;
+	__u32 nranks;
+	__u32 out_id;
+	__u32 reserved;
+};
+#define NPULINK_COMM_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_COMM_CREATE)
+
+#define NPULINK_COMM_ANY_UID	(1 << 0)
+
+/**
+ * struct npulink_peer - where a rank is
+ * @node_id: out_node_id of its device
+ * @kind: NPULINK_PEER_LOCAL
+ * @reserved: 0
+ * @addr: address, by kind; 0 for LOCAL
+ */
+struct npulink_peer {
+	__u8 node_id[16];
+	__u32 kind;
+	__u32 reserved;
+	__u8 addr[40];
+};
+
+#define NPULINK_PEER_LOCAL	0	/* same node: they meet in the kernel */
+
+/**
+ * struct npulink_comm_peers - ioctl(NPULINK_COMM_PEERS)
+ * @size: sizeof(struct npulink_comm_peers)
+ * @flags: 0
+ * @comm_id: communicator
+ * @first: first rank described
+ * @npeers: number of ranks described
+ * @reserved: 0
+ * @peers: address of struct npulink_peer [npeers]
+ *
+ * Says where ranks are. A rank that was not described is on this node.
+ *
+ *  - EADDRNOTAVAIL: LOCAL with the id of another node
+ *  - EOPNOTSUPP: a kind that no loaded backend serves
+ *  - EBUSY: described otherwise before, and in use
+ */
+struct npulink_comm_peers {
+	__u32 size;
+	__u32 flags;
+	__u32 comm_id;
+	__u32 first;
+	__u32 npeers;
+	__u32 reserved;
+	__aligned_u64 peers;
+};
+#define NPULINK_COMM_PEERS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_PEERS)
+
+/*
+ * Why a communicator failed, and the errno that operations then end with.
+ * The first cause wins, and stays until the communicator is destroyed.
+ */
+#define NPULINK_CAUSE_NONE	0
+#define NPULINK_CAUSE_ABORT	1	/* ECANCELED: a rank called COMM_ABORT */
+#define NPULINK_CAUSE_DEADLINE	2	/* ETIMEDOUT: an operation took too long */
+#define NPULINK_CAUSE_DEATH	3	/* EOWNERDEAD: a rank exited or was killed */
+#define NPULINK_CAUSE_LEFT	4	/* ESHUTDOWN: a rank left that is needed */
+#define NPULINK_CAUSE_MISMATCH	5	/* EPROTO: ranks called different things */
+#define NPULINK_CAUSE_LINK	6	/* ENOLINK: a link was lost */
+#define NPULINK_CAUSE_DEVICE	7	/* EIO: a device reported a fault */
+#define NPULINK_CAUSE_CHECKSUM	8	/* EBADMSG: data arrived damaged */
+#define NPULINK_CAUSE_DEADLOCK	9	/* EDEADLK: wait-for cycle */
+#define NPULINK_CAUSE_REMOVED	10	/* ENODEV: a device was removed */
+
+/**
+ * struct npulink_result - how an operation ended
+ * @seq: the operation: out_seq of its POST
+ * @cookie: as given to POST
+ * @status: 0, or -errno
+ * @cause: NPULINK_CAUSE_*
+ * @comm_id: communicator
+ * @rank: rank where the cause arose
+ * @peer: rank that it was about (the dead one, the late one), or NPULINK_NO_PEER
+ * @step: step of @rank's plan, or ~0
+ * @number: operation number in the communicator where the cause arose, or ~0
+ * @ns: nanoseconds from POST to the end
+ * @reserved: 0
+ *
+ * This is also the record in the completion ring.
+ */
+struct npulink_result {
+	__aligned_u64 seq;
+	__aligned_u64 cookie;
+	__s32 status;
+	__u32 cause;
+	__u32 comm_id;
+	__u32 rank;
+	__u32 peer;
+	__u32 step;
+	__aligned_u64 number;
+	__aligned_u64 ns;
+	__aligned_u64 reserved;
+};
+
+/**
+ * struct npulink_comm_abort - ioctl(NPULINK_COMM_ABORT)
+ * @size: sizeof(struct npulink_comm_abort)
+ * @flags: 0
+ * @comm_id: communicator
+ * @code: reported to all ranks in COMM_STATUS
+ *
+ * Ends all operations of the communicator on all ranks, now and later.
+ * Returns 0 also if it had failed already.
+ */
+struct npulink_comm_abort {
+	__u32 size;
+	__u32 flags;
+	__u32 comm_id;
+	__u32 code;
+};
+#define NPULINK_COMM_ABORT _IO(NPULINK_TYPE, NPULINK_CMD_COMM_ABORT)
+
+/**
+ * struct npulink_comm_status - ioctl(NPULINK_COMM_STATUS)
+ * @size: sizeof(struct npulink_comm_status)
+ * @flags: 0
+ * @comm_id: communicator
+ * @out_joined: ranks of this node that are in it
+ * @out_cause: NPULINK_CAUSE_*: why it failed
+ * @out_status: 0, or the -errno of out_cause
+ * @out_rank: rank where the cause arose
+ * @out_peer: rank that it was about, or NPULINK_NO_PEER
+ * @out_step: step of out_rank's plan, or ~0
+ * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known
+ * @out_number: operation number where the cause arose, or ~0
+ * @out_next: number of the next collective of the own rank
+ * @out_calls: with MISMATCH, what out_rank and out_peer called
+ */
+struct npulink_comm_status {
+	__u32 size;
+	__u32 flags;
+	__u32 comm_id;
+	__u32 out_joined;
+	__u32 out_cause;
+	__s32 out_status;
+	__u32 out_rank;
+	__u32 out_peer;
+	__u32 out_step;
+	__u32 out_code;
+	__aligned_u64 out_number;
+	__aligned_u64 out_next;
+	struct npulink_call out_calls[2];
+};
+#define NPULINK_COMM_STATUS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_STATUS)
+
+/* Why PLAN_CREATE (or libcoll's verifier) refused a plan. */
+#define NPULINK_BAD_NONE	0
+#define NPULINK_BAD_OP		1	/* no such combination of op bits */
+#define NPULINK_BAD_FLAGS	2	/* unknown flag, or one that does not fit op */
+#define NPULINK_BAD_RESERVED	3	/* an unused member is not zero */
+#define NPULINK_BAD_DTYPE	4	/* data type or reduction unknown */
+#define NPULINK_BAD_PEER	5	/* peer out of range, or the own rank */
+#define NPULINK_BAD_CHANNEL	6	/* channel out of range */
+#define NPULINK_BAD_SLOT	7	/* slot out of range, or without the access */
+#define NPULINK_BAD_RANGE	8	/* operand exceeds its slot's min_len */
+#define NPULINK_BAD_ALIGN	9	/* offset or length not a multiple of the type */
+#define NPULINK_BAD_OVERLAP	10	/* operands of the step overlap */
+#define NPULINK_BAD_DEP		11	/* a dependency before the list's begin */
+#define NPULINK_BAD_CHAIN	12	/* cannot continue the step before it */
+#define NPULINK_BAD_WINDOW	13	/* window of size 0, or larger than len */
+#define NPULINK_BAD_RACE	14	/* unordered with an earlier step on same bytes */
+#define NPULINK_BAD_CALL	15	/* the call is malformed, or the plan not its kind */
+#define NPULINK_BAD_SELF	16	/* a point-to-point plan with more than one peer or
+					 * direction
+					 */
+
+/**
+ * struct npulink_plan_create - ioctl(NPULINK_PLAN_CREATE)
+ * @size: sizeof(struct npulink_plan_create)
+ * @flags: NPULINK_PLAN_CHECK_RACES: prove also plans of more than 4,096 steps free
+ *	   of races (smaller ones always are)
+ * @comm_id: communicator
+ * @nslots: number of slots, up to NPULINK_MAX_SLOTS
+ * @nsteps: number of steps
+ * @out_id: plan id
+ * @slots: address of struct npulink_slot [nslots]
+ * @steps: address of struct npulink_step [nsteps]
+ * @call: what the application called
+ * @out_bad_step: with -EINVAL, index of the offending step; ~0 if not a step
+ * @out_reason: with -EINVAL, NPULINK_BAD_*
+ *
+ * Copies the plan, checks it, and freezes it. out_bad_step and out_reason are
+ * also written when the plan is refused.
+ */
+struct npulink_plan_create {
+	__u32 size;
+	__u32 flags;
+	__u32 comm_id;
+	__u32 nslots;
+	__u32 nsteps;
+	__u32 out_id;
+	__aligned_u64 slots;
+	__aligned_u64 steps;
+	struct npulink_call call;
+	__u32 out_bad_step;
+	__u32 out_reason;
+};
+#define NPULINK_PLAN_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_PLAN_CREATE)
+
+#define NPULINK_PLAN_CHECK_RACES	(1 << 0)
+
+/**
+ * struct npulink_bind - what a slot is in one operation
+ * @buf_id: buffer, 0 = arena
+ * @reserved: 0
+ * @off: first byte
+ * @len: bytes, at least the slot's min_len
+ */
+struct npulink_bind {
+	__u32 buf_id;
+	__u32 reserved;
+	__aligned_u64 off;
+	__aligned_u64 len;
+};
+
+#define NPULINK_POST_BINDS	3
+
+/**
+ * struct npulink_post - ioctl(NPULINK_POST)
+ * @size: sizeof(struct npulink_post)
+ * @flags: NPULINK_POST_WAIT, NPULINK_POST_HELD
+ * @plan_id: plan
+ * @nbinds: number of slots bound: all that the plan has
+ * @cookie: given back in the result
+ * @deadline_ns: the operation may take this long; 0: for ever
+ * @wait_until_ns: with WAIT, CLOCK_MONOTONIC time at which to stop waiting; ~0:
+ *		   do not stop
+ * @binds: address of struct npulink_bind [nbinds] if nbinds > NPULINK_POST_BINDS,
+ *	   else 0
+ * @in_fence: -1
+ * @out_fence: -1
+ * @inline_binds: the bindings, if nbinds <= NPULINK_POST_BINDS
+ * @out_seq: names the operation in this file
+ * @out_result: with WAIT, how it ended
+ *
+ * Starts an operation. Where its result is delivered:
+ *  - by default: in the completion ring; WAIT also returns it as long as
+ *    the operation is in flight;
+ *  - HELD: kept until WAIT fetches it;
+ *  - WAIT: in out_result. If the wait ends early (a signal, wait_until_ns), the
+ *    operation goes on as if it had been posted with HELD.
+ *
+ * out_seq is written before the operation starts, so it is valid whenever the
+ * kernel did more than refuse. The call is never restarted.
+ *
+ *  - EBUSY: too many operations in flight, or the ring is full
+ *  - ESTALE: the memory of a registered buffer is no longer what was pinned
+ *  - EACCES: a slot is written that is bound to a read-only buffer
+ *  - ERANGE: a binding is shorter than the slot needs, or exceeds its buffer
+ *  - ENOTUNIQ: two bindings overlap and one of them is written
+ *  - EINVAL: an offset does not suit the alignment of the plan's data type
+ *  - ENOTCONN: no ring was set up, and neither WAIT nor HELD is given
+ *  - EINTR, ETIME: accepted, with WAIT: stopped waiting by a signal, or by
+ *    wait_until_ns; go on with WAIT of out_seq
+ *  - ECANCELED, ETIMEDOUT, EOWNERDEAD, ESHUTDOWN, EPROTO, ENOLINK, EIO, EBADMSG,
+ *    EDEADLK: the communicator has failed before (NPULINK_CAUSE_*)
+ */
+struct npulink_post {
+	__u32 size;
+	__u32 flags;
+	__u32 plan_id;
+	__u32 nbinds;
+	__aligned_u64 cookie;
+	__aligned_u64 deadline_ns;
+	__aligned_u64 wait_until_ns;
+	__aligned_u64 binds;
+	__s32 in_fence;
+	__s32 out_fence;
+	struct npulink_bind inline_binds[NPULINK_POST_BINDS];
+	__aligned_u64 out_seq;
+	struct npulink_result out_result;
+};
+#define NPULINK_POST _IO(NPULINK_TYPE, NPULINK_CMD_POST)
+
+#define NPULINK_POST_WAIT	(1 << 0)
+#define NPULINK_POST_HELD	(1 << 1)
+
+/**
+ * struct npulink_post_batch - ioctl(NPULINK_POST_BATCH)
+ * @size: sizeof(struct npulink_post_batch)
+ * @flags: NPULINK_POST_WAIT: wait until all of them have ended
+ * @nposts: number of posts, up to NPULINK_MAX_BATCH
+ * @out_posted: how many were started
+ * @posts: address of struct npulink_post [nposts], without WAIT in each
+ * @wait_until_ns: as in POST
+ *
+ * Posts in order until one is refused: the call then returns that one's errno,
+ * and out_posted is its index. All of them are queued before the first waits.
+ * With WAIT every post is HELD and its out_result is written; after EINTR or
+ * ETIME, those with out_result.seq still 0 are to be fetched with WAIT.
+ */
+struct npulink_post_batch {
+	__u32 size;
+	__u32 flags;
+	__u32 nposts;
+	__u32 out_posted;
+	__aligned_u64 posts;
+	__aligned_u64 wait_until_ns;
+};
+#define NPULINK_POST_BATCH _IO(NPULINK_TYPE, NPULINK_CMD_POST_BATCH)
+
+#define NPULINK_MAX_BATCH	1024
+
+/**
+ * struct npulink_wait - ioctl(NPULINK_WAIT)
+ * @size: sizeof(struct npulink_wait)
+ * @flags: 0
+ * @seq: operation
+ * @wait_until_ns: CLOCK_MONOTONIC time at which to stop waiting; 0: only look;
+ *		   ~0: do not stop
+ * @out_result: how it ended
+ *
+ * May be called by a process that does not own the file; it then does not fetch
+ * a held result, only looks at it.
+ *
+ *  - ENOENT: never posted, fetched already, or delivered to the ring
+ *  - ETIME: still in flight at wait_until_ns
+ *  - EINTR: interrupted by a signal; still in flight
+ */
+struct npulink_wait {
+	__u32 size;
+	__u32 flags;
+	__aligned_u64 seq;
+	__aligned_u64 wait_until_ns;
+	struct npulink_result out_result;
+};
+#define NPULINK_WAIT _IO(NPULINK_TYPE, NPULINK_CMD_WAIT)
+
+/**
+ * struct npulink_ring - the completion ring, mapped at NPULINK_MMAP_RING
+ * @head: number of records written, by the kernel
+ * @tail: number of records consumed, by the user
+ * @entries: number of records, a power of two
+ * @reserved: 0
+ * @records: record i is at i % entries
+ *
+ * Read head with acquire, write tail with release semantics. The kernel trusts
+ * tail only as far as to refuse posts whose record would find no room.
+ */
+struct npulink_ring {
+	__u32 head;
+	__u32 reserved0[15];
+	__u32 tail;
+	__u32 reserved1[15];
+	__u32 entries;
+	__u32 reserved[15];
+	struct npulink_result records[];
+};
+
+/**
+ * struct npulink_ring_setup - ioctl(NPULINK_RING_SETUP)
+ * @size: sizeof(struct npulink_ring_setup)
+ * @flags: 0
+ * @entries: number of records, a power of two from 1 to NPULINK_MAX_RING
+ * @eventfd: signalled at each record, or -1
+ * @out_len: bytes to mmap() at NPULINK_MMAP_RING
+ *
+ *  - EEXIST: the file has a ring
+ *  - EBADF: not an eventfd
+ */
+struct npulink_ring_setup {
+	__u32 size;
+	__u32 flags;
+	__u32 entries;
+	__s32 eventfd;
+	__aligned_u64 out_len;
+};
+#define NPULINK_RING_SETUP _IO(NPULINK_TYPE, NPULINK_CMD_RING_SETUP)
+
+#define NPULINK_MAX_RING	65536
+
+/**
+ * struct npulink_destroy - ioctl(NPULINK_DESTROY)
+ * @size: sizeof(struct npulink_destroy)
+ * @id: buffer, communicator or plan
+ *
+ * Destroying a communicator leaves it: it is not a failure for the other ranks
+ * unless they need this rank in an operation that it has not done.
+ *
+ *  - EBUSY: a communicator with plans or operations in flight, a plan with
+ *    operations in flight
+ */
+struct npulink_destroy {
+	__u32 size;
+	__u32 id;
+};
+#define NPULINK_DESTROY _IO(NPULINK_TYPE, NPULINK_CMD_DESTROY)
+
+#endif /* _UAPI_LINUX_NPULINK_H */
