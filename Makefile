@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make help" says what can be made. Everything that is built goes below build/.
+
+VERSION := 0.1.0
+
+prefix ?= /usr/local
+bindir ?= $(prefix)/bin
+libdir ?= $(prefix)/lib
+includedir ?= $(prefix)/include
+mandir ?= $(prefix)/share/man
+sysconfdir ?= /etc
+udevdir ?= /lib/udev
+moddir ?= /lib/modules
+
+# The running kernel's headers, else the newest that are installed.
+newest = $(lastword $(shell printf '%s\n' $(wildcard $(1)) | sort -V))
+KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
+	$(call newest,/lib/modules/*/build) $(call newest,/usr/src/linux-headers-*-amd64))
+KREL := $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' '$(KDIR)/include/generated/utsrelease.h' 2>/dev/null)
+
+CFLAGS ?= -O2 -g
+override CFLAGS += -std=gnu11 -Wall -Wextra -Wno-unused-parameter
+CPPFLAGS += -D_GNU_SOURCE -DNPULINK_VERSION='"$(VERSION)"' -Iuapi -Ilib/include -Ilib
+SAN := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+
+B := build
+Q := $(if $(V),,@)
+say = $(if $(V),:,printf '  %-7s %s\n' $(1) $(2:$(B)/%=%))
+
+all: modules lib tools selftests
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## Build:	make [all]		everything
+##		make modules		npulink.ko, npulink_soft.ko, ... for KDIR=
+##		make modules-6.12	the same for the 6.12 kernel of bookworm-backports
+##		make lib tools selftests
+##		make setup		install the Debian packages that are missing
+##		make clean
+## Use:		make demo		collectives on 8 software NPUs in a virtual machine
+##		make install		prefix=/usr/local DESTDIR= KDIR=
+##		make dkms		put a DKMS source tree into $(DESTDIR)/usr/src
+## Test:	make test		natively and in a virtual machine [TESTS="name ..."]
+##		make test-debug		the same under KASAN, lockdep, kmemleak, ...
+##		make soak		what is counted in hundreds or hours [DEBUG=1]
+##		make check		sparse, checkpatch, cppcheck, manual pages, ...
+## With HERE=1, demo and test load the modules into the running kernel.
+
+# ---- modules
+
+# Kbuild writes beside its sources, so it gets a tree of links to them, one
+# for each kernel. Links to files that have gone would still match wildcards.
+MODULES := $(B)/modules-$(KREL)
+
+modules:
+	@$(if $(KREL),,echo "There are no kernel headers in '$(KDIR)'; run: make setup" >&2; exit 1)
+	$(Q)mkdir -p $(MODULES)
+	$(Q)cp -rsf $(CURDIR)/Kbuild $(CURDIR)/kernel $(CURDIR)/uapi $(MODULES)
+	$(Q)find $(MODULES) -xtype l -delete
+	$(Q)+$(MAKE) $(if $(V),,--no-print-directory -s) -C $(KDIR) M=$(CURDIR)/$(MODULES) \
+		CONFIG_DEBUG_INFO_BTF_MODULES= $(KFLAGS) modules
+
+modules-6.12:
+	$(Q)+kdir=$$(tools/vm/kernel headers-6.12) && $(MAKE) --no-print-directory modules KDIR=$$kdir
+
+# ---- library
+
+LIB_SOURCES := $(wildcard lib/*.c) $(wildcard kernel/core/verify.c)
+LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
+LIB_SAN := $(LIB_SOURCES:%.c=$(B)/san/%.o)
+LIB_MAP := $(wildcard lib/libcoll.map)
+SONAME := libcoll.so.$(firstword $(subst ., ,$(VERSION)))
+
+lib: $(B)/lib/libcoll.so $(B)/lib/libcoll.a $(B)/lib/libcoll.pc
+
+$(B)/obj/%.o: %.c
+	@$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP $(if $(filter lib/% kernel/%,$<),-fPIC -fvisibility=hidden) -c -o $@ $<
+
+$(B)/san/%.o: %.c
+	@$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(SAN) -MMD -MP -c -o $@ $<
+
+$(B)/lib/libcoll.so.$(VERSION): $(LIB_OBJECTS) $(LIB_MAP)
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(SONAME) -Wl,-z,defs \
+		$(LIB_MAP:%=-Wl,--version-script=%) -o $@ $(LIB_OBJECTS) -pthread -lm
+
+$(B)/lib/libcoll.so: $(B)/lib/libcoll.so.$(VERSION)
+	$(Q)ln -sf libcoll.so.$(VERSION) $(B)/lib/$(SONAME)
+	$(Q)ln -sf $(SONAME) $@
+
+# Made anew each time: an object whose source has gone must not stay in it.
+$(B)/lib/libcoll.a: $(LIB_OBJECTS)
+	@$(call say,AR,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/lib/libcoll-san.a: $(LIB_SAN)
+	@$(call say,AR,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/lib/libcoll.pc: lib/libcoll.pc.in Makefile
+	$(Q)mkdir -p $(@D)
+	$(Q)sed -e 's,@prefix@,$(prefix),' -e 's,@libdir@,$(libdir),' \
+		-e 's,@includedir@,$(includedir),' -e 's,@version@,$(VERSION),' $< >$@
+
+# ---- tool
+
+TOOL_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
+TOOL_LIBS := -Wl,--as-needed -lnl-genl-3 -lnl-3 -lkmod -ljson-c -libverbs -lm -pthread
+
+$(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
+
+tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink)
+
+# In the tree the program finds its library by its own place.
+$(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.so
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) -L$(B)/lib -lcoll \
+		-Wl,-rpath,'$$ORIGIN/../lib' $(TOOL_LIBS)
+
+$(B)/tools/installed/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.so
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) -L$(B)/lib -lcoll $(TOOL_LIBS)
+
+# ---- tests
+
+include selftests/Makefile
+
+# ---- installation
+
+install: modules lib $(if $(TOOL_OBJECTS),$(B)/tools/installed/npulink)
+	tools/install/install '$(VERSION)' '$(KREL)' '$(MODULES)'
+
+export DESTDIR prefix bindir libdir includedir mandir sysconfdir udevdir moddir
+
+DKMS = $(DESTDIR)/usr/src/npulink-$(VERSION)
+
+dkms:
+	install -d $(DKMS)
+	cp -r Kbuild kernel uapi LICENSES $(DKMS)
+	sed 's/@version@/$(VERSION)/' tools/install/dkms.conf >$(DKMS)/dkms.conf
+
+setup:
+	@tools/install/setup
+
+# ---- demo, test, check: each from a bare machine
+
+jobs := -j$(shell nproc)
+
+demo: setup
+	$(Q)+$(MAKE) --no-print-directory $(jobs) modules lib tools
+	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
+	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout 300 -- tools/demo.sh)
+
+test: setup
+	$(Q)+$(MAKE) --no-print-directory $(jobs) all selftests-san
+	@selftests/run all $(if $(HERE),--here) $(TESTS)
+
+debug-modules:
+	$(Q)+dir=$$(tools/vm/kernel debug) && $(MAKE) --no-print-directory modules KDIR=$$dir/build
+
+test-debug: setup
+	$(Q)+$(MAKE) --no-print-directory $(jobs) all selftests-san debug-modules
+	@selftests/run all --kernel debug $(TESTS)
+
+soak: setup
+	$(Q)+$(MAKE) --no-print-directory $(jobs) all $(if $(DEBUG),debug-modules)
+	@selftests/run all --soak $(if $(DEBUG),--kernel debug) $(TESTS)
+
+check: setup
+	@tools/install/setup check
+	@tools/check
+
+clean:
+	rm -rf $(B)
+
+.PHONY: all help modules modules-6.12 debug-modules lib tools selftests selftests-san \
+	install dkms setup demo test test-debug soak check clean
+
+-include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)
