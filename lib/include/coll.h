@@ -1,0 +1,754 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * coll.h - libcoll: collective operations that the kernel carries out.
+ *
+ * The library plans a collective once and hands the plan to npulink.ko; from then
+ * on every call is one system call, and the kernel drives it step by step while
+ * the caller sleeps, computes, or is stopped in a debugger.
+ */
+#ifndef COLL_H
+#define COLL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/**
+ * DOC: Rules that hold everywhere
+ *
+ * Functions that return int return 0 or more, or a negative errno. What went wrong,
+ * where, and what to do about it is in coll_comm_last_error(); where there is no
+ * communicator yet, in &coll_config.error_text. The library prints nothing.
+ *
+ * All functions may be called by several threads at a time, also for one
+ * communicator, except that a request belongs to one thread at a time and that
+ * nothing may run in a communicator while it is destroyed. All ranks call the
+ * collectives of a communicator in the same order, with the same collective,
+ * count, type, operation and root; where they do not, all of them get -EPROTO
+ * and a text that names both calls. Sends and receives are ordered per pair of
+ * ranks and direction, independent of the collectives.
+ *
+ * After a failure that concerns the operation of other ranks as well
+ * (-ECANCELED, -ETIMEDOUT, -EOWNERDEAD, -ESHUTDOWN, -EPROTO, -ENOLINK, -EIO,
+ * -EBADMSG, -EDEADLK, -ENODEV from an operation), the communicator has failed on all ranks with the
+ * first cause; all that is left to do with it is coll_comm_destroy(). Errors
+ * that a call is refused with before it starts (-EINVAL, -ENOMEM, -EFAULT, ..)
+ * leave the communicator as it was.
+ *
+ * Counts are in elements, offsets ("displs") as well. A count of 0 is allowed.
+ * Buffers of reductions must be aligned to their type, others need not be.
+ * Buffers need no registration: small ones are copied, larger ones are pinned
+ * on first use and stay so (see coll_register()).
+ *
+ * A communicator must not be used by a process that fork() made: it gets -EPERM.
+ * There it may only be destroyed, which does not concern the parent.
+ */
+
+#define COLL_VERSION_MAJOR	0
+#define COLL_VERSION_MINOR	1
+#define COLL_VERSION_PATCH	0
+#define COLL_VERSION		((COLL_VERSION_MAJOR << 16) | (COLL_VERSION_MINOR << 8) | \
+				 COLL_VERSION_PATCH)
+#define COLL_VERSION_STRING	"0.1.0"
+
+/* Version of the library that runs, as COLL_VERSION and COLL_VERSION_STRING. */
+unsigned int coll_version(void);
+const char *coll_version_string(void);
+
+/* Data types. */
+enum coll_dtype {
+	COLL_INT8 = 0,
+	COLL_UINT8 = 1,
+	COLL_INT16 = 2,
+	COLL_UINT16 = 3,
+	COLL_INT32 = 4,
+	COLL_UINT32 = 5,
+	COLL_INT64 = 6,
+	COLL_UINT64 = 7,
+	COLL_FLOAT16 = 8,
+	COLL_BFLOAT16 = 9,
+	COLL_FLOAT32 = 10,
+	COLL_FLOAT64 = 11,
+};
+
+/*
+ * Reductions. Integers wrap around; floats are rounded to nearest even after
+ * each input; MIN and MAX give NaN if either input is NaN. COLL_AVG is the sum
+ * divided by the number of ranks, integers towards zero. For given algorithm
+ * the result is the same bit for bit in every run and on every rank.
+ */
+enum coll_op {
+	COLL_SUM = 0,
+	COLL_PROD = 1,
+	COLL_MIN = 2,
+	COLL_MAX = 3,
+	COLL_AVG = 4,
+};
+
+/* Size of an element in bytes, 0 if there is no such type. */
+size_t coll_dtype_size(enum coll_dtype dtype);
+
+struct coll_comm;
+struct coll_request;
+
+/*
+ * COLL_IN_PLACE - instead of a send or receive buffer: there is only one
+ *
+ * For send: the data is in recv already, at its place: all of it for allreduce,
+ * reduce, broadcast and alltoall(v); the own shard, at the own rank's place in
+ * the large buffer, for gather(v) and allgather(v). For recv of scatter(v), or
+ * for either of reduce_scatter(v): the other buffer is the large one, and the own
+ * shard is left at its place in it; the rest of the buffer of reduce_scatter(v)
+ * is undefined afterwards. Passing the addresses that this describes means the
+ * same (send == recv, or send == recv + rank * count, ..).
+ */
+#define COLL_IN_PLACE	((void *)-1L)
+
+/* ---- Communicators */
+
+#define COLL_UNIQUE_ID_BYTES	128
+
+/**
+ * struct coll_unique_id - names a communicator; who has it can join
+ * @bytes: opaque, to be sent to the other ranks by a way that others cannot read
+ */
+struct coll_unique_id {
+	unsigned char bytes[COLL_UNIQUE_ID_BYTES];
+};
+
+#define COLL_DEADLINE_AUTO	UINT64_MAX
+
+#define COLL_ANY_UID		(1U << 0)
+
+/**
+ * struct coll_config - optional properties of a communicator
+ * @size: sizeof(struct coll_config); set by COLL_CONFIG_INIT, as all else
+ * @flags: COLL_ANY_UID: ranks of other users may join; needed from all ranks
+ * @inflight: how many requests may be in flight at a time; 0: 256
+ * @device: "npu3" or "3"; NULL: COLL_DEVICE from the environment, else number
+ *	    (local rank, else rank) modulo the number of devices
+ * @algorithm: algorithms to use instead of the cheapest, such as
+ *	       "allreduce:0-4k:mesh;4k-:ring", equal on all ranks; one that cannot
+ *	       be honoured is an error. NULL: COLL_ALGORITHM from the environment
+ * @calibration: file with what the network costs, made by "npulink tune"; NULL:
+ *		 COLL_CALIBRATION from the environment, else
+ *		 /etc/npulink/calibration if it exists. Equal on all ranks
+ * @deadline_ns: how long an operation may take, counted from its call on this
+ *		 rank; 0: for ever. COLL_DEADLINE_AUTO: COLL_DEADLINE (in seconds)
+ *		 from the environment, else one minute and 1000 times the
+ *		 predicted time
+ * @bootstrap_ns: coll_comm_init_env(): how long to wait for the other ranks;
+ *		  0: COLL_TIMEOUT (in seconds) from the environment, else 2 minutes
+ * @arena: bytes of memory shared with the kernel through which small payloads go;
+ *	   0: 64 KiB
+ * @copy_max: largest payload, send and receive buffer together, that is copied
+ *	      through that memory; larger ones are pinned. 0: half of @arena;
+ *	      never more than @arena
+ * @share: use this communicator's open device, pinned buffers and memory instead
+ *	   of new ones, or NULL. It may be destroyed first. Ignores @device,
+ *	   @inflight, @arena. The two cannot be ranks of one communicator
+ * @error_text: where to leave the text if making the communicator fails, or NULL
+ * @error_size: bytes there
+ */
+struct coll_config {
+	size_t size;
+	unsigned int flags;
+	unsigned int inflight;
+	const char *device;
+	const char *algorithm;
+	const char *calibration;
+	uint64_t deadline_ns;
+	uint64_t bootstrap_ns;
+	size_t arena;
+	size_t copy_max;
+	struct coll_comm *share;
+	char *error_text;
+	size_t error_size;
+};
+
+#define COLL_CONFIG_INIT { .size = sizeof(struct coll_config), .deadline_ns = COLL_DEADLINE_AUTO }
+
+/**
+ * coll_get_unique_id() - make up a communicator
+ * @id: result, for coll_comm_init_rank() of all ranks
+ *
+ * Return: 0, or the -errno of getrandom().
+ */
+int coll_get_unique_id(struct coll_unique_id *id);
+
+/**
+ * coll_comm_init_rank() - join a communicator as a rank
+ * @comm: result, NULL on failure
+ * @nranks: number of ranks, at least 1
+ * @id: equal on all ranks
+ * @rank: own rank, below @nranks
+ * @config: or NULL
+ *
+ * Does not wait for the other ranks (the first operation does), so one thread
+ * can make several ranks.
+ *
+ * Return: 0; -EINVAL: bad arguments, or other ranks gave another @nranks; -EEXIST:
+ * the rank is taken; -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES: the
+ * device cannot be opened; -EPROTONOSUPPORT: the module's ABI is another one;
+ * -ENOMEM; or how the communicator failed before.
+ */
+int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
+			const struct coll_unique_id *id, unsigned int rank,
+			const struct coll_config *config);
+
+/**
+ * coll_comm_init_env() - join the communicator of all processes of a job
+ * @comm: result, NULL on failure
+ * @config: or NULL
+ *
+ * Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them.
+ * The ranks meet at rank 0's TCP port COLL_PORT (default MASTER_PORT + 1). If
+ * COLL_KEY is set, the same secret text for all, the exchange is authenticated
+ * and encrypted with it; if not and the ranks are on several machines,
+ * coll_comm_warning() says so. Waits for all ranks.
+ *
+ * Return: as coll_comm_init_rank(); -EINVAL: a variable is missing or wrong;
+ * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key;
+ * -EEXIST: a rank came twice; -EPROTO: another number of ranks, or not libcoll;
+ * -EPROTONOSUPPORT: another version of libcoll (the text says both).
+ */
+int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config);
+
+/**
+ * coll_comm_destroy() - leave a communicator
+ * @comm: communicator, or NULL
+ *
+ * No failure for the others unless they still need this rank. Requests in
+ * flight must have been waited for: -EBUSY otherwise, and nothing is done
+ * (after a failure or coll_comm_abort() they are freed). Frees persistent requests, but not the
+ * memory of coll_mem_alloc(), which must be freed before.
+ *
+ * Return: 0, or -EBUSY.
+ */
+int coll_comm_destroy(struct coll_comm *comm);
+
+/**
+ * coll_comm_abort() - end all operations on all ranks, now and later
+ * @comm: communicator
+ * @code: told to all ranks in &coll_state.code
+ *
+ * They end with -ECANCELED. May be called while other threads wait.
+ *
+ * Return: 0, also if it has failed already.
+ */
+int coll_comm_abort(struct coll_comm *comm, unsigned int code);
+
+#define COLL_NO_RANK	UINT32_MAX
+
+/**
+ * struct coll_state - how a communicator is
+ * @status: 0, or the -errno that it failed with
+ * @cause: the kernel's word for it: "none", "abort", "deadline", "death", "left",
+ *	   "mismatch", "link", "device", "checksum", "deadlock", "removed"
+ * @rank: rank where the failure arose
+ * @peer: rank that it is about (the dead one, the late one), or COLL_NO_RANK
+ * @step: step of @rank's plan, or UINT32_MAX
+ * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown
+ * @joined: ranks of this node that are in it
+ * @number: number of the failed operation, or UINT64_MAX
+ * @next: number of this rank's next collective
+ */
+struct coll_state {
+	int status;
+	const char *cause;
+	uint32_t rank;
+	uint32_t peer;
+	uint32_t step;
+	uint32_t code;
+	uint32_t joined;
+	uint64_t number;
+	uint64_t next;
+};
+
+/* Returns 0 with @state filled in, or an -errno if it cannot be asked. */
+int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
+
+/**
+ * struct coll_comm_info - what a communicator uses
+ * @rank: own rank
+ * @nranks: number of ranks
+ * @device: "npu0"
+ * @backend: "soft"
+ * @engine: what moves and reduces the bytes
+ * @arena_bytes: shared memory for small payloads
+ * @scratch_bytes: buffers for intermediate results
+ * @pinned_bytes: caller's memory that is pinned at present
+ * @plans: plans in the cache
+ * @plan_hits: calls that found their plan there
+ * @plan_misses: calls that did not
+ * @registrations: pinned ranges
+ * @reg_hits: buffers that were found pinned
+ * @reg_misses: buffers that were not
+ * @stale: buffers whose memory had been unmapped and was pinned again
+ * @copied: calls whose payload was copied
+ * @syscalls: ioctls made, all in all
+ *
+ * With &coll_config.share, what concerns memory is that of all that share.
+ */
+struct coll_comm_info {
+	uint32_t rank;
+	uint32_t nranks;
+	char device[16];
+	char backend[16];
+	char engine[32];
+	uint64_t arena_bytes;
+	uint64_t scratch_bytes;
+	uint64_t pinned_bytes;
+	uint64_t plans;
+	uint64_t plan_hits;
+	uint64_t plan_misses;
+	uint64_t registrations;
+	uint64_t reg_hits;
+	uint64_t reg_misses;
+	uint64_t stale;
+	uint64_t copied;
+	uint64_t syscalls;
+};
+
+void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info);
+
+unsigned int coll_comm_rank(const struct coll_comm *comm);
+unsigned int coll_comm_size(const struct coll_comm *comm);
+
+/**
+ * coll_comm_fd() - for poll() and epoll
+ * @comm: communicator
+ *
+ * Readable (POLLIN) when a request may have completed: call coll_test() then.
+ * Belongs to the library; do not read, write or close it.
+ *
+ * Return: the file descriptor.
+ */
+int coll_comm_fd(struct coll_comm *comm);
+
+/**
+ * coll_comm_last_error() - why the last call failed
+ * @comm: communicator
+ *
+ * Return: one line: what, where, and what to do about it; "" if nothing has
+ * failed yet. Valid until the next call that fails in @comm.
+ */
+const char *coll_comm_last_error(struct coll_comm *comm);
+
+/* One line about something that works but should not stay so, or NULL. */
+const char *coll_comm_warning(struct coll_comm *comm);
+
+/* A few words for an error number, with or without the minus sign. */
+const char *coll_strerror(int error);
+
+/**
+ * coll_comm_algorithm() - which algorithm a call takes
+ * @comm: communicator
+ * @collective: "allreduce"
+ * @bytes: size of the payload: of the whole buffer for allreduce, reduce, broadcast;
+ *	   of all shards together for scatter, gather, allgather, reduce_scatter;
+ *	   of all blocks that one rank sends for alltoall
+ * @name: result, valid as long as the library is loaded
+ * @seconds: predicted time, or NULL
+ *
+ * Return: 0; -EINVAL: no such collective; -EOPNOTSUPP: an override that cannot be
+ * honoured.
+ */
+int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
+			const char **name, double *seconds);
+
+/* ---- Memory */
+
+/**
+ * coll_mem_alloc() - memory that never has to be pinned
+ * @comm: communicator; memory is for it and for those that share its device
+ * @len: bytes, rounded up to pages
+ * @addr: result, page aligned, zeroed
+ *
+ * Counts against RLIMIT_MEMLOCK. Not inherited by fork().
+ *
+ * Return: 0, -EINVAL, -ENOMEM.
+ */
+int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr);
+
+/* Returns 0; -EINVAL: not from coll_mem_alloc(); -EBUSY: used by a request. */
+int coll_mem_free(struct coll_comm *comm, void *addr);
+
+/**
+ * coll_register() - pin memory now, and keep it so
+ * @comm: communicator
+ * @addr: first byte, any alignment
+ * @len: bytes
+ *
+ * Never necessary. Saves the first call with this memory the time, and exempts
+ * it from the cache's limits. Unmapping registered memory is safe at any time:
+ * the library notices when it is used again.
+ *
+ * Return: 0; -EFAULT: not all of it is mapped and writable; -ENOMEM: over
+ * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file.
+ */
+int coll_register(struct coll_comm *comm, void *addr, size_t len);
+
+/* Undoes coll_register() of the same range. -ENOENT: there was none. */
+int coll_deregister(struct coll_comm *comm, void *addr, size_t len);
+
+/* ---- Requests: the forms coll_i*() and coll_*_init() */
+
+/**
+ * coll_test() - has it completed?
+ * @request: request; if it is done and not persistent, it is freed and set to
+ *	     NULL. NULL counts as done
+ *
+ * Makes no system call.
+ *
+ * Return: -EINPROGRESS: not yet. Else how the operation ended: 0, -errno.
+ */
+int coll_test(struct coll_request **request);
+
+/* Sleeps until it is done. Otherwise as coll_test(). */
+int coll_wait(struct coll_request **request);
+
+/**
+ * coll_wait_deadline() - coll_wait() that may give up
+ * @request: request
+ * @until_ns: CLOCK_MONOTONIC time in nanoseconds
+ *
+ * Return: as coll_wait(); -EINPROGRESS: not done at @until_ns, the operation
+ * goes on.
+ */
+int coll_wait_deadline(struct coll_request **request, uint64_t until_ns);
+
+/* Waits for all of them. Returns the first error in the order of the array. */
+int coll_waitall(unsigned int n, struct coll_request **requests);
+
+/**
+ * coll_start() - start a persistent request
+ * @request: made by one of coll_*_init(), not in flight
+ *
+ * Then coll_test() or coll_wait() for it; they do not free it.
+ *
+ * Return: 0; -EBUSY: it is in flight, or too much else is; others as the
+ * call itself.
+ */
+int coll_start(struct coll_request *request);
+
+/* Starts n requests of one communicator with one system call. */
+int coll_startall(unsigned int n, struct coll_request **requests);
+
+/* Frees a persistent request, and sets it to NULL. -EBUSY: it is in flight. */
+int coll_request_free(struct coll_request **request);
+
+/* ---- Groups */
+
+/**
+ * coll_group_start() - collect the calls that follow
+ * @comm: communicator
+ *
+ * Until coll_group_end(), calls that this thread makes in @comm are only
+ * collected. Their buffers must not be touched, their requests not be waited
+ * for. Needed where blocking calls would wait for each other in a circle: all
+ * ranks send to the right and receive from the left.
+ *
+ * Return: 0; -EBUSY: a group is open already.
+ */
+int coll_group_start(struct coll_comm *comm);
+
+/**
+ * coll_group_end() - start all that was collected, with one system call
+ * @comm: communicator
+ *
+ * Returns when the blocking ones are done; coll_i*() and coll_start() among them
+ * are then in flight.
+ *
+ * Return: 0, or the first error in the order of the calls; -EINVAL: no group is
+ * open in this thread.
+ */
+int coll_group_end(struct coll_comm *comm);
+
+/* ---- Collectives. Errors: see "Rules that hold everywhere". */
+
+/**
+ * coll_allreduce() - reduce, and give all ranks the result
+ * @comm: communicator
+ * @send: @count elements, or COLL_IN_PLACE
+ * @recv: @count elements
+ * @count: elements
+ * @dtype: data type
+ * @op: reduction
+ */
+int coll_allreduce(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		   enum coll_dtype dtype, enum coll_op op);
+int coll_iallreduce(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		    enum coll_dtype dtype, enum coll_op op, struct coll_request **request);
+int coll_allreduce_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+			enum coll_dtype dtype, enum coll_op op, struct coll_request **request);
+
+/**
+ * coll_reduce() - reduce, and give the root the result
+ * @comm: communicator
+ * @send: @count elements, or COLL_IN_PLACE
+ * @recv: @count elements; used only at the root, or with COLL_IN_PLACE
+ * @count: elements
+ * @dtype: data type
+ * @op: reduction
+ * @root: rank
+ */
+int coll_reduce(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		enum coll_dtype dtype, enum coll_op op, unsigned int root);
+int coll_ireduce(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		 enum coll_dtype dtype, enum coll_op op, unsigned int root,
+		 struct coll_request **request);
+int coll_reduce_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		     enum coll_dtype dtype, enum coll_op op, unsigned int root,
+		     struct coll_request **request);
+
+/**
+ * coll_broadcast() - give all ranks what the root has
+ * @comm: communicator
+ * @send: @count elements, or COLL_IN_PLACE; used only at the root
+ * @recv: @count elements
+ * @count: elements
+ * @dtype: data type
+ * @root: rank
+ */
+int coll_broadcast(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		   enum coll_dtype dtype, unsigned int root);
+int coll_ibroadcast(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		    enum coll_dtype dtype, unsigned int root, struct coll_request **request);
+int coll_broadcast_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+			enum coll_dtype dtype, unsigned int root,
+			struct coll_request **request);
+
+/**
+ * coll_scatter() - give each rank its shard of what the root has
+ * @comm: communicator
+ * @send: nranks * @count elements; used only at the root
+ * @recv: @count elements; at the root, COLL_IN_PLACE leaves its shard in @send
+ * @count: elements of one shard
+ * @dtype: data type
+ * @root: rank
+ */
+int coll_scatter(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		 enum coll_dtype dtype, unsigned int root);
+int coll_iscatter(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		  enum coll_dtype dtype, unsigned int root, struct coll_request **request);
+int coll_scatter_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		      enum coll_dtype dtype, unsigned int root, struct coll_request **request);
+
+/**
+ * coll_scatterv() - coll_scatter() with shards of different sizes
+ * @comm: communicator
+ * @send: large buffer; used only at the root
+ * @recv: @counts[rank] elements, or COLL_IN_PLACE
+ * @counts: elements of each rank's shard, equal on all ranks
+ * @displs: where each shard begins in @send, used only at the root; NULL: one
+ *	    after another
+ * @dtype: data type
+ * @root: rank
+ */
+int coll_scatterv(struct coll_comm *comm, const void *send, void *recv, const size_t *counts,
+		  const size_t *displs, enum coll_dtype dtype, unsigned int root);
+int coll_iscatterv(struct coll_comm *comm, const void *send, void *recv, const size_t *counts,
+		   const size_t *displs, enum coll_dtype dtype, unsigned int root,
+		   struct coll_request **request);
+int coll_scatterv_init(struct coll_comm *comm, const void *send, void *recv,
+		       const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+		       unsigned int root, struct coll_request **request);
+
+/**
+ * coll_gather() - give the root what all ranks have
+ * @comm: communicator
+ * @send: @count elements, or COLL_IN_PLACE at the root
+ * @recv: nranks * @count elements; used only at the root
+ * @count: elements of one shard
+ * @dtype: data type
+ * @root: rank
+ */
+int coll_gather(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		enum coll_dtype dtype, unsigned int root);
+int coll_igather(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		 enum coll_dtype dtype, unsigned int root, struct coll_request **request);
+int coll_gather_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		     enum coll_dtype dtype, unsigned int root, struct coll_request **request);
+
+/**
+ * coll_gatherv() - coll_gather() with shards of different sizes
+ * @comm: communicator
+ * @send: @counts[rank] elements, or COLL_IN_PLACE at the root
+ * @recv: large buffer; used only at the root
+ * @counts: elements of each rank's shard, equal on all ranks
+ * @displs: where each shard begins in @recv, used only at the root; NULL: one
+ *	    after another
+ * @dtype: data type
+ * @root: rank
+ */
+int coll_gatherv(struct coll_comm *comm, const void *send, void *recv, const size_t *counts,
+		 const size_t *displs, enum coll_dtype dtype, unsigned int root);
+int coll_igatherv(struct coll_comm *comm, const void *send, void *recv, const size_t *counts,
+		  const size_t *displs, enum coll_dtype dtype, unsigned int root,
+		  struct coll_request **request);
+int coll_gatherv_init(struct coll_comm *comm, const void *send, void *recv,
+		      const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+		      unsigned int root, struct coll_request **request);
+
+/**
+ * coll_allgather() - give all ranks what all ranks have
+ * @comm: communicator
+ * @send: @count elements, or COLL_IN_PLACE
+ * @recv: nranks * @count elements
+ * @count: elements of one shard
+ * @dtype: data type
+ */
+int coll_allgather(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		   enum coll_dtype dtype);
+int coll_iallgather(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		    enum coll_dtype dtype, struct coll_request **request);
+int coll_allgather_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+			enum coll_dtype dtype, struct coll_request **request);
+
+/**
+ * coll_allgatherv() - coll_allgather() with shards of different sizes
+ * @comm: communicator
+ * @send: @counts[rank] elements, or COLL_IN_PLACE
+ * @recv: large buffer
+ * @counts: elements of each rank's shard, equal on all ranks
+ * @displs: where each shard begins in @recv; NULL: one after another
+ * @dtype: data type
+ */
+int coll_allgatherv(struct coll_comm *comm, const void *send, void *recv,
+		    const size_t *counts, const size_t *displs, enum coll_dtype dtype);
+int coll_iallgatherv(struct coll_comm *comm, const void *send, void *recv,
+		     const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+		     struct coll_request **request);
+int coll_allgatherv_init(struct coll_comm *comm, const void *send, void *recv,
+			 const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+			 struct coll_request **request);
+
+/**
+ * coll_reduce_scatter() - reduce, and give each rank its shard of the result
+ * @comm: communicator
+ * @send: nranks * @count elements, or COLL_IN_PLACE
+ * @recv: @count elements, or COLL_IN_PLACE
+ * @count: elements of one shard
+ * @dtype: data type
+ * @op: reduction
+ */
+int coll_reduce_scatter(struct coll_comm *comm, const void *send, void *recv, size_t count,
+			enum coll_dtype dtype, enum coll_op op);
+int coll_ireduce_scatter(struct coll_comm *comm, const void *send, void *recv, size_t count,
+			 enum coll_dtype dtype, enum coll_op op, struct coll_request **request);
+int coll_reduce_scatter_init(struct coll_comm *comm, const void *send, void *recv,
+			     size_t count, enum coll_dtype dtype, enum coll_op op,
+			     struct coll_request **request);
+
+/**
+ * coll_reduce_scatterv() - coll_reduce_scatter() with shards of different sizes
+ * @comm: communicator
+ * @send: large buffer, or COLL_IN_PLACE
+ * @recv: @counts[rank] elements, or COLL_IN_PLACE
+ * @counts: elements of each rank's shard, equal on all ranks
+ * @displs: where each shard begins in the large buffer; NULL: one after another
+ * @dtype: data type
+ * @op: reduction
+ */
+int coll_reduce_scatterv(struct coll_comm *comm, const void *send, void *recv,
+			 const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+			 enum coll_op op);
+int coll_ireduce_scatterv(struct coll_comm *comm, const void *send, void *recv,
+			  const size_t *counts, const size_t *displs, enum coll_dtype dtype,
+			  enum coll_op op, struct coll_request **request);
+int coll_reduce_scatterv_init(struct coll_comm *comm, const void *send, void *recv,
+			      const size_t *counts, const size_t *displs,
+			      enum coll_dtype dtype, enum coll_op op,
+			      struct coll_request **request);
+
+/**
+ * coll_alltoall() - each rank has a block for each rank
+ * @comm: communicator
+ * @send: nranks * @count elements, block i for rank i; or COLL_IN_PLACE
+ * @recv: nranks * @count elements, block i from rank i
+ * @count: elements of one block
+ * @dtype: data type
+ */
+int coll_alltoall(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		  enum coll_dtype dtype);
+int coll_ialltoall(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		   enum coll_dtype dtype, struct coll_request **request);
+int coll_alltoall_init(struct coll_comm *comm, const void *send, void *recv, size_t count,
+		       enum coll_dtype dtype, struct coll_request **request);
+
+/**
+ * coll_alltoallv() - coll_alltoall() with blocks of different sizes
+ * @comm: communicator
+ * @send: large buffer, or COLL_IN_PLACE: then @scounts and @sdispls are not used, and
+ *	  as much is sent to a rank as is received from it
+ * @scounts: elements for each rank
+ * @sdispls: where each block begins in @send; NULL: one after another
+ * @recv: large buffer
+ * @rcounts: elements from each rank; what that rank's @scounts says for this one
+ * @rdispls: where each block begins in @recv; NULL: one after another
+ * @dtype: data type
+ */
+int coll_alltoallv(struct coll_comm *comm, const void *send, const size_t *scounts,
+		   const size_t *sdispls, void *recv, const size_t *rcounts,
+		   const size_t *rdispls, enum coll_dtype dtype);
+int coll_ialltoallv(struct coll_comm *comm, const void *send, const size_t *scounts,
+		    const size_t *sdispls, void *recv, const size_t *rcounts,
+		    const size_t *rdispls, enum coll_dtype dtype, struct coll_request **request);
+int coll_alltoallv_init(struct coll_comm *comm, const void *send, const size_t *scounts,
+			const size_t *sdispls, void *recv, const size_t *rcounts,
+			const size_t *rdispls, enum coll_dtype dtype,
+			struct coll_request **request);
+
+/**
+ * coll_barrier() - wait until all ranks have called it
+ * @comm: communicator
+ */
+int coll_barrier(struct coll_comm *comm);
+int coll_ibarrier(struct coll_comm *comm, struct coll_request **request);
+int coll_barrier_init(struct coll_comm *comm, struct coll_request **request);
+
+/**
+ * coll_send() - send to one rank
+ * @comm: communicator
+ * @buf: @count elements
+ * @count: elements; equal at the receiver
+ * @dtype: data type; equal at the receiver
+ * @peer: receiver; may be the own rank, in a group or with a request
+ *
+ * May wait until the receiver calls coll_recv().
+ */
+int coll_send(struct coll_comm *comm, const void *buf, size_t count, enum coll_dtype dtype,
+	      unsigned int peer);
+int coll_isend(struct coll_comm *comm, const void *buf, size_t count, enum coll_dtype dtype,
+	       unsigned int peer, struct coll_request **request);
+int coll_send_init(struct coll_comm *comm, const void *buf, size_t count,
+		   enum coll_dtype dtype, unsigned int peer, struct coll_request **request);
+
+/**
+ * coll_recv() - receive from one rank
+ * @comm: communicator
+ * @buf: @count elements
+ * @count: elements; equal at the sender
+ * @dtype: data type; equal at the sender
+ * @peer: sender
+ */
+int coll_recv(struct coll_comm *comm, void *buf, size_t count, enum coll_dtype dtype,
+	      unsigned int peer);
+int coll_irecv(struct coll_comm *comm, void *buf, size_t count, enum coll_dtype dtype,
+	       unsigned int peer, struct coll_request **request);
+int coll_recv_init(struct coll_comm *comm, void *buf, size_t count, enum coll_dtype dtype,
+		   unsigned int peer, struct coll_request **request);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_H */
