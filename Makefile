@@ -118,7 +118,16 @@ TOOL_LIBS := -Wl,--as-needed -lnl-genl-3 -lnl-3 -lkmod -ljson-c -libverbs -lm -p
 
 $(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
 
-tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink)
+# Programs beside the tool, one for each file: the demo's, and measurements.
+PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c tools/bench/*.c))
+
+tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS)
+
+$(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(B)/lib -lcoll \
+		-Wl,-rpath,'$$ORIGIN/../../lib' -lm -pthread
 
 # In the tree the program finds its library by its own place.
 $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.so
@@ -144,37 +153,49 @@ export DESTDIR prefix bindir libdir includedir mandir sysconfdir udevdir moddir
 
 DKMS = $(DESTDIR)/usr/src/npulink-$(VERSION)
 
+# Every folder in kernel/ is one module; core is npulink, X is npulink_X.
 dkms:
 	install -d $(DKMS)
 	cp -r Kbuild kernel uapi LICENSES $(DKMS)
 	sed 's/@version@/$(VERSION)/' tools/install/dkms.conf >$(DKMS)/dkms.conf
+	n=0; for dir in $(patsubst kernel/%/Kbuild,%,$(wildcard kernel/*/Kbuild)); do \
+		case $$dir in core) name=npulink ;; *) name=npulink_$$dir ;; esac; \
+		printf '\nBUILT_MODULE_NAME[%d]="%s"\nBUILT_MODULE_LOCATION[%d]="kernel/%s"\n' \
+			$$n $$name $$n $$dir; \
+		printf 'DEST_MODULE_LOCATION[%d]="/updates/dkms"\n' $$n; \
+		n=$$((n + 1)); \
+	done >>$(DKMS)/dkms.conf
 
 setup:
 	@tools/install/setup
 
 # ---- demo, test, check: each from a bare machine
 
-jobs := -j$(shell nproc)
+jobs := --no-print-directory -j$(shell nproc)
+
+# Modules for the kernel that the virtual machine boots, which need not be the
+# one that KDIR names.
+vm-modules-%:
+	$(Q)+dir=$$(tools/vm/kernel $*) && $(MAKE) --no-print-directory modules KDIR=$$dir/build
+
+for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,release))
 
 demo: setup
-	$(Q)+$(MAKE) --no-print-directory $(jobs) modules lib tools
+	$(Q)+$(MAKE) $(jobs) lib tools $(for-vm)
 	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
 	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout 300 -- tools/demo.sh)
 
 test: setup
-	$(Q)+$(MAKE) --no-print-directory $(jobs) all selftests-san
+	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
 	@selftests/run all $(if $(HERE),--here) $(TESTS)
 
-debug-modules:
-	$(Q)+dir=$$(tools/vm/kernel debug) && $(MAKE) --no-print-directory modules KDIR=$$dir/build
-
 test-debug: setup
-	$(Q)+$(MAKE) --no-print-directory $(jobs) all selftests-san debug-modules
+	$(Q)+$(MAKE) $(jobs) lib tools selftests vm-modules-debug
 	@selftests/run all --kernel debug $(TESTS)
 
 soak: setup
-	$(Q)+$(MAKE) --no-print-directory $(jobs) all $(if $(DEBUG),debug-modules)
-	@selftests/run all --soak $(if $(DEBUG),--kernel debug) $(TESTS)
+	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
+	@selftests/run all --soak $(if $(HERE),--here) $(if $(DEBUG),--kernel debug) $(TESTS)
 
 check: setup
 	@tools/install/setup check
@@ -183,7 +204,7 @@ check: setup
 clean:
 	rm -rf $(B)
 
-.PHONY: all help modules modules-6.12 debug-modules lib tools selftests selftests-san \
+.PHONY: all help modules modules-6.12 lib tools selftests selftests-san \
 	install dkms setup demo test test-debug soak check clean
 
 -include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)
