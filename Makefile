@@ -51,7 +51,8 @@ help:
 # ---- modules
 
 # Kbuild writes beside its sources, so it gets a tree of links to them, one
-# for each kernel. Links to files that have gone would still match wildcards.
+# for each kernel. Links to files that have gone would still match wildcards,
+# and Kbuild does not expect to be run twice at a time in one tree.
 MODULES := $(B)/modules-$(KREL)
 
 modules:
@@ -59,7 +60,7 @@ modules:
 	$(Q)mkdir -p $(MODULES)
 	$(Q)cp -rsf $(CURDIR)/Kbuild $(CURDIR)/kernel $(CURDIR)/uapi $(MODULES)
 	$(Q)find $(MODULES) -xtype l -delete
-	$(Q)+$(MAKE) $(if $(V),,--no-print-directory -s) -C $(KDIR) M=$(CURDIR)/$(MODULES) \
+	$(Q)+flock $(MODULES) $(MAKE) $(if $(V),,--no-print-directory -s) -C $(KDIR) M=$(CURDIR)/$(MODULES) \
 		CONFIG_DEBUG_INFO_BTF_MODULES= $(KFLAGS) modules
 
 modules-6.12:
