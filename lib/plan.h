@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <linux/npulink.h>
+#include <npulink/verify.h>
 
 /**
  * struct coll_topo - how ranks are wired, for planners that care
@@ -42,11 +42,17 @@ struct coll_topo {
  *	    rank's shard. alltoallv: elements that this rank sends to each rank
  * @displs: offset in elements of each shard in the large buffer
  * @rcounts: alltoallv: elements received from each rank
- * @rdispls: alltoallv: where they go
+ * @rdispls: alltoallv: where they go. @displs and @rdispls may be NULL: one
+ *	     block after another
  * @peer: p2p: the other rank
  * @send: p2p: this rank is the sender
  * @in_place: send and receive buffer are one (NPULINK_SLOT_RECV; its layout is
- *	      that of MPI_IN_PLACE: shards lie at their place in the large buffer)
+ *	      that of MPI_IN_PLACE: shards lie at their place in the large buffer).
+ *	      It may differ between ranks. broadcast, scatter(v), gather(v): looked
+ *	      at only at the root, the others have one buffer anyway. reduce: the
+ *	      input is in RECV, which ranks other than the root only read.
+ *	      reduce_scatter(v): the result is left in the own shard, the rest of
+ *	      the buffer is undefined. alltoallv: @counts and @displs are unused
  * @chunks: pipelined algorithms: number of chunks, 0: choose by cost
  * @topo: wiring, or NULL
  */
@@ -69,10 +75,12 @@ struct coll_args {
  * @nslots: slots used (highest + 1)
  * @slots: NPULINK_SLOT_SEND, NPULINK_SLOT_RECV, NPULINK_SLOT_SCRATCH; in place:
  *	   SEND is unused (min_len 0, access 0). min_len is the number of bytes
- *	   that the caller's buffer really has for this call, access what steps do
+ *	   that the caller's buffer really has for this call, access what steps do;
+ *	   a slot that no step touches has neither
  * @nsteps: number of steps
  * @cap: allocated
  * @steps: the list
+ * @build: private to planner.h
  */
 struct coll_plan {
 	struct npulink_call call;
@@ -81,6 +89,11 @@ struct coll_plan {
 	struct npulink_slot slots[NPULINK_MAX_SLOTS];
 	uint32_t nsteps, cap;
 	struct npulink_step *steps;
+	struct {
+		uint32_t after[NPULINK_STEP_DEPS], nafter;
+		bool drain;
+		int rc;
+	} build;
 };
 
 /**
@@ -156,6 +169,12 @@ const struct coll_algorithm *coll_algorithm_find(uint32_t collective, const char
 int coll_plan_make(const struct coll_algorithm *alg, const struct coll_args *args,
 		   struct coll_plan *plan);
 void coll_plan_free(struct coll_plan *plan);
+
+/**
+ * coll_plan_desc() - a plan as the kernel's verifier wants it
+ * @plan: plan; the description points into it
+ */
+struct npulink_plan_desc coll_plan_desc(const struct coll_plan *plan);
 
 /* NULL if the arguments are well formed, else what is wrong, one clause. */
 const char *coll_args_check(const struct coll_args *args);

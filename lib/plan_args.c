@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * plan_args.c - what a call means: are its arguments well formed, how large are
+ * its buffers, where do the shards of its large buffer lie.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include "planner.h"
+
+static bool is_v(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+	case NPULINK_COLL_ALLTOALLV:
+		return true;
+	}
+	return false;
+}
+
+static bool is_rooted(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_BROADCAST:
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		return true;
+	}
+	return false;
+}
+
+static bool is_reducing(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		return true;
+	}
+	return false;
+}
+
+static const char *topo_check(const struct coll_args *args)
+{
+	const struct coll_topo *t = args->topo;
+	uint32_t i;
+
+	if (t->rows || t->cols) {
+		if ((uint64_t)t->rows * t->cols != args->nranks)
+			return "the mesh has not as many nodes as there are ranks";
+	}
+	if (t->nservers <= 1)
+		return NULL;
+	if (!t->server_of)
+		return "the servers of the ranks are not given";
+	for (i = 0; i < args->nranks; i++) {
+		uint32_t before = i ? t->server_of[i - 1] : 0;
+
+		if (t->server_of[i] != before && t->server_of[i] != before + 1)
+			return "servers must be numbered in the order of ranks";
+	}
+	if (t->server_of[0] || t->server_of[args->nranks - 1] != t->nservers - 1)
+		return "a server has no ranks";
+	return NULL;
+}
+
+const char *coll_args_check(const struct coll_args *args)
+{
+	uint32_t c = args->collective;
+
+	if (c >= NPULINK_COLLS)
+		return "no such collective";
+	if (!args->nranks)
+		return "there are no ranks";
+	if (args->nranks > NPULINK_MAX_RANKS)
+		return "too many ranks";
+	if (args->rank >= args->nranks)
+		return "the rank is not below the number of ranks";
+	if (args->dtype >= NPULINK_DTYPES)
+		return "no such data type";
+	if (is_reducing(c) && args->redop > NPULINK_CALL_AVG)
+		return "no such reduction";
+	if (is_rooted(c) && args->root >= args->nranks)
+		return "the root is not below the number of ranks";
+	if (c == NPULINK_COLL_P2P && args->peer >= args->nranks)
+		return "the peer is not below the number of ranks";
+	if (c == NPULINK_COLL_P2P && args->peer == args->rank)
+		return "the peer is the own rank";
+	if (c == NPULINK_COLL_ALLTOALLV) {
+		if (!args->rcounts)
+			return "the counts to receive are missing";
+		if (!args->in_place && !args->counts)
+			return "the counts to send are missing";
+		if (!args->in_place && args->counts[args->rank] != args->rcounts[args->rank])
+			return "sends another count to itself than it receives";
+	} else if (is_v(c) && !args->counts) {
+		return "the counts are missing";
+	}
+	return args->topo ? topo_check(args) : NULL;
+}
+
+/* ---- displacements */
+
+static void prefix_sums(const uint64_t *counts, uint64_t *displs, uint32_t n)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		displs[i] = sum;
+		/* Saturates: plan_buffers() then finds it too large. */
+		if (__builtin_add_overflow(sum, counts[i], &sum))
+			sum = UINT64_MAX;
+	}
+}
+
+/* Displacements of a large buffer are the business of him who has one. */
+static bool has_large_buffer(const struct coll_args *args)
+{
+	return !is_rooted(args->collective) || args->rank == args->root;
+}
+
+int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t **mem)
+{
+	*out = *in;
+	*mem = NULL;
+	if (!is_rooted(in->collective))
+		out->root = 0;
+	if (!is_reducing(in->collective))
+		out->redop = 0;
+	if (in->collective == NPULINK_COLL_BARRIER || is_v(in->collective))
+		out->count = 0;
+	if (in->collective != NPULINK_COLL_ALLTOALLV)
+		out->rcounts = out->rdispls = NULL;
+	if (!is_v(in->collective)) {
+		out->counts = out->displs = NULL;
+		return 0;
+	}
+	if (in->collective == NPULINK_COLL_ALLTOALLV && in->in_place) {
+		out->counts = in->rcounts;
+		out->displs = in->rdispls;
+	}
+	if (!has_large_buffer(in))
+		out->displs = NULL;
+	if (out->displs && (out->rdispls || in->collective != NPULINK_COLL_ALLTOALLV))
+		return 0;
+
+	*mem = malloc(2 * in->nranks * sizeof(**mem));
+	if (!*mem)
+		return -ENOMEM;
+	if (!out->displs) {
+		prefix_sums(out->counts, *mem, in->nranks);
+		out->displs = *mem;
+	}
+	if (in->collective == NPULINK_COLL_ALLTOALLV && !out->rdispls) {
+		prefix_sums(out->rcounts, *mem + in->nranks, in->nranks);
+		out->rdispls = *mem + in->nranks;
+	}
+	return 0;
+}
+
+/* ---- sizes */
+
+static int bytes_of(uint64_t a, uint64_t b, uint64_t esize, uint64_t *bytes)
+{
+	if (__builtin_mul_overflow(a, b, bytes) ||
+	    __builtin_mul_overflow(*bytes, esize, bytes) || *bytes > NPULINK_MAX_LEN)
+		return -EOVERFLOW;
+	return 0;
+}
+
+static int extent(const uint64_t *counts, const uint64_t *displs, uint32_t n, uint64_t esize,
+		  uint64_t *bytes)
+{
+	uint64_t end, max = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		if (!counts[i])
+			continue;
+		if (__builtin_add_overflow(counts[i], displs[i], &end))
+			return -EOVERFLOW;
+		if (end > max)
+			max = end;
+	}
+	return bytes_of(max, 1, esize, bytes);
+}
+
+int plan_buffers(const struct coll_args *args, uint64_t *send, uint64_t *recv)
+{
+	uint64_t esize = npulink_dtype_size(args->dtype), large = 0, own = 0;
+	bool root = args->rank == args->root, in_place = plan_in_place(args);
+	uint64_t other;
+	int rc;
+
+	/* The large buffer, and the own shard of it. */
+	switch (args->collective) {
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		rc = bytes_of(args->count, args->nranks, esize, &large);
+		own = args->count * esize;
+		break;
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+	case NPULINK_COLL_ALLTOALLV:
+		rc = extent(args->counts, args->displs, args->nranks, esize, &large);
+		own = args->counts[args->rank] * esize;
+		break;
+	case NPULINK_COLL_BARRIER:
+		rc = 0;
+		break;
+	default:
+		rc = bytes_of(args->count, 1, esize, &large);
+		own = large;
+	}
+	if (rc)
+		return rc;
+
+	*send = *recv = 0;
+	switch (args->collective) {
+	case NPULINK_COLL_ALLREDUCE:
+		*recv = large;
+		*send = in_place ? 0 : large;
+		break;
+	case NPULINK_COLL_REDUCE:
+		*recv = root || in_place ? large : 0;
+		*send = in_place ? 0 : large;
+		break;
+	case NPULINK_COLL_BROADCAST:
+		*recv = large;
+		*send = in_place || !root ? 0 : large;
+		break;
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+		*recv = root && in_place ? large : own;
+		*send = root && !in_place ? large : 0;
+		break;
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		*recv = root ? large : 0;
+		*send = in_place ? 0 : own;
+		break;
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_ALLGATHERV:
+		*recv = large;
+		*send = in_place ? 0 : own;
+		break;
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		*recv = in_place ? large : own;
+		*send = in_place ? 0 : large;
+		break;
+	case NPULINK_COLL_ALLTOALL:
+		*recv = large;
+		*send = in_place ? 0 : large;
+		break;
+	case NPULINK_COLL_ALLTOALLV:
+		rc = extent(args->rcounts, args->rdispls, args->nranks, esize, &other);
+		if (rc)
+			return rc;
+		*recv = other;
+		*send = in_place ? 0 : large;
+		break;
+	case NPULINK_COLL_P2P:
+		*(args->send ? send : recv) = large;
+		break;
+	}
+	return 0;
+}
+
+bool plan_in_place(const struct coll_args *args)
+{
+	switch (args->collective) {
+	case NPULINK_COLL_BROADCAST:
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		return args->in_place && args->rank == args->root;
+	case NPULINK_COLL_P2P:
+	case NPULINK_COLL_BARRIER:
+		return false;
+	}
+	return args->in_place;
+}
+
+struct plan_at plan_input(const struct coll_args *args, uint64_t off)
+{
+	return plan_in_place(args) ? at_recv(off) : at_send(off);
+}
+
+/* ---- shards */
+
+struct plan_shards plan_split(uint64_t count, uint32_t n, uint64_t esize)
+{
+	return (struct plan_shards){
+		.n = n, .esize = esize, .count = count / n, .extra = count % n,
+	};
+}
+
+struct plan_shards plan_shards(const struct coll_args *args)
+{
+	uint64_t esize = npulink_dtype_size(args->dtype);
+
+	switch (args->collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_BROADCAST:
+		return plan_split(args->count, args->nranks, esize);
+	}
+	return (struct plan_shards){
+		.n = args->nranks, .esize = esize, .count = args->count,
+		.counts = args->counts, .displs = args->displs,
+	};
+}
+
+uint64_t shard_max(const struct plan_shards *s)
+{
+	uint64_t max = 0;
+	uint32_t i;
+
+	if (!s->counts)
+		return shard_len(s, 0);
+	for (i = 0; i < s->n; i++)
+		if (s->counts[i] > max)
+			max = s->counts[i];
+	return max * s->esize;
+}
