@@ -64,6 +64,8 @@ struct npulink_operand {
  * @div: divide the result by this; 0 or 1: do not
  * @step: index of the step in its plan (for fault knobs and traces)
  * @small: at most npulink_device.inline_max bytes
+ * @cancelled: set before npulink_device_ops.cancel is called, which may be earlier
+ *	       than submit: a cancelled request must come back without delay
  * @priv: for the backend, zero before the first submit
  * @core: for the core
  * @src: inputs: dst = src[0] (+) src[1] (+) .. , rounded after each
@@ -81,6 +83,7 @@ struct npulink_req {
 	u8 dtype;
 	u8 redop;
 	bool small;
+	bool cancelled;
 	u32 div;
 	u32 step;
 	unsigned long priv[8];
@@ -182,6 +185,7 @@ struct npulink_link_stats {
 /**
  * struct npulink_link - one direction between two devices of this node
  * @ops: the backend's
+ * @down: the core rings no more
  * @dev: near end: rings
  * @peer: far end: is rung
  * @stats: see there
@@ -192,6 +196,7 @@ struct npulink_link_stats {
  */
 struct npulink_link {
 	const struct npulink_link_ops *ops;
+	bool down;
 	struct npulink_device *dev;
 	struct npulink_device *peer;
 	struct npulink_link_stats stats;

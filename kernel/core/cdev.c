@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * cdev.c - the open file: its life, the ioctl table, mmap and poll.
+ */
+#include <linux/fs.h>
+#include <linux/io.h>
+#include <linux/nospec.h>
+#include <linux/kthread.h>
+#include <linux/poll.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/user.h>
+#include <linux/uaccess.h>
+#include "core.h"
+
+dev_t npulink_devt;
+
+/* ---- life ------------------------------------------------------------------------ */
+
+static void npulink_file_release(struct kref *kref)
+{
+	struct npulink_file *file = container_of(kref, struct npulink_file, kref);
+
+	put_device(&file->dev->dev);
+	put_cred(file->cred);
+	put_pid(file->tgid);
+	free_uid(file->user);
+	mmdrop(file->mm);
+	xa_destroy(&file->objects);
+	kfree(file);
+}
+
+/* May sleep. */
+void npulink_file_put(struct npulink_file *file)
+{
+	kref_put(&file->kref, npulink_file_release);
+}
+
+static int npulink_open(struct inode *inode, struct file *filp)
+{
+	struct npulink_device *dev = container_of(inode->i_cdev, struct npulink_device, cdev);
+	struct npulink_file *file;
+	int rc = -ENOMEM;
+
+	if (!current->mm)
+		return -EPERM;
+	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
+	if (!file)
+		return -ENOMEM;
+	file->slots = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*file->slots), GFP_KERNEL_ACCOUNT);
+	if (!file->slots)
+		goto err_file;
+	kref_init(&file->kref);
+	INIT_LIST_HEAD(&file->dev_node);
+	INIT_LIST_HEAD(&file->mm_node);
+	INIT_LIST_HEAD(&file->ready);
+	INIT_LIST_HEAD(&file->waiters);
+	mutex_init(&file->mutex);
+	spin_lock_init(&file->lock);
+	init_waitqueue_head(&file->poll_wq);
+	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
+	npulink_watchdog_init(file);
+	file->dev = dev;
+	file->nmm = npulink_mm_attach(file);
+	if (IS_ERR(file->nmm)) {
+		rc = PTR_ERR(file->nmm);
+		goto err_slots;
+	}
+	get_device(&dev->dev);
+	mmgrab(current->mm);
+	file->mm = current->mm;
+	file->user = get_uid(current_user());
+	file->cred = get_current_cred();
+	file->tgid = get_pid(task_tgid(current));
+	mutex_lock(&dev->lock);
+	rc = dev->gone ? -ENODEV : 0;
+	if (!rc)
+		list_add_tail(&file->dev_node, &dev->files);
+	mutex_unlock(&dev->lock);
+	if (rc) {
+		npulink_mm_detach(file);
+		kvfree(file->slots);
+		npulink_file_put(file);
+		return rc;
+	}
+	filp->private_data = file;
+	return nonseekable_open(inode, filp);
+
+err_slots:
+	kvfree(file->slots);
+err_file:
+	kfree(file);
+	return rc;
+}
+
+/*
+ * The process has died, or the file was closed: what its ranks take part in fails, on
+ * all ranks. A second call finds nothing left to fail.
+ */
+void npulink_file_kill(struct npulink_file *file, u32 cause)
+{
+	struct npulink_object *obj;
+	unsigned long id;
+
+	WRITE_ONCE(file->dead, true);
+	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+		struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+		struct npulink_cause c = {
+			.cause = cause, .rank = rank->rank, .peer = rank->rank, .step = ~0U,
+			.number = rank->next,
+			.code = current->flags & PF_EXITING ? current->exit_code & 0x7f : 0,
+		};
+
+		npulink_comm_fail_now(rank->comm, &c);
+		npulink_object_put(obj);
+	}
+}
+
+static bool npulink_file_idle(struct npulink_file *file)
+{
+	bool idle;
+
+	spin_lock_irq(&file->lock);
+	idle = !file->inflight;
+	spin_unlock_irq(&file->lock);
+	return idle;
+}
+
+static void npulink_file_destroy_all(struct npulink_file *file, u8 type)
+{
+	struct npulink_object *obj;
+	unsigned long id;
+
+	for (id = 0; (obj = npulink_object_next(file, &id, type)); id++) {
+		WARN_ON_ONCE(npulink_object_destroy(file, obj->id));
+		npulink_object_put(obj);
+		cond_resched();
+	}
+}
+
+static int npulink_release(struct inode *inode, struct file *filp)
+{
+	struct npulink_file *file = filp->private_data;
+	struct npulink_device *dev = file->dev;
+
+	npulink_file_kill(file, NPULINK_CAUSE_DEATH);
+	/* All have failed; engines let go of cancelled requests in bounded time. */
+	wait_event(file->poll_wq, npulink_file_idle(file));
+	npulink_watchdog_stop(file);
+	npulink_mm_detach(file);
+	mutex_lock(&dev->lock);
+	list_del(&file->dev_node);
+	mutex_unlock(&dev->lock);
+	npulink_slots_free(file);
+	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
+	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
+	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
+	if (file->worker)
+		kthread_stop(file->worker);
+	if (file->arena) {
+		npulink_buf_drop_base(file->arena);
+		npulink_object_put(&file->arena->obj);
+	}
+	npulink_ring_free(file);
+	npulink_file_put(file);
+	return 0;
+}
+
+/* ---- ioctls ------------------------------------------------------------------------ */
+
+static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_device_info *cmd = ucmd->cmd;
+	struct npulink_device *dev = ucmd->file->dev;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	*cmd = (struct npulink_device_info) {
+		.size = cmd->size,
+		.out_abi_version = NPULINK_ABI_VERSION,
+		.out_device_id = dev->id,
+		.out_max_steps = NPULINK_MAX_STEPS,
+		.out_max_ranks = NPULINK_MAX_RANKS,
+		.out_max_channels = NPULINK_MAX_CHANNELS,
+		.out_max_inflight = NPULINK_MAX_INFLIGHT,
+		.out_max_arena = NPULINK_MAX_ARENA,
+		.out_slice = dev->slice,
+		.out_dtypes = dev->dtypes,
+		.out_redops = dev->redops,
+		.out_caps = dev->ndoorbells ? NPULINK_CAP_DOORBELL : 0,
+		.out_inline_max = READ_ONCE(dev->inline_max),
+		.out_version = NPULINK_VERSION,
+	};
+	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
+	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));
+	strscpy(cmd->out_backend, dev->backend, sizeof(cmd->out_backend));
+	strscpy(cmd->out_engine, dev->engine, sizeof(cmd->out_engine));
+	return npulink_ucmd_respond(ucmd, sizeof(*cmd));
+}
+
+static int npulink_destroy_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_destroy *cmd = ucmd->cmd;
+
+	return npulink_object_destroy(ucmd->file, cmd->id);
+}
+
+#define NPULINK_ANYONE	1	/* also for processes that do not own the file */
+#define NPULINK_GONE_OK	2	/* also when the device has gone */
+
+struct npulink_ioctl_op {
+	u32 size;
+	u32 min_size;
+	u32 cmd;
+	u32 flags;
+	int (*fn)(struct npulink_ucmd *ucmd);
+};
+
+#define IOCTL_OP(_cmd, _fn, _struct, _last, _flags) \
+	[_IOC_NR(_cmd)] = { \
+		.size = sizeof(struct _struct) + \
+			BUILD_BUG_ON_ZERO(sizeof(union npulink_ucmd_buffer) < \
+					  sizeof(struct _struct)), \
+		.min_size = offsetofend(struct _struct, _last), \
+		.cmd = _cmd, \
+		.flags = _flags, \
+		.fn = _fn, \
+	}
+
+union npulink_ucmd_buffer {
+	struct npulink_device_info info;
+	struct npulink_comm_create comm_create;
+	struct npulink_comm_status comm_status;
+	struct npulink_plan_create plan_create;
+	struct npulink_post post;
+	struct npulink_wait wait;
+};
+
+/* min_size is that of the first version of each structure, for good. */
+static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
+	IOCTL_OP(NPULINK_DEVICE_INFO, npulink_device_info_ioctl, npulink_device_info,
+		 out_version, NPULINK_ANYONE),
+	IOCTL_OP(NPULINK_BUF_REGISTER, npulink_buf_register_ioctl, npulink_buf_register,
+		 reserved, 0),
+	IOCTL_OP(NPULINK_BUF_ALLOC, npulink_buf_alloc_ioctl, npulink_buf_alloc, reserved, 0),
+	IOCTL_OP(NPULINK_BUF_IMPORT, npulink_buf_import_ioctl, npulink_buf_import, out_len, 0),
+	IOCTL_OP(NPULINK_BUF_EXPORT, npulink_buf_export_ioctl, npulink_buf_export, out_fd, 0),
+	IOCTL_OP(NPULINK_COMM_CREATE, npulink_comm_create_ioctl, npulink_comm_create,
+		 reserved, 0),
+	IOCTL_OP(NPULINK_COMM_PEERS, npulink_comm_peers_ioctl, npulink_comm_peers, peers, 0),
+	IOCTL_OP(NPULINK_COMM_ABORT, npulink_comm_abort_ioctl, npulink_comm_abort, code,
+		 NPULINK_GONE_OK),
+	IOCTL_OP(NPULINK_COMM_STATUS, npulink_comm_status_ioctl, npulink_comm_status, out_calls,
+		 NPULINK_GONE_OK),
+	IOCTL_OP(NPULINK_PLAN_CREATE, npulink_plan_create_ioctl, npulink_plan_create,
+		 out_reason, 0),
+	IOCTL_OP(NPULINK_POST, npulink_post_ioctl, npulink_post, out_result, 0),
+	IOCTL_OP(NPULINK_POST_BATCH, npulink_post_batch_ioctl, npulink_post_batch,
+		 wait_until_ns, 0),
+	IOCTL_OP(NPULINK_WAIT, npulink_wait_ioctl, npulink_wait, out_result,
+		 NPULINK_ANYONE | NPULINK_GONE_OK),
+	IOCTL_OP(NPULINK_RING_SETUP, npulink_ring_setup_ioctl, npulink_ring_setup, out_len, 0),
+	IOCTL_OP(NPULINK_DESTROY, npulink_destroy_ioctl, npulink_destroy, id, NPULINK_GONE_OK),
+};
+
+int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)
+{
+	if (copy_to_user(ucmd->ubuffer, ucmd->cmd, min_t(size_t, ucmd->user_size, len)))
+		return -EFAULT;
+	return 0;
+}
+
+static long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+{
+	struct npulink_file *file = filp->private_data;
+	const struct npulink_ioctl_op *op;
+	union npulink_ucmd_buffer buf;
+	struct npulink_ucmd ucmd = { .file = file, .ubuffer = (void __user *)arg, .cmd = &buf };
+	unsigned int nr = _IOC_NR(cmd);
+	int rc;
+
+	if (nr >= ARRAY_SIZE(npulink_ioctl_ops))
+		return -ENOTTY;
+	op = &npulink_ioctl_ops[array_index_nospec(nr, ARRAY_SIZE(npulink_ioctl_ops))];
+	if (op->cmd != cmd)
+		return -ENOTTY;
+	if (!(op->flags & NPULINK_ANYONE) && file->mm != current->mm)
+		return -EPERM;
+	if (get_user(ucmd.user_size, (u32 __user *)ucmd.ubuffer))
+		return -EFAULT;
+	if (ucmd.user_size < op->min_size)
+		return -EINVAL;
+	rc = copy_struct_from_user(&buf, op->size, ucmd.ubuffer, ucmd.user_size);
+	if (rc)
+		return rc;
+	*(u32 *)&buf = ucmd.user_size;
+	if (!(op->flags & NPULINK_GONE_OK) && READ_ONCE(file->dev->gone))
+		return -ENODEV;
+	return op->fn(&ucmd);
+}
+
+/* ---- mmap, poll ---------------------------------------------------------------------- */
+
+static int npulink_arena_mmap(struct npulink_file *file, struct vm_area_struct *vma)
+{
+	unsigned long len = vma->vm_end - vma->vm_start;
+	struct npulink_buf *arena;
+	int rc;
+
+	if (!len || len > NPULINK_MAX_ARENA)
+		return -EINVAL;
+	/* mmap_lock is held: never wait for somebody who may want it. */
+	if (!mutex_trylock(&file->mutex))
+		return -EAGAIN;
+	arena = file->arena;
+	if (!arena) {
+		arena = npulink_buf_alloc_pages(file, len);
+		if (IS_ERR(arena)) {
+			rc = PTR_ERR(arena);
+			goto out;
+		}
+		smp_store_release(&file->arena, arena);
+	}
+	rc = npulink_buf_mmap(arena, vma);
+out:
+	mutex_unlock(&file->mutex);
+	return rc;
+}
+
+static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struct *vma)
+{
+	struct npulink_device *dev = file->dev;
+	phys_addr_t pa;
+	int rc = -ENXIO;
+
+	if (vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	if (!percpu_ref_tryget_live(&dev->users))
+		return -ENODEV;
+	if (!dev->ndoorbells || !dev->ops->doorbell) {
+		rc = -EOPNOTSUPP;
+		goto out;
+	}
+	/* The page rings for this file only; each file gets another one. */
+	pa = dev->ops->doorbell(dev, file->doorbell);
+	if (!pa)
+		goto out;
+	npulink_vma_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+	rc = io_remap_pfn_range(vma, vma->vm_start, pa >> PAGE_SHIFT, PAGE_SIZE,
+				vma->vm_page_prot);
+out:
+	percpu_ref_put(&dev->users);
+	return rc;
+}
+
+static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
+{
+	struct npulink_file *file = filp->private_data;
+	u64 off = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	struct npulink_object *obj;
+	u32 id;
+	int rc;
+
+	if (file->mm != current->mm)
+		return -EPERM;
+	if (READ_ONCE(file->dev->gone))
+		return -ENODEV;
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	switch (off) {
+	case NPULINK_MMAP_ARENA:
+		return npulink_arena_mmap(file, vma);
+	case NPULINK_MMAP_RING:
+		return npulink_ring_mmap(file, vma);
+	case NPULINK_MMAP_DOORBELL:
+		return npulink_doorbell_mmap(file, vma);
+	}
+	if (off < NPULINK_MMAP_BUF(0ULL))
+		return -EINVAL;
+	id = (off - NPULINK_MMAP_BUF(0ULL)) / (NPULINK_MMAP_BUF(1ULL) - NPULINK_MMAP_BUF(0ULL));
+	if (off != NPULINK_MMAP_BUF((u64)id))
+		return -EINVAL;
+	obj = npulink_object_get(file, id, NPULINK_OBJ_BUF);
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	rc = npulink_buf_mmap(container_of(obj, struct npulink_buf, obj), vma);
+	npulink_object_put(obj);
+	return rc;
+}
+
+static __poll_t npulink_poll(struct file *filp, poll_table *wait)
+{
+	struct npulink_file *file = filp->private_data;
+	__poll_t mask = 0;
+
+	poll_wait(filp, &file->poll_wq, wait);
+	if (npulink_ring_pending(file))
+		mask |= EPOLLIN | EPOLLRDNORM;
+	if (READ_ONCE(file->dev->gone))
+		mask |= EPOLLERR | EPOLLHUP;
+	return mask;
+}
+
+const struct file_operations npulink_fops = {
+	.owner = THIS_MODULE,
+	.open = npulink_open,
+	.release = npulink_release,
+	.unlocked_ioctl = npulink_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.mmap = npulink_mmap,
+	.poll = npulink_poll,
+};
+
+int npulink_cdev_init(void)
+{
+	return alloc_chrdev_region(&npulink_devt, 0, NPULINK_MAX_DEVICES, "npulink");
+}
+
+void npulink_cdev_exit(void)
+{
+	unregister_chrdev_region(npulink_devt, NPULINK_MAX_DEVICES);
+}

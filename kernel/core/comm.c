@@ -1,0 +1,656 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * comm.c - communicators: who may join, what a rank knows of its peers, and how a
+ * failure reaches all ranks of the node.
+ *
+ * A communicator fails once, for one cause. The cause is recorded under comm->lock
+ * by whoever notices it, in any context; telling the ranks takes comm->mutex and is
+ * done at once by a caller that can sleep, by a worker otherwise.
+ */
+#include <linux/hashtable.h>
+#include <linux/siphash.h>
+#include <linux/random.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include <linux/uidgid.h>
+#include <linux/user_namespace.h>
+#include <crypto/algapi.h>
+#include "core.h"
+
+static DEFINE_HASHTABLE(npulink_comms, 8);
+static DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, and who is in it */
+static siphash_key_t npulink_comms_key;
+static struct workqueue_struct *npulink_comm_wq;
+
+int npulink_cause_errno(u32 cause)
+{
+	static const int errnos[] = {
+		[NPULINK_CAUSE_ABORT] = -ECANCELED,
+		[NPULINK_CAUSE_DEADLINE] = -ETIMEDOUT,
+		[NPULINK_CAUSE_DEATH] = -EOWNERDEAD,
+		[NPULINK_CAUSE_LEFT] = -ESHUTDOWN,
+		[NPULINK_CAUSE_MISMATCH] = -EPROTO,
+		[NPULINK_CAUSE_LINK] = -ENOLINK,
+		[NPULINK_CAUSE_DEVICE] = -EIO,
+		[NPULINK_CAUSE_CHECKSUM] = -EBADMSG,
+		[NPULINK_CAUSE_DEADLOCK] = -EDEADLK,
+		[NPULINK_CAUSE_REMOVED] = -ENODEV,
+	};
+
+	return errnos[cause];
+}
+
+/* ---- failure ---------------------------------------------------------------------- */
+
+/* Record the first cause. Any context but NMI. */
+static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_cause *cause)
+{
+	unsigned long flags;
+	bool first;
+
+	spin_lock_irqsave(&comm->lock, flags);
+	first = !comm->failed;
+	if (first) {
+		comm->cause = *cause;
+		comm->cause.status = npulink_cause_errno(cause->cause);
+		smp_store_release(&comm->failed, true);
+	}
+	spin_unlock_irqrestore(&comm->lock, flags);
+	return first;
+}
+
+static struct npulink_rank *npulink_comm_next_rank(struct npulink_comm *comm, u32 *i)
+{
+	struct npulink_rank *rank;
+
+	lockdep_assert_held(&comm->mutex);
+	for (; *i < comm->nranks; ++*i) {
+		rank = rcu_dereference_protected(comm->ranks[*i], lockdep_is_held(&comm->mutex));
+		if (rank) {
+			++*i;
+			return rank;
+		}
+		if (!(*i & 0xffff))
+			cond_resched();
+	}
+	return NULL;
+}
+
+/* End what is in flight on all ranks. What is posted later sees comm->failed. */
+static void npulink_comm_flood(struct npulink_comm *comm)
+{
+	NPULINK_RUN_TASK(run);
+	struct npulink_rank *rank;
+	u32 i = 0;
+
+	mutex_lock(&comm->mutex);
+	while ((rank = npulink_comm_next_rank(comm, &i))) {
+		struct npulink_op *op, *next;
+
+		spin_lock_irq(&rank->lock);
+		list_for_each_entry_safe(op, next, &rank->ops, node)
+			npulink_op_fail(op, &run);
+		spin_unlock_irq(&rank->lock);
+	}
+	mutex_unlock(&comm->mutex);
+	npulink_run(&run);
+}
+
+static void npulink_comm_abort_work(struct work_struct *work)
+{
+	struct npulink_comm *comm = container_of(work, struct npulink_comm, abort_work);
+
+	npulink_comm_flood(comm);
+	npulink_comm_put(comm);
+}
+
+/* Any context but NMI. */
+void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause)
+{
+	if (!npulink_comm_record(comm, cause))
+		return;
+	kref_get(&comm->kref);
+	queue_work(npulink_comm_wq, &comm->abort_work);
+}
+
+/* Task context, no locks held: when it returns, all ranks have been told. */
+void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause *cause)
+{
+	npulink_comm_record(comm, cause);
+	npulink_comm_flood(comm);
+}
+
+/* All communicators that have a rank on @dev. Any context but NMI. */
+struct npulink_device_failure {
+	struct work_struct work;
+	struct npulink_device *dev;
+	u32 cause;
+	int status;
+};
+
+static void npulink_device_fail_work(struct work_struct *work)
+{
+	struct npulink_device_failure *f = container_of(work, struct npulink_device_failure, work);
+	struct npulink_file *file;
+	unsigned long id;
+
+	mutex_lock(&f->dev->lock);
+	list_for_each_entry(file, &f->dev->files, dev_node) {
+		struct npulink_object *obj;
+
+		for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+			struct npulink_cause cause = {
+				.cause = f->cause, .rank = rank->rank, .peer = NPULINK_NO_PEER,
+				.step = ~0U, .number = ~0ULL, .code = -f->status,
+			};
+
+			npulink_comm_fail_now(rank->comm, &cause);
+			npulink_object_put(obj);
+		}
+	}
+	mutex_unlock(&f->dev->lock);
+	put_device(&f->dev->dev);
+	kfree(f);
+}
+
+void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
+{
+	struct npulink_device_failure *f = kzalloc(sizeof(*f), GFP_ATOMIC | __GFP_NOFAIL);
+
+	INIT_WORK(&f->work, npulink_device_fail_work);
+	f->dev = dev;
+	f->cause = cause;
+	f->status = status;
+	get_device(&dev->dev);
+	queue_work(npulink_comm_wq, &f->work);
+}
+
+/* Wait until all failures that were reported have reached everybody. */
+void npulink_comm_flush(void)
+{
+	flush_workqueue(npulink_comm_wq);
+}
+
+/* ---- calls -------------------------------------------------------------------------- */
+
+/*
+ * Compare a collective with what the first rank called under that number. The table
+ * is as long as ranks usually are apart; those who are further apart compare
+ * when they meet.
+ */
+int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
+			    const struct npulink_call *call, struct npulink_cause *cause)
+{
+	typeof(&comm->calls[0]) e = &comm->calls[number % NPULINK_CALL_TABLE];
+	int rc = 0;
+
+	spin_lock(&comm->lock);
+	if (e->number < number + 1) {
+		e->number = number + 1;
+		e->rank = rank->rank;
+		e->call = *call;
+	} else if (e->number == number + 1 && memcmp(&e->call, call, sizeof(*call))) {
+		*cause = (struct npulink_cause) {
+			.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank, .peer = e->rank,
+			.step = ~0U, .number = number, .calls[0] = *call, .calls[1] = e->call,
+		};
+		rc = -EPROTO;
+	}
+	spin_unlock(&comm->lock);
+	return rc;
+}
+
+/* ---- life ----------------------------------------------------------------------------- */
+
+static void npulink_comm_release(struct kref *kref)
+{
+	struct npulink_comm *comm = container_of(kref, struct npulink_comm, kref);
+
+	put_user_ns(comm->userns);
+	bitmap_free(comm->left);
+	kvfree(comm->ranks);
+	memzero_explicit(comm->secret, sizeof(comm->secret));
+	kfree(comm);
+}
+
+/* May sleep. */
+void npulink_comm_put(struct npulink_comm *comm)
+{
+	kref_put(&comm->kref, npulink_comm_release);
+}
+
+static struct npulink_comm *npulink_comm_find(const u8 *secret)
+{
+	u64 key = siphash(secret, 16, &npulink_comms_key);
+	struct npulink_comm *comm;
+
+	lockdep_assert_held(&npulink_comms_lock);
+	hash_for_each_possible(npulink_comms, comm, hash, key)
+		if (!crypto_memneq(comm->secret, secret, 16))
+			return comm;
+	return NULL;
+}
+
+static struct npulink_comm *npulink_comm_new(const struct npulink_comm_create *cmd)
+{
+	static u32 serial;
+	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
+
+	if (!comm)
+		return NULL;
+	kref_init(&comm->kref);
+	comm->ranks = kvcalloc(cmd->nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
+	comm->left = bitmap_zalloc(cmd->nranks, GFP_KERNEL_ACCOUNT);
+	if (!comm->ranks || !comm->left) {
+		kvfree(comm->ranks);
+		bitmap_free(comm->left);
+		kfree(comm);
+		return NULL;
+	}
+	memcpy(comm->secret, cmd->secret, sizeof(comm->secret));
+	comm->nranks = cmd->nranks;
+	comm->any_uid = cmd->flags & NPULINK_COMM_ANY_UID;
+	comm->uid = current_fsuid();
+	comm->userns = get_user_ns(current_user_ns());
+	comm->serial = ++serial;
+	mutex_init(&comm->mutex);
+	spin_lock_init(&comm->lock);
+	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
+	hash_add(npulink_comms, &comm->hash, siphash(comm->secret, 16, &npulink_comms_key));
+	return comm;
+}
+
+static int npulink_comm_may_join(const struct npulink_comm *comm,
+				 const struct npulink_comm_create *cmd)
+{
+	bool any = cmd->flags & NPULINK_COMM_ANY_UID;
+
+	if (comm->any_uid != any)
+		return -EACCES;
+	if (!any && (!uid_eq(comm->uid, current_fsuid()) || comm->userns != current_user_ns()))
+		return -EACCES;
+	if (comm->nranks != cmd->nranks)
+		return -EINVAL;
+	return 0;
+}
+
+/* Called with npulink_comms_lock held. */
+static int npulink_comm_join(struct npulink_rank *rank, const struct npulink_comm_create *cmd)
+{
+	struct npulink_comm *comm = npulink_comm_find(cmd->secret);
+	unsigned long id = 0;
+	struct npulink_object *obj;
+	int rc = 0;
+
+	if (!comm) {
+		comm = npulink_comm_new(cmd);
+		if (!comm)
+			return -ENOMEM;
+	} else {
+		rc = npulink_comm_may_join(comm, cmd);
+		if (rc)
+			return rc;
+		kref_get(&comm->kref);
+	}
+	rank->comm = comm;
+	for (; (obj = npulink_object_next(rank->file, &id, NPULINK_OBJ_RANK)); id++) {
+		bool same = container_of(obj, struct npulink_rank, obj)->comm == comm;
+
+		npulink_object_put(obj);
+		if (same)
+			return -EEXIST;
+	}
+	mutex_lock(&comm->mutex);
+	if (comm->failed)
+		rc = comm->cause.status;
+	else if (rcu_access_pointer(comm->ranks[cmd->rank]) || test_bit(cmd->rank, comm->left))
+		rc = -EEXIST;
+	if (!rc) {
+		comm->joined++;
+		rcu_assign_pointer(comm->ranks[cmd->rank], rank);
+	}
+	mutex_unlock(&comm->mutex);
+	if (rc && !comm->joined && hash_hashed(&comm->hash))
+		hash_del(&comm->hash);
+	return rc;
+}
+
+/* Everything of a rank but the memory; worker context. */
+static void npulink_rank_free(struct work_struct *work)
+{
+	struct npulink_rank *rank = container_of(work, struct npulink_rank, release_work);
+	struct npulink_conn *conn;
+	unsigned long i;
+
+	xa_for_each(&rank->conns, i, conn)
+		kfree(conn);
+	xa_destroy(&rank->conns);
+	if (rank->comm)
+		npulink_comm_put(rank->comm);
+	npulink_file_put(rank->file);
+	kvfree_rcu(rank, rcu);
+}
+
+void npulink_rank_release(struct kref *kref)
+{
+	struct npulink_rank *rank = container_of(kref, struct npulink_rank, obj.kref);
+
+	queue_work(npulink_comm_wq, &rank->release_work);
+}
+
+void npulink_rank_put(struct npulink_rank *rank)
+{
+	kref_put(&rank->obj.kref, npulink_rank_release);
+}
+
+bool npulink_rank_busy(struct npulink_object *obj)
+{
+	struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+
+	return READ_ONCE(rank->nplans) || !list_empty_careful(&rank->ops);
+}
+
+/* Others that wait for an operation that this rank never posted, wait in vain. */
+static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_cause *cause)
+{
+	struct npulink_op *op;
+	bool missed = false;
+	u32 i;
+
+	spin_lock_irq(&by->lock);
+	list_for_each_entry(op, &by->ops, node) {
+		for (i = 0; !missed && i < op->plan->nstreams; i++) {
+			const struct npulink_stream *s = &op->plan->streams[i];
+
+			missed = !op->streams[i].peer &&
+				 op->plan->peers[s->peer].conn->rank == gone;
+		}
+		if (missed) {
+			*cause = (struct npulink_cause) {
+				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,
+				.step = ~0U, .number = op->number,
+			};
+			break;
+		}
+	}
+	spin_unlock_irq(&by->lock);
+	return missed;
+}
+
+/* Out of the communicator; the id has gone, nothing is in flight. */
+void npulink_rank_leave(struct npulink_rank *rank)
+{
+	struct npulink_comm *comm = rank->comm;
+	struct npulink_cause cause = {};
+	struct npulink_rank *other;
+	struct npulink_conn *conn;
+	unsigned long id;
+	u32 i = 0;
+
+	mutex_lock(&npulink_comms_lock);
+	mutex_lock(&comm->mutex);
+	spin_lock_irq(&rank->lock);
+	rank->closed = true;
+	spin_unlock_irq(&rank->lock);
+	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
+	set_bit(rank->rank, comm->left);
+	if (!--comm->joined)
+		hash_del(&comm->hash);
+	while (!comm->failed && !cause.cause && (other = npulink_comm_next_rank(comm, &i)))
+		npulink_rank_is_missed(other, rank->rank, &cause);
+	mutex_unlock(&comm->mutex);
+	mutex_unlock(&npulink_comms_lock);
+	if (cause.cause)
+		npulink_comm_fail_now(comm, &cause);
+	/* Ranks point at each other: let go, or none would ever be freed. */
+	xa_for_each(&rank->conns, id, conn) {
+		struct npulink_rank *peer = xchg(&conn->peer, NULL);
+
+		if (peer)
+			npulink_rank_put(peer);
+		npulink_link_put(xchg(&conn->link, NULL));
+		npulink_link_put(xchg(&conn->back, NULL));
+	}
+}
+
+void npulink_rank_destroy(struct npulink_object *obj)
+{
+	npulink_rank_leave(container_of(obj, struct npulink_rank, obj));
+}
+
+/* ---- peers ------------------------------------------------------------------------------ */
+
+/* The rank's record of @peer, made on first use. May sleep. */
+struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer)
+{
+	struct npulink_conn *conn = xa_load(&rank->conns, peer), *old;
+
+	if (conn)
+		return conn;
+	conn = kzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	if (!conn)
+		return ERR_PTR(-ENOMEM);
+	conn->rank = peer;
+	INIT_LIST_HEAD(&conn->p2p[0]);
+	INIT_LIST_HEAD(&conn->p2p[1]);
+	old = xa_cmpxchg(&rank->conns, peer, NULL, conn, GFP_KERNEL_ACCOUNT);
+	if (old) {
+		kfree(conn);
+		return xa_is_err(old) ? ERR_PTR(xa_err(old)) : old;
+	}
+	return conn;
+}
+
+/*
+ * Find the peer's rank structure and the links to and from its device. -ENOENT: it has
+ * not joined yet, -ESHUTDOWN: it has left. Links are made when the plan of the later
+ * of the two is created, so that POST has nothing to allocate.
+ */
+int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
+{
+	struct npulink_comm *comm = rank->comm;
+	struct npulink_link *link, *back;
+	struct npulink_rank *peer;
+
+	if (smp_load_acquire(&conn->peer))
+		return 0;
+	rcu_read_lock();
+	peer = rcu_dereference(comm->ranks[conn->rank]);
+	if (peer && !kref_get_unless_zero(&peer->obj.kref))
+		peer = NULL;
+	rcu_read_unlock();
+	if (!peer)
+		return test_bit(conn->rank, comm->left) ? -ESHUTDOWN : -ENOENT;
+	link = npulink_link_get(rank->dev, peer->dev, true);
+	back = npulink_link_get(peer->dev, rank->dev, true);
+	if (IS_ERR(link) || IS_ERR(back)) {
+		int rc = IS_ERR(link) ? PTR_ERR(link) : PTR_ERR(back);
+
+		npulink_link_put(link);
+		npulink_link_put(back);
+		npulink_rank_put(peer);
+		return rc;
+	}
+	if (cmpxchg(&conn->link, NULL, link))
+		npulink_link_put(link);
+	if (cmpxchg(&conn->back, NULL, back))
+		npulink_link_put(back);
+	if (cmpxchg(&conn->peer, NULL, peer))
+		npulink_rank_put(peer);
+	return 0;
+}
+
+/* ---- ioctls -------------------------------------------------------------------------------- */
+
+int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_comm_create *cmd = ucmd->cmd;
+	struct npulink_file *file = ucmd->file;
+	struct npulink_rank *rank;
+	int rc;
+
+	if (cmd->flags & ~NPULINK_COMM_ANY_UID || cmd->reserved)
+		return -EOPNOTSUPP;
+	if (!cmd->nranks || cmd->nranks > NPULINK_MAX_RANKS || cmd->rank >= cmd->nranks)
+		return -EINVAL;
+	rc = npulink_file_start_worker(file);
+	if (rc)
+		return rc;
+	rank = kvzalloc(sizeof(*rank), GFP_KERNEL_ACCOUNT);
+	if (!rank)
+		return -ENOMEM;
+	kref_init(&rank->obj.kref);
+	rank->file = npulink_file_get(file);
+	rank->dev = file->dev;
+	rank->rank = cmd->rank;
+	xa_init(&rank->conns);
+	spin_lock_init(&rank->lock);
+	init_llist_head(&rank->inbox);
+	INIT_LIST_HEAD(&rank->todo);
+	INIT_LIST_HEAD(&rank->ops);
+	INIT_WORK(&rank->release_work, npulink_rank_free);
+	rc = npulink_object_reserve(file, &rank->obj, NPULINK_OBJ_RANK);
+	if (rc) {
+		npulink_rank_put(rank);
+		return rc;
+	}
+	rc = mutex_lock_interruptible(&npulink_comms_lock);
+	if (rc)
+		goto err_abort;
+	rc = npulink_comm_join(rank, cmd);
+	if (!rc) {
+		/* Visible to the file's other threads before the lock is dropped. */
+		cmd->out_id = rank->obj.id;
+		rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
+		if (!rc) {
+			npulink_object_publish(file, &rank->obj);
+			mutex_unlock(&npulink_comms_lock);
+			return 0;
+		}
+		mutex_unlock(&npulink_comms_lock);
+		npulink_rank_leave(rank);
+		goto err_abort;
+	}
+	mutex_unlock(&npulink_comms_lock);
+err_abort:
+	npulink_object_abort(file, &rank->obj);
+	return rc;
+}
+
+static struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
+{
+	struct npulink_object *obj = npulink_object_get(file, id, NPULINK_OBJ_RANK);
+
+	if (IS_ERR(obj))
+		return ERR_CAST(obj);
+	return container_of(obj, struct npulink_rank, obj);
+}
+
+int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_comm_peers *cmd = ucmd->cmd;
+	struct npulink_peer __user *user = u64_to_user_ptr(cmd->peers);
+	struct npulink_rank *rank;
+	u32 i, last;
+	int rc = 0;
+
+	if (cmd->flags || cmd->reserved)
+		return -EOPNOTSUPP;
+	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
+	if (IS_ERR(rank))
+		return PTR_ERR(rank);
+	if (check_add_overflow(cmd->first, cmd->npeers, &last) || last > rank->comm->nranks)
+		rc = -EINVAL;
+	/* Only LOCAL so far, which needs no record: those ranks meet by themselves. */
+	for (i = 0; !rc && i < cmd->npeers; i++) {
+		struct npulink_peer peer;
+
+		if (copy_from_user(&peer, &user[i], sizeof(peer)))
+			rc = -EFAULT;
+		else if (peer.kind != NPULINK_PEER_LOCAL || peer.reserved ||
+			 memchr_inv(peer.addr, 0, sizeof(peer.addr)))
+			rc = -EOPNOTSUPP;
+		else if (memcmp(peer.node_id, npulink_node_id, sizeof(peer.node_id)))
+			rc = -EADDRNOTAVAIL;
+		if (!(i & 0xfff)) {
+			cond_resched();
+			if (fatal_signal_pending(current))
+				rc = rc ?: -EINTR;
+		}
+	}
+	npulink_rank_put(rank);
+	return rc;
+}
+
+int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_comm_abort *cmd = ucmd->cmd;
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_ABORT, .peer = NPULINK_NO_PEER, .step = ~0U,
+		.number = ~0ULL, .code = cmd->code,
+	};
+	struct npulink_rank *rank;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
+	if (IS_ERR(rank))
+		return PTR_ERR(rank);
+	cause.rank = rank->rank;
+	npulink_comm_fail_now(rank->comm, &cause);
+	npulink_rank_put(rank);
+	return 0;
+}
+
+int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_comm_status *cmd = ucmd->cmd;
+	struct npulink_comm *comm;
+	struct npulink_rank *rank;
+	int rc;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
+	if (IS_ERR(rank))
+		return PTR_ERR(rank);
+	comm = rank->comm;
+	cmd->out_joined = READ_ONCE(comm->joined);
+	cmd->out_next = READ_ONCE(rank->next);
+	cmd->out_cause = NPULINK_CAUSE_NONE;
+	cmd->out_status = 0;
+	cmd->out_rank = 0;
+	cmd->out_peer = NPULINK_NO_PEER;
+	cmd->out_step = ~0U;
+	cmd->out_code = 0;
+	cmd->out_number = ~0ULL;
+	memset(cmd->out_calls, 0, sizeof(cmd->out_calls));
+	if (smp_load_acquire(&comm->failed)) {
+		const struct npulink_cause *c = &comm->cause;
+
+		cmd->out_cause = c->cause;
+		cmd->out_status = c->status;
+		cmd->out_rank = c->rank;
+		cmd->out_peer = c->peer;
+		cmd->out_step = c->step;
+		cmd->out_code = c->code;
+		cmd->out_number = c->number;
+		memcpy(cmd->out_calls, c->calls, sizeof(c->calls));
+	}
+	npulink_rank_put(rank);
+	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
+	return rc;
+}
+
+int npulink_comm_init(void)
+{
+	get_random_bytes(&npulink_comms_key, sizeof(npulink_comms_key));
+	npulink_comm_wq = alloc_workqueue("npulink_comm", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	return npulink_comm_wq ? 0 : -ENOMEM;
+}
+
+void npulink_comm_exit(void)
+{
+	destroy_workqueue(npulink_comm_wq);
+}

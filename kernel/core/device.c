@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * device.c - devices: from a backend's alloc to /dev/npulink/npuN and back. The core
+ * owns all memory that an open file can touch; when a backend takes a device away,
+ * work is refused, failed and drained, then its callbacks are forgotten. Files that
+ * are still open answer -ENODEV.
+ */
+#include <linux/idr.h>
+#include "core.h"
+
+static struct class *npulink_class;
+static DEFINE_XARRAY_ALLOC(npulink_devices);	/* registered, by id */
+u8 npulink_node_id[16];
+
+/* The first device with an id of at least *id, with a reference; sets *id. */
+struct npulink_device *npulink_device_next(u32 *id)
+{
+	struct npulink_device *dev;
+	unsigned long i = *id;
+
+	xa_lock(&npulink_devices);
+	dev = xa_find(&npulink_devices, &i, NPULINK_MAX_DEVICES, XA_PRESENT);
+	if (dev)
+		get_device(&dev->dev);
+	xa_unlock(&npulink_devices);
+	*id = i;
+	return dev;
+}
+
+struct npulink_device *npulink_device_get_by_minor(unsigned int minor)
+{
+	struct npulink_device *dev;
+
+	xa_lock(&npulink_devices);
+	dev = xa_load(&npulink_devices, minor);
+	if (dev)
+		get_device(&dev->dev);
+	xa_unlock(&npulink_devices);
+	return dev;
+}
+
+static void npulink_device_drained(struct percpu_ref *ref)
+{
+	complete(&container_of(ref, struct npulink_device, users)->drained);
+}
+
+static void npulink_device_release(struct device *d)
+{
+	struct npulink_device *dev = container_of(d, struct npulink_device, dev);
+
+	xa_destroy(&dev->links);
+	percpu_ref_exit(&dev->users);
+	kfree(dev->priv);
+	kfree(dev);
+}
+
+struct npulink_device *npulink_device_alloc(struct module *owner,
+					    const struct npulink_device_ops *ops,
+					    struct device *parent, size_t priv_size)
+{
+	struct npulink_device *dev = kzalloc(sizeof(*dev), GFP_KERNEL);
+
+	if (!dev)
+		return ERR_PTR(-ENOMEM);
+	dev->priv = kzalloc(priv_size, GFP_KERNEL);
+	if (!dev->priv || percpu_ref_init(&dev->users, npulink_device_drained, 0, GFP_KERNEL)) {
+		kfree(dev->priv);
+		kfree(dev);
+		return ERR_PTR(-ENOMEM);
+	}
+	dev->owner = owner;
+	dev->ops = ops;
+	dev->slice = 128 << 10;
+	init_completion(&dev->drained);
+	mutex_init(&dev->lock);
+	INIT_LIST_HEAD(&dev->files);
+	xa_init(&dev->links);
+	device_initialize(&dev->dev);
+	dev->dev.class = npulink_class;
+	dev->dev.parent = parent;
+	dev->dev.release = npulink_device_release;
+	cdev_init(&dev->cdev, &npulink_fops);
+	dev->cdev.owner = THIS_MODULE;
+	return dev;
+}
+NPULINK_EXPORT(npulink_device_alloc);
+
+int npulink_device_register(struct npulink_device *dev)
+{
+	int rc;
+
+	if (!dev->ops->submit || !dev->slice || dev->slice & (dev->slice - 1))
+		return -EINVAL;
+	/* Reserve the number, publish last: whoever finds it finds it whole. */
+	rc = xa_alloc(&npulink_devices, &dev->id, NULL,
+		      XA_LIMIT(0, NPULINK_MAX_DEVICES - 1), GFP_KERNEL);
+	if (rc)
+		return rc;
+	dev->dev.devt = MKDEV(MAJOR(npulink_devt), dev->id);
+	rc = dev_set_name(&dev->dev, "npu%u", dev->id);
+	if (!rc)
+		rc = cdev_device_add(&dev->cdev, &dev->dev);
+	if (rc) {
+		xa_erase(&npulink_devices, dev->id);
+		return rc;
+	}
+	xa_store(&npulink_devices, dev->id, dev, GFP_KERNEL);
+	return 0;
+}
+NPULINK_EXPORT(npulink_device_register);
+
+void npulink_device_unregister(struct npulink_device *dev)
+{
+	/* No new files, plans, links. */
+	cdev_device_del(&dev->cdev, &dev->dev);
+	mutex_lock(&dev->lock);
+	WRITE_ONCE(dev->gone, true);
+	mutex_unlock(&dev->lock);
+	percpu_ref_kill(&dev->users);
+	/* End what is running, here and on the peers of those who run here. */
+	npulink_links_drop(dev);
+	xa_erase(&npulink_devices, dev->id);
+	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
+	npulink_comm_flush();
+	wait_for_completion(&dev->drained);
+	/* A peer that read link->down before it was set has rung by now. */
+	synchronize_rcu();
+	if (dev->ops->quiesce)
+		dev->ops->quiesce(dev);
+	npulink_comm_flush();
+	if (dev->ops->release)
+		dev->ops->release(dev);
+	dev->ops = NULL;
+}
+NPULINK_EXPORT(npulink_device_unregister);
+
+void npulink_device_put(struct npulink_device *dev)
+{
+	put_device(&dev->dev);
+}
+NPULINK_EXPORT(npulink_device_put);
+
+static char *npulink_devnode(NPULINK_DEVNODE_CONST struct device *d, umode_t *mode)
+{
+	if (mode)
+		*mode = 0660;
+	return kasprintf(GFP_KERNEL, "npulink/%s", dev_name(d));
+}
+
+int npulink_device_init(void)
+{
+	get_random_bytes(npulink_node_id, sizeof(npulink_node_id));
+	npulink_class = npulink_class_create("npulink");
+	if (IS_ERR(npulink_class))
+		return PTR_ERR(npulink_class);
+	npulink_class->devnode = npulink_devnode;
+	return 0;
+}
+
+void npulink_device_exit(void)
+{
+	class_destroy(npulink_class);
+	xa_destroy(&npulink_devices);
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * event.c - how operations report their end: slots that name them, the completion
+ * ring and its eventfd, held results, and the watchdog of deadlines.
+ */
+#include <linux/eventfd.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/vmalloc.h>
+#include "core.h"
+
+#define SLOT(seq)	((seq) % NPULINK_MAX_INFLIGHT)
+
+/* Name an operation, and make sure that there will be room for its record. */
+int npulink_slot_take(struct npulink_file *file, struct npulink_op *op, bool held)
+{
+	u32 i, slot;
+	int rc = -EBUSY;
+
+	spin_lock_irq(&file->lock);
+	if (!held) {
+		struct npulink_cq *cq = &file->cq;
+
+		if (!cq->ring) {
+			rc = -ENOTCONN;
+			goto out;
+		}
+		/* A wrong tail hurts only the user who wrote it. */
+		if (cq->head - READ_ONCE(cq->ring->tail) + cq->reserved >= cq->entries)
+			goto out;
+	}
+	for (i = 0; i < NPULINK_MAX_INFLIGHT; i++) {
+		slot = SLOT(file->slot_hint + i);
+		if (!file->slots[slot])
+			break;
+	}
+	if (i == NPULINK_MAX_INFLIGHT)
+		goto out;
+	file->slot_hint = slot + 1;
+	file->slots[slot] = op;
+	file->inflight++;
+	op->seq = ++file->seq * NPULINK_MAX_INFLIGHT + slot;
+	op->held = held;
+	if (held)
+		refcount_inc(&op->refs);	/* the slot's */
+	else
+		file->cq.reserved++;
+	rc = 0;
+out:
+	spin_unlock_irq(&file->lock);
+	return rc;
+}
+
+static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op)
+{
+	struct npulink_waiter *w;
+
+	smp_store_release(&op->done, true);
+	list_for_each_entry(w, &file->waiters, node)
+		if (w->op == op)
+			wake_up_process(w->task);
+}
+
+/* Undo npulink_slot_take(), or fetch what was held. */
+void npulink_slot_give(struct npulink_file *file, struct npulink_op *op)
+{
+	bool mine;
+
+	spin_lock_irq(&file->lock);
+	mine = file->slots[SLOT(op->seq)] == op;
+	if (mine) {
+		file->slots[SLOT(op->seq)] = NULL;
+		if (!op->held)
+			file->cq.reserved--;
+		if (!op->done) {
+			/* Never started; somebody may have guessed its name. */
+			file->inflight--;
+			op->result.status = -ECANCELED;
+			npulink_op_wake(file, op);
+		}
+	}
+	spin_unlock_irq(&file->lock);
+	if (mine && op->held)
+		npulink_op_put(op);
+}
+
+/* The operation of that name, referenced, or NULL. */
+struct npulink_op *npulink_slot_find(struct npulink_file *file, u64 seq)
+{
+	struct npulink_op *op;
+
+	spin_lock_irq(&file->lock);
+	op = file->slots ? file->slots[SLOT(seq)] : NULL;
+	if (op && op->seq == seq)
+		refcount_inc(&op->refs);
+	else
+		op = NULL;
+	spin_unlock_irq(&file->lock);
+	return op;
+}
+
+/* Nothing is in flight any more: throw away results that nobody fetched. */
+void npulink_slots_free(struct npulink_file *file)
+{
+	u32 i;
+
+	for (i = 0; file->slots && i < NPULINK_MAX_INFLIGHT; i++)
+		if (file->slots[i])
+			npulink_slot_give(file, file->slots[i]);
+	kvfree(file->slots);
+	file->slots = NULL;
+}
+
+/* op->result is complete: hand it over, wake who waits. Under rank->lock. */
+void npulink_op_deliver(struct npulink_op *op)
+{
+	struct npulink_file *file = op->rank->file;
+	struct npulink_cq *cq = &file->cq;
+
+	spin_lock(&file->lock);
+	file->inflight--;
+	if (!op->held) {
+		struct npulink_ring *ring = cq->ring;
+
+		ring->records[cq->head & (cq->entries - 1)] = op->result;
+		smp_store_release(&ring->head, ++cq->head);
+		cq->reserved--;
+		file->slots[SLOT(op->seq)] = NULL;
+		if (cq->eventfd)
+			npulink_eventfd_signal(cq->eventfd);
+	}
+	npulink_op_wake(file, op);
+	if (wq_has_sleeper(&file->poll_wq))
+		wake_up(&file->poll_wq);
+	spin_unlock(&file->lock);
+}
+
+/* ---- the ring ------------------------------------------------------------------ */
+
+int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_ring_setup *cmd = ucmd->cmd;
+	struct npulink_file *file = ucmd->file;
+	struct eventfd_ctx *eventfd = NULL;
+	struct npulink_charge charge = {};
+	struct npulink_ring *ring;
+	size_t len;
+	int rc;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	if (!is_power_of_2(cmd->entries) || cmd->entries > NPULINK_MAX_RING || cmd->eventfd < -1)
+		return -EINVAL;
+	len = PAGE_ALIGN(struct_size(ring, records, cmd->entries));
+	if (cmd->eventfd >= 0) {
+		eventfd = eventfd_ctx_fdget(cmd->eventfd);
+		if (IS_ERR(eventfd))
+			return -EBADF;
+	}
+	rc = mutex_lock_interruptible(&file->mutex);
+	if (rc)
+		goto err_eventfd;
+	rc = -EEXIST;
+	if (file->cq.ring)
+		goto err_unlock;
+	rc = npulink_charge(&charge, file, len >> PAGE_SHIFT);
+	if (rc)
+		goto err_unlock;
+	rc = -ENOMEM;
+	ring = vmalloc_user(len);
+	if (!ring)
+		goto err_uncharge;
+	ring->entries = cmd->entries;
+	cmd->out_len = len;
+	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
+	if (rc)
+		goto err_ring;
+	spin_lock_irq(&file->lock);
+	file->cq.entries = cmd->entries;
+	file->cq.len = len;
+	file->cq.eventfd = eventfd;
+	file->cq.charge = charge;
+	file->cq.ring = ring;
+	spin_unlock_irq(&file->lock);
+	mutex_unlock(&file->mutex);
+	return 0;
+
+err_ring:
+	vfree(ring);
+err_uncharge:
+	npulink_uncharge(&charge);
+err_unlock:
+	mutex_unlock(&file->mutex);
+err_eventfd:
+	if (eventfd)
+		eventfd_ctx_put(eventfd);
+	return rc;
+}
+
+int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma)
+{
+	struct npulink_ring *ring;
+	u64 len;
+
+	spin_lock_irq(&file->lock);
+	ring = file->cq.ring;
+	len = file->cq.len;
+	spin_unlock_irq(&file->lock);
+	if (!ring)
+		return -ENOENT;
+	if (vma->vm_end - vma->vm_start != len)
+		return -EINVAL;
+	return remap_vmalloc_range(vma, ring, 0);
+}
+
+bool npulink_ring_pending(struct npulink_file *file)
+{
+	bool pending;
+
+	spin_lock_irq(&file->lock);
+	pending = file->cq.ring && file->cq.head != READ_ONCE(file->cq.ring->tail);
+	spin_unlock_irq(&file->lock);
+	return pending;
+}
+
+void npulink_ring_free(struct npulink_file *file)
+{
+	if (!file->cq.ring)
+		return;
+	if (file->cq.eventfd)
+		eventfd_ctx_put(file->cq.eventfd);
+	vfree(file->cq.ring);
+	npulink_uncharge(&file->cq.charge);
+	file->cq.ring = NULL;
+}
+
+/* ---- deadlines ------------------------------------------------------------------- */
+
+/*
+ * One timer for all operations of a file. It is moved only when a deadline comes
+ * before it, and not at all when operations end, so it costs nearly nothing.
+ */
+void npulink_watchdog_arm(struct npulink_file *file, struct npulink_op *op)
+{
+	spin_lock_irq(&file->lock);
+	if (!timer_pending(&file->watchdog) || time_before(op->deadline, file->watchdog_at)) {
+		file->watchdog_at = op->deadline;
+		mod_timer(&file->watchdog, op->deadline);
+	}
+	spin_unlock_irq(&file->lock);
+}
+
+static struct npulink_op *npulink_overdue(struct npulink_file *file)
+{
+	unsigned long next = 0;
+	struct npulink_op *late = NULL;
+	bool any = false;
+	u32 i;
+
+	spin_lock_irq(&file->lock);
+	for (i = 0; file->slots && i < NPULINK_MAX_INFLIGHT; i++) {
+		struct npulink_op *op = file->slots[i];
+
+		if (!op || op->done || !op->has_deadline)
+			continue;
+		if (time_after_eq(jiffies, op->deadline)) {
+			late = late ?: op;
+		} else if (!any || time_before(op->deadline, next)) {
+			next = op->deadline;
+			any = true;
+		}
+	}
+	if (late)
+		refcount_inc(&late->refs);
+	if (any) {
+		file->watchdog_at = next;
+		mod_timer(&file->watchdog, next);
+	}
+	spin_unlock_irq(&file->lock);
+	return late;
+}
+
+/* Follow who waits for whom on this node to the one that everything hangs on. */
+static void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
+{
+	struct npulink_comm *comm = op->rank->comm;
+	struct npulink_rank *rank = npulink_rank_get(op->rank);
+	u64 number = op->number;
+	u32 hops;
+
+	for (hops = 0; hops < comm->nranks; hops++) {
+		struct npulink_rank *next = NULL;
+		struct npulink_op *o = NULL, *it;
+		u32 peer, step;
+		bool waits = false;
+
+		spin_lock_irq(&rank->lock);
+		list_for_each_entry(it, &rank->ops, node)
+			if (it == op || (!it->plan->p2p && !op->plan->p2p && it->number == number))
+				o = it;
+		if (o)
+			waits = npulink_op_waits_for(o, &peer, &step);
+		spin_unlock_irq(&rank->lock);
+		if (!waits)
+			break;
+		cause->rank = rank->rank;
+		cause->peer = peer;
+		cause->step = step;
+		rcu_read_lock();
+		next = rcu_dereference(comm->ranks[peer]);
+		if (next && !kref_get_unless_zero(&next->obj.kref))
+			next = NULL;
+		rcu_read_unlock();
+		if (!next)
+			break;
+		npulink_rank_put(rank);
+		rank = next;
+	}
+	npulink_rank_put(rank);
+}
+
+static void npulink_deadline_work(struct work_struct *work)
+{
+	struct npulink_file *file = container_of(work, struct npulink_file, deadline_work);
+	struct npulink_op *op;
+
+	while ((op = npulink_overdue(file))) {
+		struct npulink_cause cause = {
+			.cause = NPULINK_CAUSE_DEADLINE, .rank = op->rank->rank,
+			.peer = NPULINK_NO_PEER, .step = ~0U, .number = op->number,
+		};
+
+		npulink_blame(op, &cause);
+		npulink_comm_fail_now(op->rank->comm, &cause);
+		/* If its engine is still at it, it ends when the engine has let go. */
+		op->has_deadline = false;
+		npulink_op_put(op);
+	}
+}
+
+static void npulink_watchdog(struct timer_list *t)
+{
+	struct npulink_file *file = container_of(t, struct npulink_file, watchdog);
+
+	schedule_work(&file->deadline_work);
+}
+
+void npulink_watchdog_init(struct npulink_file *file)
+{
+	timer_setup(&file->watchdog, npulink_watchdog, 0);
+	INIT_WORK(&file->deadline_work, npulink_deadline_work);
+}
+
+void npulink_watchdog_stop(struct npulink_file *file)
+{
+	timer_shutdown_sync(&file->watchdog);
+	cancel_work_sync(&file->deadline_work);
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * main.c - npulink.ko comes and goes.
+ */
+#include "core.h"
+
+static int __init npulink_init(void)
+{
+	int rc;
+
+	rc = npulink_cdev_init();
+	if (rc)
+		return rc;
+	rc = npulink_buf_init();
+	if (rc)
+		goto err_cdev;
+	rc = npulink_comm_init();
+	if (rc)
+		goto err_buf;
+	rc = npulink_device_init();
+	if (rc)
+		goto err_comm;
+	rc = npulink_genl_init();
+	if (rc)
+		goto err_device;
+	return 0;
+
+err_device:
+	npulink_device_exit();
+err_comm:
+	npulink_comm_exit();
+err_buf:
+	npulink_buf_exit();
+err_cdev:
+	npulink_cdev_exit();
+	return rc;
+}
+
+/* No file is open and no backend is loaded: both hold the module. */
+static void __exit npulink_exit(void)
+{
+	npulink_genl_exit();
+	npulink_device_exit();
+	/* Objects free each other in workers: ranks, then operations, then buffers. */
+	npulink_comm_exit();
+	npulink_seq_exit();
+	npulink_buf_exit();
+	mmu_notifier_synchronize();
+	rcu_barrier();
+	npulink_cdev_exit();
+}
+
+module_init(npulink_init);
+module_exit(npulink_exit);
+
+MODULE_DESCRIPTION("Collectives of NPUs, sequenced by the kernel");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(NPULINK_VERSION);

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * post.c - POST, POST_BATCH and WAIT: from a plan and buffers to an operation that
+ * runs, and back to its result.
+ */
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include "core.h"
+
+static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u32 slot,
+			    const struct npulink_bind *bind)
+{
+	const struct npulink_slot *s = &op->plan->slots[slot];
+	struct npulink_object *obj = NULL;
+	struct npulink_buf *buf;
+	int rc;
+
+	if (bind->reserved)
+		return -EOPNOTSUPP;
+	if (!s->access)
+		return 0;	/* no step uses it */
+	if (bind->buf_id) {
+		obj = npulink_object_get(file, bind->buf_id, NPULINK_OBJ_BUF);
+		if (IS_ERR(obj))
+			return PTR_ERR(obj);
+		buf = container_of(obj, struct npulink_buf, obj);
+	} else {
+		buf = smp_load_acquire(&file->arena);
+		if (!buf)
+			return -ENOENT;
+	}
+	rc = -ERANGE;
+	if (bind->len < s->min_len || bind->off > buf->mem.len ||
+	    bind->len > buf->mem.len - bind->off)
+		goto out;
+	rc = -EACCES;
+	if (buf->readonly && s->access & NPULINK_SLOT_WRITE)
+		goto out;
+	rc = -EINVAL;
+	if (op->plan->align[slot] && bind->off & (op->plan->align[slot] - 1))
+		goto out;
+	rc = npulink_buf_use(file, buf);
+	if (rc)
+		goto out;
+	op->binds[slot].off = bind->off;
+	WRITE_ONCE(op->binds[slot].buf, buf);
+out:
+	if (obj)
+		npulink_object_put(obj);
+	return rc;
+}
+
+/* Two bindings may share bytes only if nobody writes them. */
+static bool npulink_binds_overlap(const struct npulink_op *op)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k;
+
+	for (i = 0; i < plan->nslots; i++) {
+		for (k = 0; k < i; k++) {
+			const struct npulink_bound *a = &op->binds[i], *b = &op->binds[k];
+
+			if (!a->buf || a->buf != b->buf ||
+			    !((plan->slots[i].access | plan->slots[k].access) &
+			      NPULINK_SLOT_WRITE))
+				continue;
+			if (a->off < b->off + plan->slots[k].min_len &&
+			    b->off < a->off + plan->slots[i].min_len)
+				return true;
+		}
+	}
+	return false;
+}
+
+static int npulink_bind(struct npulink_file *file, struct npulink_op *op,
+			const struct npulink_post *post)
+{
+	struct npulink_bind binds[NPULINK_MAX_SLOTS];
+	const struct npulink_bind *b = post->inline_binds;
+	u32 i;
+	int rc;
+
+	if (post->nbinds > NPULINK_POST_BINDS) {
+		if (copy_from_user(binds, u64_to_user_ptr(post->binds),
+				   post->nbinds * sizeof(*binds)))
+			return -EFAULT;
+		b = binds;
+	} else if (post->binds) {
+		return -EINVAL;
+	}
+	for (i = 0; i < post->nbinds; i++) {
+		rc = npulink_bind_one(file, op, i, &b[i]);
+		if (rc)
+			return rc;
+	}
+	return npulink_binds_overlap(op) ? -ENOTUNIQ : 0;
+}
+
+static void npulink_unbind(struct npulink_op *op)
+{
+	u32 i;
+
+	for (i = 0; i < op->plan->nslots; i++) {
+		if (op->binds[i].buf)
+			npulink_buf_unuse(op->binds[i].buf);
+		op->binds[i].buf = NULL;
+	}
+}
+
+/* From here on peers can find it, and a failure of the communicator ends it. */
+static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause)
+{
+	struct npulink_rank *rank = op->rank;
+	struct npulink_plan *plan = op->plan;
+	unsigned long flags;
+	int rc = 0;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (READ_ONCE(rank->comm->failed)) {
+		rc = rank->comm->cause.status;
+	} else if (rank->closed) {
+		rc = -ENOENT;
+	} else if (plan->p2p) {
+		struct npulink_conn *conn = plan->peers[0].conn;
+
+		op->number = conn->p2p_next[plan->p2p_send]++;
+		list_add_tail(&op->p2p_node, &conn->p2p[plan->p2p_send]);
+	} else {
+		struct npulink_op **entry = &rank->table[rank->next % NPULINK_MAX_INFLIGHT];
+
+		op->number = rank->next;
+		if (*entry)
+			rc = -EBUSY;
+		else
+			rc = npulink_comm_check_call(rank->comm, rank, rank->next, &plan->call,
+						     cause);
+		if (!rc) {
+			*entry = op;
+			rank->next++;
+		}
+	}
+	if (!rc) {
+		npulink_op_set_state(op, NPULINK_OP_RUNNING);
+		list_add_tail(&op->node, &rank->ops);
+		atomic_inc(&plan->inflight);
+		refcount_inc(&op->refs);	/* the rank's, until it has finished */
+	}
+	spin_unlock_irqrestore(&rank->lock, flags);
+	return rc;
+}
+
+/*
+ * Everything that can be refused, then start it. Returns the operation with a
+ * reference for the caller.
+ */
+static struct npulink_op *npulink_post_one(struct npulink_file *file,
+					   const struct npulink_post *post, bool held,
+					   struct npulink_post __user *user,
+					   struct npulink_run *run)
+{
+	struct npulink_device *dev = file->dev;
+	struct npulink_cause cause = {};
+	struct npulink_object *obj;
+	struct npulink_plan *plan;
+	struct npulink_op *op;
+	int rc;
+
+	if (post->flags & ~(NPULINK_POST_WAIT | NPULINK_POST_HELD) ||
+	    post->in_fence != -1 || post->out_fence != -1)
+		return ERR_PTR(-EOPNOTSUPP);
+	obj = npulink_object_get(file, post->plan_id, NPULINK_OBJ_PLAN);
+	if (IS_ERR(obj))
+		return ERR_CAST(obj);
+	plan = container_of(obj, struct npulink_plan, obj);
+	rc = -EINVAL;
+	if (post->nbinds != plan->nslots)
+		goto err_plan;
+	if (READ_ONCE(plan->rank->comm->failed)) {
+		rc = plan->rank->comm->cause.status;
+		goto err_plan;
+	}
+	rc = -ENODEV;
+	if (!percpu_ref_tryget_live(&dev->users))
+		goto err_plan;
+	rc = -ENOMEM;
+	op = npulink_op_alloc(plan);
+	if (!op)
+		goto err_users;
+	rc = npulink_bind(file, op, post);
+	if (rc)
+		goto err_op;
+	op->cookie = post->cookie;
+	rc = npulink_slot_take(file, op, held);
+	if (rc)
+		goto err_op;
+	rc = -EFAULT;
+	if (put_user(op->seq, &user->out_seq))
+		goto err_slot;
+	op->start_ns = ktime_get_ns();
+	if (post->deadline_ns) {
+		op->has_deadline = true;
+		op->deadline = jiffies + 1 + nsecs_to_jiffies(post->deadline_ns);
+	}
+	rc = npulink_op_publish(op, &cause);
+	if (rc) {
+		if (cause.cause)
+			npulink_comm_fail_now(op->rank->comm, &cause);
+		goto err_slot;
+	}
+	if (op->has_deadline)
+		npulink_watchdog_arm(file, op);
+	if (npulink_op_connect(op, &cause))
+		npulink_comm_fail_now(op->rank->comm, &cause);
+	npulink_op_start(op, run);
+	npulink_plan_put(plan);
+	return op;
+
+err_slot:
+	npulink_slot_give(file, op);
+err_op:
+	npulink_unbind(op);
+	npulink_op_put(op);
+err_users:
+	percpu_ref_put(&dev->users);
+err_plan:
+	npulink_plan_put(plan);
+	return ERR_PTR(rc);
+}
+
+/* The result of an operation that is done; a held one is thereby fetched. */
+static int npulink_fetch(struct npulink_file *file, struct npulink_op *op,
+			 struct npulink_result __user *user)
+{
+	if (copy_to_user(user, &op->result, sizeof(op->result)))
+		return -EFAULT;
+	if (op->held && file->mm == current->mm)
+		npulink_slot_give(file, op);
+	return 0;
+}
+
+int npulink_post_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_post __user *user = ucmd->ubuffer;
+	const struct npulink_post *post = ucmd->cmd;
+	bool wait = post->flags & NPULINK_POST_WAIT;
+	struct npulink_file *file = ucmd->file;
+	NPULINK_RUN_TASK(run);
+	struct npulink_op *op;
+	int rc = 0;
+
+	op = npulink_post_one(file, post, post->flags & (NPULINK_POST_WAIT | NPULINK_POST_HELD),
+			      user, &run);
+	if (IS_ERR(op))
+		return PTR_ERR(op);
+	npulink_run(&run);
+	if (wait) {
+		rc = npulink_op_wait(file, op, post->wait_until_ns);
+		if (!rc)
+			rc = npulink_fetch(file, op, &user->out_result);
+	}
+	npulink_op_put(op);
+	return rc;
+}
+
+int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_post_batch *cmd = ucmd->cmd;
+	struct npulink_post __user *user = u64_to_user_ptr(cmd->posts);
+	bool wait = cmd->flags & NPULINK_POST_WAIT;
+	struct npulink_file *file = ucmd->file;
+	struct npulink_op **ops = NULL;
+	NPULINK_RUN_TASK(run);
+	int rc = 0, wait_rc = 0;
+	u32 i;
+
+	if (cmd->flags & ~NPULINK_POST_WAIT)
+		return -EOPNOTSUPP;
+	if (!cmd->nposts || cmd->nposts > NPULINK_MAX_BATCH)
+		return -EINVAL;
+	if (wait) {
+		ops = kvcalloc(cmd->nposts, sizeof(*ops), GFP_KERNEL_ACCOUNT);
+		if (!ops)
+			return -ENOMEM;
+	}
+	for (i = 0; i < cmd->nposts; i++) {
+		struct npulink_post post;
+		struct npulink_op *op;
+
+		rc = -EFAULT;
+		if (copy_from_user(&post, &user[i], sizeof(post)))
+			break;
+		rc = -EINVAL;
+		if (post.size != sizeof(post) || post.flags & NPULINK_POST_WAIT)
+			break;
+		op = npulink_post_one(file, &post, wait || post.flags & NPULINK_POST_HELD,
+				      &user[i], &run);
+		rc = PTR_ERR_OR_ZERO(op);
+		if (rc)
+			break;
+		if (wait)
+			ops[i] = op;
+		else
+			npulink_op_put(op);
+	}
+	cmd->out_posted = i;
+	npulink_run(&run);
+	for (i = 0; wait && i < cmd->out_posted; i++) {
+		if (!wait_rc)
+			wait_rc = npulink_op_wait(file, ops[i], cmd->wait_until_ns);
+		if (!wait_rc)
+			wait_rc = npulink_fetch(file, ops[i], &user[i].out_result);
+		npulink_op_put(ops[i]);
+	}
+	kvfree(ops);
+	if (npulink_ucmd_respond(ucmd, sizeof(*cmd)))
+		return -EFAULT;
+	return rc ?: wait_rc;
+}
+
+int npulink_wait_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_wait __user *user = ucmd->ubuffer;
+	struct npulink_wait *cmd = ucmd->cmd;
+	struct npulink_op *op;
+	int rc;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	op = npulink_slot_find(ucmd->file, cmd->seq);
+	if (!op)
+		return -ENOENT;
+	rc = npulink_op_wait(ucmd->file, op, cmd->wait_until_ns);
+	if (!rc)
+		rc = npulink_fetch(ucmd->file, op, &user->out_result);
+	npulink_op_put(op);
+	return rc;
+}

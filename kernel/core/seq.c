@@ -1,0 +1,1133 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * seq.c - the sequencer: runs the steps of operations, whoever completes what.
+ *
+ * All state of a rank's operations changes under rank->lock. What concerns
+ * another rank goes as an event into that rank's inbox; who finds RANK_SCHED clear
+ * sets it and has to run the rank (npulink_run()), in a loop, never by recursion.
+ * In interrupts a run only does the book-keeping: payload is left to the rank's own
+ * process (a waiter, or the worker of its file). In task context small requests of
+ * any rank are done on the spot.
+ */
+#include <linux/kthread.h>
+#include <linux/sched/signal.h>
+#include "core.h"
+
+#define NONE	0xffffffffU
+
+/* Operations whose last reference went away where memory cannot be freed. */
+static LLIST_HEAD(npulink_dead_ops);
+
+static void npulink_op_destroy(struct npulink_op *op)
+{
+	kvfree(op->reqs);
+	kvfree(op->units);
+	kvfree(op->streams);
+	kvfree(op->drain_left);
+	kvfree(op);
+}
+
+static void npulink_dead_ops_free(struct work_struct *work)
+{
+	struct llist_node *list = llist_del_all(&npulink_dead_ops);
+	struct npulink_op *op, *next;
+
+	llist_for_each_entry_safe(op, next, list, free_node)
+		npulink_op_destroy(op);
+}
+
+static DECLARE_WORK(npulink_dead_ops_work, npulink_dead_ops_free);
+
+void npulink_seq_exit(void)
+{
+	flush_work(&npulink_dead_ops_work);
+}
+
+static struct npulink_req *npulink_op_req(struct npulink_op *op, u32 i)
+{
+	return op->reqs + i * npulink_req_size(op->plan);
+}
+
+/* A fresh operation of @plan, with a reference to plan and rank. May sleep. */
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
+{
+	struct npulink_op *op = xchg(&plan->spare, NULL);
+	u32 i;
+
+	if (!op) {
+		op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+		if (!op)
+			return NULL;
+		op->units = kvcalloc(plan->nunits, sizeof(*op->units), GFP_KERNEL_ACCOUNT);
+		op->streams = kvcalloc(plan->nstreams, sizeof(*op->streams), GFP_KERNEL_ACCOUNT);
+		op->drain_left = kvcalloc(plan->ndrains, sizeof(u32), GFP_KERNEL_ACCOUNT);
+		op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan),
+				    GFP_KERNEL_ACCOUNT);
+		if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
+		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs)) {
+			npulink_op_destroy(op);
+			return NULL;
+		}
+		for (i = 0; i < plan->nsteps; i++)
+			op->cells[i].ev.kind = i;
+	}
+	kref_get(&plan->obj.kref);
+	op->plan = plan;
+	op->rank = npulink_rank_get(plan->rank);
+	refcount_set(&op->refs, 1);
+	op->state = NPULINK_OP_NEW;
+	op->done = false;
+	op->held = false;
+	op->has_deadline = false;
+	op->units_left = plan->nunits;
+	op->inflight = 0;
+	op->starting = NONE;
+	op->starved_first = NONE;
+	op->starved_last = NONE;
+	op->drain = 0;
+	memset(&op->result, 0, sizeof(op->result));
+	op->result.step = NONE;
+	op->result.peer = NPULINK_NO_PEER;
+	op->result.number = ~0ULL;
+	INIT_LIST_HEAD(&op->node);
+	INIT_LIST_HEAD(&op->p2p_node);
+	memset(op->binds, 0, sizeof(op->binds[0]) * plan->nslots);
+	for (i = 0; i < plan->nsteps; i++) {
+		op->cells[i].avail = 0;
+		op->cells[i].taken = 0;
+		atomic_set(&op->cells[i].ev.pending, 0);
+	}
+	for (i = 0; i < plan->nstreams; i++)
+		op->streams[i].peer = NULL;
+	INIT_LIST_HEAD(&op->free_reqs);
+	for (i = 0; i < plan->nreqs; i++) {
+		struct npulink_req *req = npulink_op_req(op, i);
+
+		req->ev.kind = NPULINK_EV_REQ;
+		req->core.op = op;
+		req->core.state = NPULINK_REQ_FREE;
+		list_add_tail(&req->core.node, &op->free_reqs);
+	}
+	for (i = 0; i < plan->nunits; i++) {
+		struct npulink_unit_state *us = &op->units[i];
+
+		us->done = 0;
+		us->deps = plan->units[i].ndeps;
+		us->phase = NPULINK_UNIT_BLOCKED;
+	}
+	for (i = 0; i < plan->ndrains; i++)
+		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
+	return op;
+}
+
+/* Any context. */
+void npulink_op_put(struct npulink_op *op)
+{
+	struct npulink_plan *plan = op->plan;
+	struct npulink_rank *rank = op->rank;
+
+	if (!refcount_dec_and_test(&op->refs))
+		return;
+	if (cmpxchg(&plan->spare, NULL, op) != NULL) {
+		if (llist_add(&op->free_node, &npulink_dead_ops))
+			schedule_work(&npulink_dead_ops_work);
+	}
+	npulink_plan_put(plan);
+	npulink_rank_put(rank);
+}
+
+static void npulink_op_get(struct npulink_op *op)
+{
+	refcount_inc(&op->refs);
+}
+
+/* The only place that changes op->state. */
+void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state)
+{
+	bool ok = false;
+
+	lockdep_assert_held(&op->rank->lock);
+	switch (state) {
+	case NPULINK_OP_NEW:
+		break;
+	case NPULINK_OP_RUNNING:
+		ok = op->state == NPULINK_OP_NEW;
+		break;
+	case NPULINK_OP_FAILING:
+		ok = op->state == NPULINK_OP_RUNNING;
+		break;
+	case NPULINK_OP_DONE:
+		ok = op->state == NPULINK_OP_RUNNING || op->state == NPULINK_OP_FAILING;
+		break;
+	}
+	WARN_ON_ONCE(!ok);
+	op->state = state;
+}
+
+/* ---- running ranks -------------------------------------------------------- */
+
+/* Make sure that somebody runs @rank; if that is us, by npulink_run(@run). */
+void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run)
+{
+	if (test_and_set_bit(RANK_SCHED, &rank->flags))
+		return;
+	npulink_rank_get(rank);
+	list_add_tail(&rank->run_node, &run->ranks);
+}
+
+/* Put an event, whose @pending is set and holds @op, into its rank's inbox. */
+static void npulink_deliver(struct npulink_event *ev, struct npulink_op *op,
+			    struct npulink_run *run)
+{
+	struct npulink_rank *rank = op->rank;
+
+	llist_add(&ev->node, &rank->inbox);
+	npulink_rank_kick(rank, run);
+}
+
+static struct npulink_op *npulink_event_op(struct npulink_event *ev)
+{
+	struct npulink_cell *cell;
+
+	if (ev->kind == NPULINK_EV_REQ)
+		return container_of(ev, struct npulink_req, ev)->core.op;
+	cell = container_of(ev, struct npulink_cell, ev);
+	return container_of(cell - ev->kind, struct npulink_op, cells[0]);
+}
+
+static void npulink_link_failed(struct npulink_op *op, u32 peer, u32 step)
+{
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank, .peer = peer,
+		.step = step, .number = op->number,
+	};
+
+	npulink_comm_fail(op->rank->comm, &cause);
+}
+
+/* Tell @peer_op that its @step has something to look at. */
+static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credit, u64 bytes,
+			 struct npulink_run *run)
+{
+	const struct npulink_stream *s = &op->plan->streams[stream];
+	struct npulink_conn *conn = op->plan->peers[s->peer].conn;
+	struct npulink_op *peer_op = op->streams[stream].peer;
+	struct npulink_link *link = conn->link;
+	struct npulink_event *ev;
+	int rc;
+
+	if (!peer_op)
+		return;	/* it will look when it is posted */
+	ev = &peer_op->cells[step].ev;
+	if (atomic_xchg(&ev->pending, 1))
+		return;	/* has not looked yet at the last one */
+	npulink_op_get(peer_op);
+	if (unlikely(READ_ONCE(link->down)))
+		rc = 0;		/* its device is going, and so is the operation */
+	else if (credit)
+		rc = link->ops->credit(link, ev, bytes);
+	else
+		rc = link->ops->publish(link, ev, bytes);
+	if (likely(!rc)) {
+		npulink_deliver(ev, peer_op, run);
+	} else if (rc != -EINPROGRESS) {
+		atomic_set(&ev->pending, 0);
+		npulink_op_put(peer_op);
+		npulink_link_failed(op, conn->rank, ~0U);
+	}
+}
+
+/* The peer's step that meets step @pos of our stream; its index in peer_op. */
+static u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32 pos)
+{
+	const struct npulink_op_stream *os = &op->streams[stream];
+	const struct npulink_plan *pp = os->peer->plan;
+
+	return pp->stream_steps[pp->streams[os->stream].start + pos];
+}
+
+/* ---- requests -------------------------------------------------------------- */
+
+static void npulink_req_put_bufs(struct npulink_req *req)
+{
+	u32 i;
+
+	npulink_buf_unuse(req->dst.buf);
+	for (i = 0; i < req->nsrc; i++)
+		npulink_buf_unuse(req->src[i].buf);
+}
+
+static void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
+
+static void npulink_req_free(struct npulink_req *req)
+{
+	struct npulink_op *op = req->core.op;
+
+	npulink_req_put_bufs(req);
+	req->core.state = NPULINK_REQ_FREE;
+	list_add(&req->core.node, &op->free_reqs);
+	op->inflight--;
+}
+
+static bool npulink_req_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off)
+{
+	struct npulink_buf *buf = READ_ONCE(op->binds[slot].buf);
+
+	if (!buf || !npulink_buf_tryget(buf))
+		return false;
+	o->buf = buf;
+	o->off = op->binds[slot].off + off;
+	return true;
+}
+
+/*
+ * Describe bytes [done, done + n) of a unit as one request. The peer's operation may
+ * be failing and let go of its buffers meanwhile: then there is nothing to do any
+ * more, the abort is on its way to us.
+ */
+static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32 unit, u64 n)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *steps = &op->plan->steps[un->first];
+	const struct npulink_step *last = &steps[un->nsteps - 1];
+	u64 done = op->units[unit].done;
+	u64 dst_off = done;
+	u32 i;
+
+	req->nsrc = 0;
+	req->remote = NPULINK_CHAIN_MAX + 1;
+	req->link = NULL;
+	req->len = n;
+	req->cancelled = false;
+	req->dtype = 0;
+	req->redop = 0;
+	req->div = last->flags & NPULINK_STEP_F_DIV ? op->rank->comm->nranks : 0;
+	req->step = un->first;
+	req->core.unit = unit;
+	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off)
+		dst_off = done % last->src2_off;
+	rcu_read_lock();
+	if (!npulink_req_operand(op, &req->dst, last->dst_slot, last->dst_off + dst_off))
+		goto err_unlock;
+	for (i = 0; i < un->nsteps; i++) {
+		const struct npulink_step *st = &steps[i];
+
+		if (st->op & NPULINK_STEP_REDUCE) {
+			req->dtype = st->dtype;
+			req->redop = st->redop;
+		}
+		/* A chained step's src is the dst of the one before. */
+		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
+			if (!npulink_req_operand(op, &req->src[req->nsrc], st->src_slot,
+						 st->src_off + done))
+				goto err_put;
+			req->nsrc++;
+		}
+		if (st->op & NPULINK_STEP_RECV) {
+			const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+			struct npulink_op *peer = op->streams[pos->recv_stream].peer;
+			u32 ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+			const struct npulink_step *sst = &peer->plan->steps[ps];
+			u8 slot;
+			u64 off = done;
+
+			/* A sender offers its dst, or src if it only sends. */
+			if (sst->op == NPULINK_STEP_SEND) {
+				slot = sst->src_slot;
+				off += sst->src_off;
+			} else {
+				slot = sst->dst_slot;
+				if (sst->flags & NPULINK_STEP_F_TRANSIENT && sst->src2_off)
+					off = done % sst->src2_off;
+				off += sst->dst_off;
+			}
+			if (!npulink_req_operand(peer, &req->src[req->nsrc], slot, off))
+				goto err_put;
+			if (!req->link) {
+				req->remote = req->nsrc;
+				req->link = op->plan->peers[op->plan->streams
+					[pos->recv_stream].peer].conn->back;
+			}
+			req->nsrc++;
+		} else if (st->op & NPULINK_STEP_REDUCE) {
+			if (!npulink_req_operand(op, &req->src[req->nsrc], st->src2_slot,
+						 st->src2_off + done))
+				goto err_put;
+			req->nsrc++;
+		}
+	}
+	rcu_read_unlock();
+	return true;
+
+err_put:
+	npulink_req_put_bufs(req);
+err_unlock:
+	rcu_read_unlock();
+	return false;
+}
+
+/* Hand bytes [done, done + n) of a unit to the engine. */
+static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct npulink_run *run)
+{
+	struct npulink_unit_state *us = &op->units[unit];
+	struct npulink_device *dev = op->rank->dev;
+	struct npulink_req *req;
+
+	us->phase = NPULINK_UNIT_BUSY;
+	req = list_first_entry_or_null(&op->free_reqs, struct npulink_req, core.node);
+	if (!req) {
+		/* The next request that comes back goes on with it. */
+		us->next = NONE;
+		if (op->starved_first == NONE)
+			op->starved_first = unit;
+		else
+			op->units[op->starved_last].next = unit;
+		op->starved_last = unit;
+		return;
+	}
+	if (!npulink_req_fill(op, req, unit, n))
+		return;
+	list_del(&req->core.node);
+	op->inflight++;
+	req->dev = dev;
+	req->small = n * req->nsrc <= READ_ONCE(dev->inline_max);
+	if (req->small) {
+		req->core.state = NPULINK_REQ_TODO;
+		list_add_tail(&req->core.node, &op->rank->todo);
+		npulink_rank_kick(op->rank, run);
+	} else {
+		spin_lock(&op->rank->file->lock);
+		req->core.state = NPULINK_REQ_READY;
+		list_add_tail(&req->core.node, &op->rank->file->ready);
+		npulink_file_wake_ready(op->rank->file);
+		spin_unlock(&op->rank->file->lock);
+	}
+}
+
+/* ---- units ------------------------------------------------------------------ */
+
+static void npulink_unit_blocked_less(struct npulink_op *op, u32 unit)
+{
+	struct npulink_unit_state *us = &op->units[unit];
+
+	if (--us->deps)
+		return;
+	us->next = op->starting;
+	op->starting = unit;
+}
+
+static void npulink_unit_done(struct npulink_op *op, u32 unit)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i;
+
+	op->units[unit].phase = NPULINK_UNIT_DONE;
+	op->units_left--;
+	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
+		npulink_unit_blocked_less(op, plan->out[i]);
+	if (op->drain < plan->ndrains) {
+		u32 d = op->drain;
+
+		/* drain_left[d]: units from the drain before it up to this one. */
+		while (d < plan->ndrains && unit >= plan->drains[d])
+			d++;
+		if (d < plan->ndrains)
+			op->drain_left[d]--;
+		while (op->drain < plan->ndrains && !op->drain_left[op->drain])
+			npulink_unit_blocked_less(op, plan->drains[op->drain++]);
+	}
+}
+
+/* Does what @from sends suit what @to receives? */
+static bool npulink_steps_fit(const struct npulink_step *to, const struct npulink_step *from,
+			      u32 esize)
+{
+	return to->len == from->len &&
+	       (!(from->flags & NPULINK_STEP_F_TRANSIENT) || !(from->src2_off % esize));
+}
+
+/* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
+static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_cause *bad)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *steps = &op->plan->steps[un->first];
+	const struct npulink_step *last = &steps[un->nsteps - 1];
+	u64 len = last->len, done = op->units[unit].done;
+	u64 n = min_t(u64, len - done, op->rank->dev->slice);
+	u32 i;
+
+	for (i = 0; i < un->nsteps; i++) {
+		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+		struct npulink_op_stream *os;
+		struct npulink_op *peer;
+		u64 avail;
+		u32 ps;
+
+		if (!(steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		os = &op->streams[pos->recv_stream];
+		peer = os->peer;
+		if (!peer)
+			return 0;
+		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+		if (unlikely(!npulink_steps_fit(&steps[i], &peer->plan->steps[ps], un->esize))) {
+			bad->cause = NPULINK_CAUSE_MISMATCH;
+			bad->rank = op->rank->rank;
+			bad->peer = peer->rank->rank;
+			bad->step = un->first + i;
+			bad->number = op->number;
+			bad->calls[0] = op->plan->call;
+			bad->calls[1] = peer->plan->call;
+			return 0;
+		}
+		avail = smp_load_acquire(&peer->cells[ps].avail);
+		if (!avail)
+			return 0;
+		n = min(n, avail - 1 - done);
+	}
+	if (!len)
+		return -1;
+	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off) {
+		const struct npulink_cell *cell = &op->cells[un->first + un->nsteps - 1];
+		u64 window = last->src2_off;
+		u64 taken = min(smp_load_acquire(&cell->taken), len);
+
+		n = min(n, window - (done - taken));
+		n = min(n, window - done % window);
+	}
+	/* A sender's window may end before what it has offered does. */
+	for (i = 0; i < un->nsteps; i++) {
+		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+		const struct npulink_step *sst;
+
+		if (!(steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		sst = &op->streams[pos->recv_stream].peer->plan->steps
+			[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
+		if (sst->flags & NPULINK_STEP_F_TRANSIENT && sst->src2_off)
+			n = min(n, sst->src2_off - done % sst->src2_off);
+	}
+	/* Elements are not divided; the rest comes with the next bytes. */
+	return done + n == len ? n : rounddown(n, op->plan->units[unit].esize);
+}
+
+/* The peers' bytes up to units[unit].done have been taken: tell those who wait. */
+static void npulink_unit_credit(struct npulink_op *op, u32 unit, struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *steps = &op->plan->steps[un->first];
+	u64 done = op->units[unit].done, len = steps[0].len;
+	u32 i;
+
+	for (i = 0; i < un->nsteps; i++) {
+		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+		struct npulink_op *peer;
+		u32 ps;
+
+		if (!(steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		peer = op->streams[pos->recv_stream].peer;
+		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+		smp_store_release(&peer->cells[ps].taken, done == len ? len + 1 : done);
+		/* Before the end, only who sends through a window waits for credit. */
+		if (done == len || peer->plan->steps[ps].flags & NPULINK_STEP_F_TRANSIENT)
+			npulink_bell(op, pos->recv_stream, ps, true, done, run);
+	}
+}
+
+/* Offer all up to @bytes of a unit that sends. */
+static void npulink_unit_publish(struct npulink_op *op, u32 unit, u64 bytes,
+				 struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	u32 step = un->first + un->nsteps - 1;
+	const struct npulink_step_pos *pos = &op->plan->pos[step];
+	struct npulink_op *peer = op->streams[pos->send_stream].peer;
+
+	smp_store_release(&op->cells[step].avail, bytes + 1);
+	if (peer) {
+		u32 k = pos->send_pos;
+
+		npulink_bell(op, pos->send_stream,
+			     npulink_peer_step(op, pos->send_stream, k), false, bytes, run);
+	}
+}
+
+/* Go on with a unit as far as it goes without waiting. */
+static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	struct npulink_unit_state *us = &op->units[unit];
+	u32 step = un->first + un->nsteps - 1;
+	u64 len = op->plan->steps[step].len;
+
+	if (us->phase == NPULINK_UNIT_ACTIVE) {
+		if (un->engine && (us->done < len || !len)) {
+			struct npulink_cause bad = {};
+			s64 n = npulink_unit_avail(op, unit, &bad);
+
+			if (unlikely(bad.cause)) {
+				npulink_comm_fail(op->rank->comm, &bad);
+				return;
+			}
+			if (!n)
+				return;
+			if (n > 0) {
+				npulink_unit_issue(op, unit, n, run);
+				return;
+			}
+			npulink_unit_credit(op, unit, run);
+		}
+		if (!un->send) {
+			npulink_unit_done(op, unit);
+			return;
+		}
+		us->phase = NPULINK_UNIT_SENT;
+		if (!un->engine || !len)
+			npulink_unit_publish(op, unit, len, run);
+	}
+	if (us->phase == NPULINK_UNIT_SENT && smp_load_acquire(&op->cells[step].taken) == len + 1)
+		npulink_unit_done(op, unit);
+}
+
+/* Start what has become startable, then see whether the operation is over. */
+static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
+{
+	while (op->starting != NONE) {
+		u32 unit = op->starting;
+
+		op->starting = op->units[unit].next;
+		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
+		npulink_unit_advance(op, unit, run);
+	}
+	if (!op->units_left)
+		npulink_op_finish(op, run);
+}
+
+static void npulink_req_complete(struct npulink_req *req, int status, struct npulink_run *run)
+{
+	struct npulink_op *op = req->core.op;
+	const struct npulink_unit *un = &op->plan->units[req->core.unit];
+	struct npulink_unit_state *us = &op->units[req->core.unit];
+	u32 unit = req->core.unit;
+	u64 n = req->len;
+
+	lockdep_assert_held(&op->rank->lock);
+	npulink_req_free(req);
+	if (op->state == NPULINK_OP_FAILING) {
+		if (!op->inflight)
+			npulink_op_finish(op, run);
+		return;
+	}
+	if (unlikely(status)) {
+		struct npulink_cause cause = {
+			.cause = NPULINK_CAUSE_DEVICE, .rank = op->rank->rank,
+			.peer = NPULINK_NO_PEER, .step = un->first, .number = op->number,
+			.code = -status,
+		};
+
+		npulink_comm_fail(op->rank->comm, &cause);
+		return;
+	}
+	us->done += n;
+	us->phase = NPULINK_UNIT_ACTIVE;
+	npulink_unit_credit(op, unit, run);
+	if (un->send)
+		npulink_unit_publish(op, unit, us->done, run);
+	npulink_unit_advance(op, unit, run);
+	while (op->starved_first != NONE && !list_empty(&op->free_reqs)) {
+		unit = op->starved_first;
+		op->starved_first = op->units[unit].next;
+		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
+		npulink_unit_advance(op, unit, run);
+	}
+	npulink_op_advance(op, run);
+}
+
+static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *run)
+{
+	struct npulink_op *op = npulink_event_op(ev);
+
+	if (ev->kind == NPULINK_EV_REQ) {
+		struct npulink_req *req = container_of(ev, struct npulink_req, ev);
+
+		npulink_req_complete(req, req->core.status, run);
+		return;
+	}
+	/* From here on whoever has more for us rings again. */
+	atomic_xchg(&ev->pending, 0);
+	if (op->state == NPULINK_OP_RUNNING) {
+		npulink_unit_advance(op, op->plan->pos[ev->kind].unit, run);
+		npulink_op_advance(op, run);
+	}
+}
+
+/* The small request at the head of the todo list, in this context or by its owner. */
+static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
+			     unsigned long *flags)
+{
+	struct npulink_req *req = list_first_entry(&rank->todo, struct npulink_req, core.node);
+	int rc;
+
+	list_del(&req->core.node);
+	if (run->budget <= 0) {
+		spin_lock(&rank->file->lock);
+		req->core.state = NPULINK_REQ_READY;
+		list_add_tail(&req->core.node, &rank->file->ready);
+		npulink_file_wake_ready(rank->file);
+		spin_unlock(&rank->file->lock);
+		return;
+	}
+	run->budget--;
+	req->core.state = NPULINK_REQ_RUNNING;
+	spin_unlock_irqrestore(&rank->lock, *flags);
+	rc = req->dev->ops->submit(req->dev, req);
+	spin_lock_irqsave(&rank->lock, *flags);
+	if (rc != -EINPROGRESS)
+		npulink_req_complete(req, rc, run);
+}
+
+static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
+{
+	struct llist_node *list = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	do {
+		while (!llist_empty(&rank->inbox) || !list_empty(&rank->todo)) {
+			struct npulink_event *ev, *next;
+
+			list = llist_reverse_order(llist_del_all(&rank->inbox));
+			llist_for_each_entry_safe(ev, next, list, node) {
+				struct npulink_op *op = npulink_event_op(ev);
+				bool bell = ev->kind != NPULINK_EV_REQ;
+
+				npulink_event_handle(ev, run);
+				if (bell)
+					npulink_op_put(op);
+			}
+			if (!list_empty(&rank->todo))
+				npulink_todo_one(rank, run, &flags);
+		}
+		clear_bit(RANK_SCHED, &rank->flags);
+		smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
+	} while (!llist_empty(&rank->inbox) && !test_and_set_bit(RANK_SCHED, &rank->flags));
+	spin_unlock_irqrestore(&rank->lock, flags);
+}
+
+/* Run all ranks that were kicked, and those they kick in turn. No locks held. */
+void npulink_run(struct npulink_run *run)
+{
+	while (!list_empty(&run->ranks)) {
+		struct npulink_rank *rank = list_first_entry(&run->ranks, struct npulink_rank,
+							     run_node);
+
+		list_del(&rank->run_node);
+		npulink_rank_run(rank, run);
+		npulink_rank_put(rank);
+		if (run->budget > 0) {
+			if (signal_pending(current))
+				run->budget = 0;
+			cond_resched();
+		}
+	}
+}
+
+/* ---- operations --------------------------------------------------------------- */
+
+static void npulink_op_unlist(struct npulink_op *op)
+{
+	struct npulink_rank *rank = op->rank;
+	u32 i;
+
+	list_del_init(&op->node);
+	if (op->plan->p2p) {
+		list_del_init(&op->p2p_node);
+	} else {
+		rank->table[op->number % NPULINK_MAX_INFLIGHT] = NULL;
+		i = op->number % NPULINK_HISTORY;
+		rank->history[i].number = op->number + 1;
+		rank->history[i].call = op->plan->call;
+	}
+}
+
+/* It is over, one way or the other: let go of everything and deliver the result. */
+static void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_rank *rank = op->rank;
+	struct npulink_device *dev = rank->dev;
+	u32 i;
+
+	lockdep_assert_held(&rank->lock);
+	if (op->state == NPULINK_OP_FAILING) {
+		const struct npulink_cause *c = &rank->comm->cause;
+
+		op->result.status = c->status;
+		op->result.cause = c->cause;
+		op->result.rank = c->rank;
+		op->result.peer = c->peer;
+		op->result.step = c->step;
+		op->result.number = c->number;
+	} else {
+		op->result.rank = rank->rank;
+		op->result.number = op->plan->p2p ? ~0ULL : op->number;
+	}
+	npulink_op_set_state(op, NPULINK_OP_DONE);
+	npulink_op_unlist(op);
+	for (i = 0; i < op->plan->nslots; i++) {
+		struct npulink_buf *buf = op->binds[i].buf;
+
+		WRITE_ONCE(op->binds[i].buf, NULL);
+		if (buf)
+			npulink_buf_unuse(buf);
+	}
+	for (i = 0; i < op->plan->nstreams; i++) {
+		struct npulink_op *peer = op->streams[i].peer;
+
+		op->streams[i].peer = NULL;
+		if (peer)
+			npulink_op_put(peer);
+	}
+	op->result.seq = op->seq;
+	op->result.cookie = op->cookie;
+	op->result.comm_id = rank->obj.id;
+	op->result.ns = ktime_get_ns() - op->start_ns;
+	atomic_dec(&op->plan->inflight);
+	npulink_op_deliver(op);
+	npulink_op_put(op);	/* the rank's reference */
+	percpu_ref_put(&dev->users);
+}
+
+/*
+ * Meet the peers' operations that are posted already: each side gets a pointer to
+ * the other. Peers that come later do the same with us. Returns -EPROTO with @cause
+ * filled in if one of them called something else.
+ */
+static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause);
+
+int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause)
+{
+	u32 i;
+	int rc;
+
+	for (i = 0; i < op->plan->npeers; i++) {
+		rc = npulink_op_connect_peer(op, i, cause);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* The operation of @peer that belongs to @op, or NULL; *passed if it is over. */
+static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npulink_op *op,
+					  bool *passed)
+{
+	struct npulink_op *p;
+
+	lockdep_assert_held(&peer->lock);
+	*passed = false;
+	if (op->plan->p2p) {
+		bool send = !op->plan->p2p_send;
+		struct npulink_conn *conn = xa_load(&peer->conns, op->rank->rank);
+
+		if (!conn)
+			return NULL;
+		list_for_each_entry(p, &conn->p2p[send], p2p_node)
+			if (p->number == op->number)
+				return p;
+		*passed = conn->p2p_next[send] > op->number;
+		return NULL;
+	}
+	p = peer->table[op->number % NPULINK_MAX_INFLIGHT];
+	if (p && p->number == op->number)
+		return p;
+	*passed = peer->next > op->number;
+	return NULL;
+}
+
+static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
+			    const struct npulink_call *call, struct npulink_cause *cause)
+{
+	*cause = (struct npulink_cause) {
+		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank, .peer = peer->rank,
+		.step = ~0U, .number = op->number, .calls[0] = op->plan->call,
+	};
+	if (call)
+		cause->calls[1] = *call;
+	else
+		cause->calls[1].collective = ~0U;
+	return -EPROTO;
+}
+
+static void npulink_left(struct npulink_op *op, u32 peer, struct npulink_cause *cause)
+{
+	*cause = (struct npulink_cause) {
+		.cause = NPULINK_CAUSE_LEFT, .rank = op->rank->rank, .peer = peer,
+		.step = ~0U, .number = op->number,
+	};
+}
+
+/* The stream of @plan's peer @index that has @channel and direction @send. */
+static u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send)
+{
+	const struct npulink_plan_peer *p = &plan->peers[index];
+	u32 i;
+
+	for (i = p->stream; i < p->stream + p->nstreams; i++)
+		if (plan->streams[i].channel == channel && plan->streams[i].send == send)
+			return i;
+	return NONE;
+}
+
+static u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
+{
+	u32 lo = 0, hi = plan->npeers;
+
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (plan->peers[mid].conn->rank < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < plan->npeers && plan->peers[lo].conn->rank == rank ? lo : NONE;
+}
+
+static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause)
+{
+	const struct npulink_plan_peer *me = &op->plan->peers[index];
+	struct npulink_rank *rank = op->rank;
+	struct npulink_rank *peer;
+	const struct npulink_plan *pp;
+	struct npulink_op *pop;
+	unsigned long flags;
+	bool passed;
+	u32 i, other;
+	int rc;
+
+	rc = npulink_conn_resolve(rank, me->conn);
+	if (rc == -ENOENT)
+		return 0;	/* has not joined yet */
+	if (rc) {
+		npulink_left(op, me->conn->rank, cause);
+		return rc;
+	}
+	peer = me->conn->peer;
+	spin_lock_irqsave(&peer->lock, flags);
+	pop = npulink_peer_op(peer, op, &passed);
+	if (!pop || pop->state != NPULINK_OP_RUNNING) {
+		const struct npulink_call *call = NULL;
+
+		i = op->number % NPULINK_HISTORY;
+		if (!op->plan->p2p && peer->history[i].number == op->number + 1)
+			call = &peer->history[i].call;
+		rc = 0;
+		if (passed && !pop) {
+			rc = npulink_mismatch(op, peer, call, cause);
+		} else if (!pop && peer->closed) {
+			npulink_left(op, peer->rank, cause);
+			rc = -ESHUTDOWN;
+		}
+		spin_unlock_irqrestore(&peer->lock, flags);
+		return rc;
+	}
+	pp = pop->plan;
+	other = npulink_find_peer(pp, rank->rank);
+	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
+	    pp->peers[other].nstreams != me->nstreams)
+		goto err_mismatch;
+	for (i = me->stream; i < me->stream + me->nstreams; i++) {
+		const struct npulink_stream *s = &op->plan->streams[i];
+		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
+
+		if (k == NONE || pp->streams[k].count != s->count)
+			goto err_mismatch;
+		if (!pop->streams[k].peer) {
+			npulink_op_get(op);
+			pop->streams[k].stream = i;
+			pop->streams[k].peer = op;
+		}
+	}
+	npulink_op_get(pop);
+	spin_unlock_irqrestore(&peer->lock, flags);
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (op->state == NPULINK_OP_RUNNING) {
+		for (i = me->stream; i < me->stream + me->nstreams; i++) {
+			const struct npulink_stream *s = &op->plan->streams[i];
+
+			if (op->streams[i].peer)
+				continue;
+			npulink_op_get(pop);
+			op->streams[i].stream = npulink_find_stream(pp, other, s->channel,
+								    !s->send);
+			op->streams[i].peer = pop;
+		}
+	}
+	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_op_put(pop);
+	return 0;
+
+err_mismatch:
+	rc = npulink_mismatch(op, peer, &pp->call, cause);
+	spin_unlock_irqrestore(&peer->lock, flags);
+	return rc;
+}
+
+/* Start a connected operation that is in its rank's table. */
+void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_rank *rank = op->rank;
+	unsigned long flags;
+	u32 i;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (op->state == NPULINK_OP_RUNNING) {
+		for (i = op->plan->nunits; i--; ) {
+			if (op->plan->units[i].ndeps)
+				continue;
+			op->units[i].next = op->starting;
+			op->starting = i;
+		}
+		while (op->drain < op->plan->ndrains && !op->drain_left[op->drain])
+			npulink_unit_blocked_less(op, op->plan->drains[op->drain++]);
+		npulink_op_advance(op, run);
+	}
+	spin_unlock_irqrestore(&rank->lock, flags);
+}
+
+/* The communicator has failed: end @op as soon as the engine has let go of it. */
+void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_file *file = op->rank->file;
+	u32 i;
+
+	lockdep_assert_held(&op->rank->lock);
+	if (op->state != NPULINK_OP_RUNNING)
+		return;
+	npulink_op_set_state(op, NPULINK_OP_FAILING);
+	for (i = 0; i < op->plan->nreqs; i++) {
+		struct npulink_req *req = npulink_op_req(op, i);
+		bool mine = false;
+
+		spin_lock(&file->lock);
+		if (req->core.state == NPULINK_REQ_TODO || req->core.state == NPULINK_REQ_READY) {
+			list_del(&req->core.node);
+			mine = true;
+		}
+		spin_unlock(&file->lock);
+		if (!mine && req->core.state == NPULINK_REQ_RUNNING) {
+			WRITE_ONCE(req->cancelled, true);
+			if (req->dev->ops->cancel)
+				mine = req->dev->ops->cancel(req->dev, req);
+		}
+		if (mine)
+			npulink_req_free(req);
+	}
+	if (!op->inflight)
+		npulink_op_finish(op, run);
+}
+
+/* Which peer and step an operation waits for; false if for none (it computes). */
+bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k;
+
+	lockdep_assert_held(&op->rank->lock);
+	for (i = 0; i < plan->nunits; i++) {
+		const struct npulink_unit *un = &plan->units[i];
+		u8 phase = op->units[i].phase;
+
+		if (phase == NPULINK_UNIT_SENT) {
+			*step = un->first + un->nsteps - 1;
+			*peer = plan->steps[*step].send_peer;
+			return true;
+		}
+		if (phase != NPULINK_UNIT_ACTIVE)
+			continue;
+		for (k = un->first; k < un->first + un->nsteps; k++) {
+			const struct npulink_op_stream *os;
+			u64 avail = 0;
+
+			if (!(plan->steps[k].op & NPULINK_STEP_RECV))
+				continue;
+			os = &op->streams[plan->pos[k].recv_stream];
+			if (os->peer)
+				avail = READ_ONCE(os->peer->cells[npulink_peer_step(op,
+					plan->pos[k].recv_stream, plan->pos[k].recv_pos)].avail);
+			if (avail > op->units[i].done + 1)
+				continue;
+			*step = k;
+			*peer = plan->steps[k].recv_peer;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* ---- requests that are not small, and what backends call ------------------------ */
+
+struct npulink_req *npulink_ready_pop(struct npulink_file *file)
+{
+	struct npulink_req *req;
+
+	lockdep_assert_held(&file->lock);
+	req = list_first_entry_or_null(&file->ready, struct npulink_req, core.node);
+	if (req) {
+		list_del(&req->core.node);
+		req->core.state = NPULINK_REQ_RUNNING;
+	}
+	return req;
+}
+
+/* Run a request that npulink_ready_pop() gave. Task context, no locks held. */
+void npulink_req_run(struct npulink_req *req)
+{
+	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
+	NPULINK_RUN_TASK(run);
+	unsigned long flags;
+	int rc;
+
+	rc = req->dev->ops->submit(req->dev, req);
+	if (rc != -EINPROGRESS) {
+		spin_lock_irqsave(&rank->lock, flags);
+		npulink_req_complete(req, rc, &run);
+		spin_unlock_irqrestore(&rank->lock, flags);
+		npulink_run(&run);
+	}
+	npulink_rank_put(rank);
+}
+
+void npulink_step_done(struct npulink_req *req, int status)
+{
+	NPULINK_RUN_IRQ(run);
+
+	req->core.status = status;
+	npulink_deliver(&req->ev, req->core.op, &run);
+	npulink_run(&run);
+}
+NPULINK_EXPORT(npulink_step_done);
+
+void npulink_link_event(struct npulink_link *link, int event, struct npulink_event *ev)
+{
+	NPULINK_RUN_IRQ(run);
+
+	switch (event) {
+	case NPULINK_LINK_BELL:
+		npulink_deliver(ev, npulink_event_op(ev), &run);
+		npulink_run(&run);
+		break;
+	case NPULINK_LINK_DOWN:
+		npulink_device_fail(link->dev, NPULINK_CAUSE_LINK, -ENOLINK);
+		break;
+	}
+}
+NPULINK_EXPORT(npulink_link_event);
+
+void npulink_fault(struct npulink_device *dev, int status)
+{
+	npulink_device_fail(dev, NPULINK_CAUSE_DEVICE, status);
+}
+NPULINK_EXPORT(npulink_fault);

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * wait.c - who runs the requests of a file: the task that waits for an operation, or,
+ * while nobody waits, the file's worker; and how they sleep and are woken.
+ */
+#include <linux/cgroup.h>
+#include <linux/hrtimer.h>
+#include <linux/kthread.h>
+#include <linux/moduleparam.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
+#include "core.h"
+
+unsigned int npulink_spin_ns = 20000;
+module_param_named(spin_ns, npulink_spin_ns, uint, 0644);
+MODULE_PARM_DESC(spin_ns, "nanoseconds that a waiter spins before it sleeps, while its CPU is idle otherwise");
+
+/*
+ * A request has been put on file->ready: get somebody to run it. A waiter of the own
+ * process costs no extra switch, the worker is for those who do not wait.
+ */
+void npulink_file_wake_ready(struct npulink_file *file)
+{
+	struct npulink_waiter *w;
+	bool awake = false;
+
+	lockdep_assert_held(&file->lock);
+	list_for_each_entry(w, &file->waiters, node) {
+		if (!w->helper)
+			continue;
+		if (!w->woken) {
+			w->woken = true;
+			wake_up_process(w->task);
+			return;
+		}
+		awake = true;
+	}
+	if (!awake && file->worker)
+		wake_up_process(file->worker);
+}
+
+static int npulink_worker(void *data)
+{
+	struct npulink_file *file = data;
+
+	for (;;) {
+		struct npulink_req *req;
+
+		set_current_state(TASK_IDLE);
+		if (kthread_should_stop())
+			break;
+		spin_lock_irq(&file->lock);
+		req = npulink_ready_pop(file);
+		spin_unlock_irq(&file->lock);
+		if (!req) {
+			schedule();
+			continue;
+		}
+		__set_current_state(TASK_RUNNING);
+		npulink_req_run(req);
+		cond_resched();
+	}
+	__set_current_state(TASK_RUNNING);
+	return 0;
+}
+
+/* The worker, on first use, in the cgroup of the caller, who is the opener. */
+int npulink_file_start_worker(struct npulink_file *file)
+{
+	struct task_struct *task;
+	int rc;
+
+	if (READ_ONCE(file->worker))
+		return 0;
+	rc = mutex_lock_interruptible(&file->mutex);
+	if (rc)
+		return rc;
+	if (file->worker)
+		goto out;
+	task = kthread_create(npulink_worker, file, "npulink-%d", task_tgid_vnr(current));
+	if (IS_ERR(task)) {
+		rc = PTR_ERR(task);
+		goto out;
+	}
+	rc = cgroup_attach_task_all(current, task);
+	if (rc) {
+		kthread_stop(task);
+		goto out;
+	}
+	set_user_nice(task, task_nice(current));
+	WRITE_ONCE(file->worker, task);
+	wake_up_process(task);
+out:
+	mutex_unlock(&file->mutex);
+	return rc;
+}
+
+/* Spin a little: a peer on another CPU is often about to complete the operation. */
+static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
+{
+	u64 end;
+
+	if (!npulink_spin_ns || !single_task_running())
+		return;
+	end = local_clock() + READ_ONCE(npulink_spin_ns);
+	do {
+		int i;
+
+		for (i = 0; i < 32; i++) {
+			if (smp_load_acquire(&op->done) || !list_empty_careful(&file->ready))
+				return;
+			cpu_relax();
+		}
+	} while (!need_resched() && single_task_running() && !signal_pending(current) &&
+		 local_clock() < end);
+}
+
+/*
+ * Sleep until @op is done, running the file's own requests meanwhile. @until_ns is
+ * CLOCK_MONOTONIC, 0: only look, ~0: no limit. Returns 0, -EINTR, -ETIME.
+ */
+int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_ns)
+{
+	struct npulink_waiter w = {
+		.task = current, .op = op, .helper = file->mm == current->mm,
+	};
+	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
+	bool spun = false;
+	int rc = 0;
+
+	if (smp_load_acquire(&op->done))
+		return 0;
+	if (!until_ns)
+		return -ETIME;
+	spin_lock_irq(&file->lock);
+	list_add_tail(&w.node, &file->waiters);
+	for (;;) {
+		struct npulink_req *req;
+
+		set_current_state(TASK_INTERRUPTIBLE);
+		if (op->done)
+			break;
+		w.woken = false;
+		req = w.helper ? npulink_ready_pop(file) : NULL;
+		if (req || !spun) {
+			w.woken = true;	/* awake: need not be woken */
+			spin_unlock_irq(&file->lock);
+			__set_current_state(TASK_RUNNING);
+			if (req)
+				npulink_req_run(req);
+			else
+				npulink_spin(file, op);
+			spun = !req;
+			cond_resched();
+			spin_lock_irq(&file->lock);
+			if (!signal_pending(current))
+				continue;
+		}
+		if (signal_pending(current)) {
+			rc = op->done ? 0 : -EINTR;
+			break;
+		}
+		spin_unlock_irq(&file->lock);
+		if (until_ns == ~0ULL)
+			schedule();
+		else if (!schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS))
+			rc = -ETIME;
+		spin_lock_irq(&file->lock);
+		if (rc) {
+			if (op->done)
+				rc = 0;
+			break;
+		}
+		spun = true;
+	}
+	__set_current_state(TASK_RUNNING);
+	list_del(&w.node);
+	/* What this task would have run is somebody else's now. */
+	if (!list_empty(&file->ready))
+		npulink_file_wake_ready(file);
+	spin_unlock_irq(&file->lock);
+	return rc;
+}

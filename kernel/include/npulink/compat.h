@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * compat.h - the differences between kernel versions, as inlines. Everything here
+ * can be deleted when the old kernels are; nothing else looks at the version.
+ */
+#ifndef NPULINK_COMPAT_H
+#define NPULINK_COMPAT_H
+
+#include <linux/device/class.h>
+#include <linux/eventfd.h>
+#include <linux/hrtimer.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/version.h>
+#include <net/genetlink.h>
+
+static inline void npulink_eventfd_signal(struct eventfd_ctx *ctx)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	eventfd_signal(ctx);
+#else
+	eventfd_signal(ctx, 1);
+#endif
+}
+
+static inline void npulink_vma_flags_set(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+}
+
+static inline struct class *npulink_class_create(const char *name)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	return class_create(name);
+#else
+	return class_create(THIS_MODULE, name);
+#endif
+}
+
+/* The devnode callback's argument became const. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define NPULINK_DEVNODE_CONST const
+#else
+#define NPULINK_DEVNODE_CONST
+#endif
+
+/* Namespaces of symbols became strings. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define NPULINK_IMPORT_NS(ns) MODULE_IMPORT_NS(#ns)
+#define NPULINK_EXPORT(sym) EXPORT_SYMBOL_NS_GPL(sym, "NPULINK")
+#else
+#define NPULINK_IMPORT_NS(ns) MODULE_IMPORT_NS(ns)
+#define NPULINK_EXPORT(sym) EXPORT_SYMBOL_NS_GPL(sym, NPULINK)
+#endif
+
+/* Attributes of a dump's request. */
+static inline struct nlattr **npulink_genl_dump_attrs(struct netlink_callback *cb)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+	return genl_dumpit_info(cb)->info.attrs;
+#else
+	return genl_dumpit_info(cb)->attrs;
+#endif
+}
+
+static inline void npulink_hrtimer_setup(struct hrtimer *timer,
+					 enum hrtimer_restart (*fn)(struct hrtimer *),
+					 clockid_t clock, enum hrtimer_mode mode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+	hrtimer_setup(timer, fn, clock, mode);
+#else
+	hrtimer_init(timer, clock, mode);
+	timer->function = fn;
+#endif
+}
+
+#endif /* NPULINK_COMPAT_H */
