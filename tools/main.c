@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * main.c - npulink OBJECT COMMAND: the table of objects and the options that
+ * come before them. Each object is a file with a table of its own.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "npulink.h"
+
+struct opts opts;
+
+static const struct cmd objects[] = {
+	{ "dev",	dev_cmd,	"devices: what they are and what they did" },
+	{ "link",	link_cmd,	"links between devices: what went over them" },
+	{ "plan",	plan_cmd,	"plans: show the steps, prove them right" },
+	{ "bench",	bench_cmd,	"measure a collective and check its data" },
+	{ "doctor",	doctor_cmd,	"find out why it does not work, and what to do" },
+	{ }
+};
+
+static void print_cmds(const struct cmd *cmds)
+{
+	for (; cmds->name; cmds++)
+		printf("  %-10s  %s\n", cmds->name, cmds->help);
+}
+
+static void print_usage(void)
+{
+	printf("Usage: npulink [OPTION]... OBJECT { COMMAND | help }\n"
+	       "\nObjects:\n");
+	print_cmds(objects);
+	printf("\nOptions:\n"
+	       "  -j, --json     JSON instead of text\n"
+	       "  -p, --pretty   with -j: indented\n"
+	       "  -d, --details  more of it\n"
+	       "  -V, --version  version of this program\n"
+	       "  -h, --help     this text, or that of the OBJECT or COMMAND before it\n"
+	       "\nManual pages: npulink(8), npulink-dev(8), npulink-link(8), ...\n");
+}
+
+static bool is_help(const char *word)
+{
+	return !strcmp(word, "help") || !strcmp(word, "--help") || !strcmp(word, "-h");
+}
+
+static const struct cmd *cmd_find(const struct cmd *cmds, const char *word, bool *several)
+{
+	const struct cmd *cmd, *found = NULL;
+
+	*several = false;
+	for (cmd = cmds; cmd->name; cmd++) {
+		if (!strcmp(cmd->name, word))
+			return cmd;
+		if (strncmp(cmd->name, word, strlen(word)) || !*word)
+			continue;
+		*several = found;
+		found = cmd;
+	}
+	return *several ? NULL : found;
+}
+
+/**
+ * cmd_run() - carry out the command that the first word names
+ * @object: the words before, for messages
+ * @cmds: table, ends with an empty row; its first row is what no word means
+ * @argc: number of words
+ * @argv: words; as in iproute2 a word may be cut short while only one fits
+ */
+int cmd_run(const char *object, const struct cmd *cmds, int argc, char **argv)
+{
+	const struct cmd *cmd;
+	bool several;
+
+	if (argc && is_help(argv[0])) {
+		printf("Usage: npulink [OPTION]... %s COMMAND [ARGUMENT]...\n\nCommands:\n",
+		       object);
+		print_cmds(cmds);
+		printf("\n\"npulink %s COMMAND --help\" says more; see also npulink-%s(8).\n",
+		       object, object);
+		return EXIT_SUCCESS;
+	}
+	if (!argc || argv[0][0] == '-') {
+		/* Like main(), fn gets its own name first. */
+		char *words[argc + 2];
+
+		words[0] = (char *)cmds->name;
+		memcpy(words + 1, argv, argc * sizeof(*argv));
+		words[argc + 1] = NULL;
+		return cmds->fn(argc + 1, words);
+	}
+	cmd = cmd_find(cmds, argv[0], &several);
+	if (!cmd)
+		return usage_error("%s command \"%s\", see: npulink %s help",
+				   several ? "ambiguous" : "unknown", argv[0], object);
+	return cmd->fn(argc, argv);
+}
+
+int cmd_option(int argc, char **argv, const char *letters, const struct option *own,
+	       const char *usage)
+{
+	static const struct option common[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "pretty", no_argument, NULL, 'P' },
+		{ "details", no_argument, NULL, 'D' },
+		{ "help", no_argument, NULL, 'h' },
+	};
+	struct option all[32] = { };
+	char short_opts[64];
+	size_t n = 0;
+	int c;
+
+	while (own && own[n].name && n < ARRAY_SIZE(all) - ARRAY_SIZE(common) - 1) {
+		all[n] = own[n];
+		n++;
+	}
+	memcpy(all + n, common, sizeof(common));
+	snprintf(short_opts, sizeof(short_opts), ":%s%s%s", letters,
+		 strchr(letters, 'j') ? "" : "j", strchr(letters, 'h') ? "" : "h");
+
+	for (;;) {
+		c = getopt_long(argc, argv, short_opts, all, NULL);
+		switch (c) {
+		case 'j':
+			opts.json = true;
+			continue;
+		case 'P':
+			opts.pretty = true;
+			continue;
+		case 'D':
+			opts.details = true;
+			continue;
+		case 'h':
+			fputs(usage, stdout);
+			return 'h';
+		case ':':
+			usage_error("option %s needs a value", argv[optind - 1]);
+			return ':';
+		case '?':
+			if (optopt)
+				usage_error("%s: unknown option -%c, see --help", argv[0], optopt);
+			else
+				usage_error("%s: unknown option %s, see --help", argv[0],
+					    argv[optind - 1]);
+			return ':';
+		default:
+			return c;
+		}
+	}
+}
+
+static int parse_globals(int argc, char **argv)
+{
+	static const struct option long_opts[] = {
+		{ "json", no_argument, NULL, 'j' },
+		{ "pretty", no_argument, NULL, 'p' },
+		{ "details", no_argument, NULL, 'd' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "help", no_argument, NULL, 'h' },
+		CMD_OPTION_END
+	};
+	int c;
+
+	/* "+": what comes after the object belongs to it. */
+	while ((c = getopt_long(argc, argv, "+:jpdVh", long_opts, NULL)) != -1) {
+		switch (c) {
+		case 'j':
+			opts.json = true;
+			break;
+		case 'p':
+			opts.pretty = true;
+			break;
+		case 'd':
+			opts.details = true;
+			break;
+		case 'V':
+			printf("npulink %s, ABI %d\n", NPULINK_VERSION, NPULINK_ABI_VERSION);
+			return EXIT_SUCCESS;
+		case 'h':
+			print_usage();
+			return EXIT_SUCCESS;
+		default:
+			return usage_error("unknown option %s, see: npulink help",
+					   argv[optind - 1]);
+		}
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	const struct cmd *cmd;
+	bool several;
+	int rc;
+
+	rc = parse_globals(argc, argv);
+	if (rc >= 0)
+		return rc;
+	argc -= optind;
+	argv += optind;
+	optind = 0;		/* commands have options too; 0 makes glibc start over */
+	if (!argc)
+		return usage_error("which object? see: npulink help");
+	if (is_help(argv[0])) {
+		print_usage();
+		return EXIT_SUCCESS;
+	}
+	cmd = cmd_find(objects, argv[0], &several);
+	if (!cmd)
+		return usage_error("%s object \"%s\", see: npulink help",
+				   several ? "ambiguous" : "unknown", argv[0]);
+	rc = cmd->fn(argc - 1, argv + 1);
+	if (fflush(stdout) || ferror(stdout))
+		return fail("cannot write to standard output: %m");
+	return rc;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * npulink.h - what the files of the npulink command share: the command table,
+ * options, output, and reading devices from the kernel.
+ *
+ * Exit statuses: 0 it worked, 1 it did not, 2 the command line makes no sense.
+ */
+#ifndef TOOL_NPULINK_H
+#define TOOL_NPULINK_H
+
+#include <getopt.h>
+#include <json-c/json.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/npulink.h>
+
+#define EXIT_USAGE	2
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+
+/**
+ * struct cmd - one word of the grammar and what it does
+ * @name: the word
+ * @fn: gets the words after it
+ * @help: one line for people
+ */
+struct cmd {
+	const char *name;
+	int (*fn)(int argc, char **argv);
+	const char *help;
+};
+
+/**
+ * struct opts - options that hold for every command
+ * @json: -j: JSON instead of text
+ * @pretty: -p, --pretty: indented JSON
+ * @details: -d, --details: more of it
+ */
+struct opts {
+	bool json;
+	bool pretty;
+	bool details;
+};
+
+extern struct opts opts;
+
+/* main.c */
+int cmd_run(const char *object, const struct cmd *cmds, int argc, char **argv);
+
+/*
+ * getopt_long() for a command: handles --help (prints @usage), -j, --pretty by
+ * itself and complains in one line. Returns -1 at the end, ':' after a complaint,
+ * 'h' after help.
+ */
+int cmd_option(int argc, char **argv, const char *letters, const struct option *own,
+	       const char *usage);
+#define CMD_OPTION_END	{ NULL, 0, NULL, 0 }
+
+/* print.c */
+int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void json_print(struct json_object *obj);
+void put_str(struct json_object *obj, const char *key, const char *value);
+void put_u64(struct json_object *obj, const char *key, uint64_t value);
+void put_bool(struct json_object *obj, const char *key, bool value);
+const char *human_bytes(uint64_t bytes, char buf[16]);
+bool parse_u64(const char *text, uint64_t max, uint64_t *value);
+bool parse_size(const char *text, uint64_t *bytes);
+bool parse_dev(const char *text, uint32_t *id);
+
+/* nl.c */
+
+/* What NPULINK_GENL_CMD_DEV_GET tells. */
+struct dev {
+	uint32_t id;
+	char name[32];
+	char backend[32];
+	char engine[64];
+	uint32_t dtypes, redops, slice, inline_max, doorbells;
+	uint64_t requests, inline_done, interrupts, bytes_read, bytes_written;
+};
+
+/* What NPULINK_GENL_CMD_LINK_GET tells: one direction. */
+struct link {
+	uint32_t dev, peer;
+	uint64_t steps, bytes, doorbells, inline_bells;
+};
+
+#define ANY_DEV		0xffffffffU
+
+/* Arrays to be freed, ordered by id; only of device @id unless it is ANY_DEV. -errno. */
+int nl_devs(uint32_t id, struct dev **devs, size_t *ndevs);
+int nl_links(uint32_t id, struct link **links, size_t *nlinks);
+/* Says what -errno of these two means and what to do; returns EXIT_FAILURE. */
+int nl_fail(int rc, uint32_t id);
+
+/* dev.c */
+int dev_cmd(int argc, char **argv);
+int dev_open(uint32_t id);
+int dev_info(uint32_t id, struct npulink_device_info *info);
+
+/* link.c, plan.c, bench.c, doctor.c */
+int link_cmd(int argc, char **argv);
+int plan_cmd(int argc, char **argv);
+int bench_cmd(int argc, char **argv);
+int doctor_cmd(int argc, char **argv);
+
+#endif /* TOOL_NPULINK_H */

@@ -1,0 +1,708 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * plan.c - npulink plan: what libcoll would have a rank do, step by step, and the
+ * proof that the ranks together do the right thing. Needs neither module nor device.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+#include "npulink.h"
+#include "words.h"
+
+#define MAX_RANKS	NPULINK_MAX_RANKS
+
+/* What the command line asks for. */
+struct query {
+	struct coll_args args;
+	const struct coll_algorithm *alg;
+	uint64_t *counts;	/* of the v forms */
+	size_t ncounts;
+	double seconds;		/* predicted by the tuner, if it chose */
+	bool chosen;
+};
+
+static const struct option long_opts[] = {
+	{ "algorithm", required_argument, NULL, 'a' },
+	{ "ranks", required_argument, NULL, 'p' },
+	{ "rank", required_argument, NULL, 'k' },
+	{ "count", required_argument, NULL, 'n' },
+	{ "counts", required_argument, NULL, 'v' },
+	{ "datatype", required_argument, NULL, 'd' },
+	{ "op", required_argument, NULL, 'o' },
+	{ "root", required_argument, NULL, 'r' },
+	{ "in-place", no_argument, NULL, 'i' },
+	{ "chunks", required_argument, NULL, 'C' },
+	CMD_OPTION_END
+};
+
+#define OPTIONS_HELP \
+	"  -a, --algorithm NAME  this one instead of the cheapest\n" \
+	"  -p, --ranks N         number of ranks (8)\n" \
+	"  -n, --count N         elements, as libcoll counts them: of the buffer for\n" \
+	"                        allreduce, reduce, broadcast, else of one rank's shard (1024)\n" \
+	"      --counts N,N,...  elements of each rank's shard, for the v forms\n" \
+	"  -d, --datatype TYPE   int8 .. uint64, half, bfloat16, float or double (float)\n" \
+	"  -o, --op OP           sum, prod, min, max or avg (sum)\n" \
+	"  -r, --root RANK       root, where there is one (0)\n" \
+	"  -i, --in-place        send and receive buffer are one\n" \
+	"      --chunks N        chunks of algorithms that work in a pipeline\n"
+
+static bool is_v_form(uint32_t collective)
+{
+	return collective == NPULINK_COLL_SCATTERV || collective == NPULINK_COLL_GATHERV ||
+	       collective == NPULINK_COLL_ALLGATHERV || collective == NPULINK_COLL_ALLTOALLV ||
+	       collective == NPULINK_COLL_REDUCE_SCATTERV;
+}
+
+static bool parse_counts(struct query *q, const char *text)
+{
+	char *copy = strdup(text), *save = NULL, *word;
+	bool ok = copy;
+
+	for (word = ok ? strtok_r(copy, ",", &save) : NULL; word && ok;
+	     word = strtok_r(NULL, ",", &save)) {
+		uint64_t *counts = reallocarray(q->counts, q->ncounts + 1, sizeof(*counts));
+
+		if (!counts)
+			exit(fail("not enough memory"));
+		q->counts = counts;
+		ok = parse_u64(word, UINT64_MAX, &counts[q->ncounts++]);
+	}
+	free(copy);
+	return ok && q->ncounts;
+}
+
+static bool parse_u32(const char *text, uint32_t max, uint32_t *value)
+{
+	uint64_t v;
+
+	if (!parse_u64(text, max, &v))
+		return false;
+	*value = v;
+	return true;
+}
+
+static bool set_option(struct query *q, const char **algorithm, int c, const char *arg)
+{
+	struct coll_args *args = &q->args;
+
+	switch (c) {
+	case 'a':
+		*algorithm = arg;
+		return true;
+	case 'p':
+		return parse_u32(arg, MAX_RANKS, &args->nranks) && args->nranks;
+	case 'k':
+		return parse_u32(arg, MAX_RANKS - 1, &args->rank);
+	case 'n':
+		return parse_u64(arg, UINT64_MAX, &args->count);
+	case 'v':
+		return parse_counts(q, arg);
+	case 'd':
+		return parse_dtype(arg, &args->dtype);
+	case 'o':
+		return parse_redop(arg, &args->redop);
+	case 'r':
+		return parse_u32(arg, MAX_RANKS - 1, &args->root);
+	case 'i':
+		args->in_place = true;
+		return true;
+	case 'C':
+		return parse_u32(arg, 1 << 20, &args->chunks) && args->chunks;
+	}
+	return false;
+}
+
+static const char *option_name(int c)
+{
+	for (size_t i = 0; long_opts[i].name; i++)
+		if (long_opts[i].val == c)
+			return long_opts[i].name;
+	return "?";
+}
+
+/* Complete the arguments of the v forms: equal shards unless --counts says otherwise. */
+static int fill_counts(struct query *q)
+{
+	struct coll_args *args = &q->args;
+	uint64_t *rcounts;
+
+	if (!is_v_form(args->collective)) {
+		if (q->ncounts)
+			return fail("%s takes --count, not --counts",
+				    coll_collective_name(args->collective));
+		return 0;
+	}
+	if (!q->ncounts) {
+		q->counts = calloc(args->nranks, sizeof(*q->counts));
+		if (!q->counts)
+			return fail("not enough memory");
+		for (; q->ncounts < args->nranks; q->ncounts++)
+			q->counts[q->ncounts] = args->count;
+	}
+	if (q->ncounts != args->nranks)
+		return fail("--counts has %zu numbers, but there are %u ranks", q->ncounts,
+			    args->nranks);
+	args->count = 0;
+	args->counts = q->counts;
+	if (args->collective != NPULINK_COLL_ALLTOALLV)
+		return 0;
+	/* Every rank sends counts[i] to rank i, so rank i gets that from each. */
+	rcounts = calloc(args->nranks, sizeof(*rcounts));
+	if (!rcounts)
+		return fail("not enough memory");
+	for (uint32_t i = 0; i < args->nranks; i++)
+		rcounts[i] = q->counts[args->rank];
+	args->rcounts = rcounts;
+	return 0;
+}
+
+static int choose(struct query *q, const char *algorithm)
+{
+	const char *collective = coll_collective_name(q->args.collective), *why;
+	char text[400] = "";
+	struct coll_tune tune;
+	int rc;
+
+	if (algorithm) {
+		q->alg = coll_algorithm_find(q->args.collective, algorithm);
+		if (!q->alg)
+			return fail("%s has no algorithm \"%s\"; see: npulink plan list %s",
+				    collective, algorithm, collective);
+		why = q->alg->supports ? q->alg->supports(&q->args) : NULL;
+		if (why)
+			return fail("%s cannot do it: %s", algorithm, why);
+		return 0;
+	}
+	rc = coll_tune_init(&tune, NULL, NULL, q->args.nranks, text, sizeof(text));
+	if (rc)
+		return fail("%s", *text ? text : coll_strerror(rc));
+	rc = coll_tune_choose(&tune, &q->args, &q->alg, &q->seconds, text, sizeof(text));
+	coll_tune_free(&tune);
+	if (rc)
+		return fail("%s", *text ? text : coll_strerror(rc));
+	q->chosen = true;
+	return 0;
+}
+
+/* Returns -1 to go on, else the exit status. */
+static int parse_query(struct query *q, int argc, char **argv, const char *letters,
+		       const char *usage)
+{
+	const char *algorithm = NULL, *why;
+	int c, rc;
+
+	*q = (struct query){ .args = { .nranks = 8, .count = 1024, .dtype = NPULINK_FLOAT32 } };
+	while ((c = cmd_option(argc, argv, letters, long_opts, usage)) != -1) {
+		if (c == 'h')
+			return EXIT_SUCCESS;
+		if (c == ':')
+			return EXIT_USAGE;
+		if (!set_option(q, &algorithm, c, optarg))
+			return usage_error("plan %s: \"%s\" makes no sense for --%s", argv[0],
+					   optarg, option_name(c));
+	}
+	argc -= optind;
+	if (!argc)
+		return usage_error("plan %s: which collective? see: npulink plan %s --help",
+				   argv[0], argv[0]);
+	if (!parse_collective(argv[optind], &q->args.collective))
+		return usage_error("plan %s: unknown collective \"%s\", see: npulink plan list",
+				   argv[0], argv[optind]);
+	if (argc > 1)
+		return usage_error("plan %s: unknown word \"%s\"", argv[0], argv[optind + 1]);
+	if (q->args.collective == NPULINK_COLL_P2P)
+		return fail("send and receive are plans of one step; there is nothing to choose");
+	if (q->args.rank >= q->args.nranks)
+		return fail("there is no rank %u of %u", q->args.rank, q->args.nranks);
+	if (q->args.root >= q->args.nranks)
+		return fail("there is no root %u of %u ranks", q->args.root, q->args.nranks);
+	rc = fill_counts(q);
+	if (rc)
+		return rc;
+	why = coll_args_check(&q->args);
+	if (why)
+		return fail("%s: %s", argv[optind], why);
+	rc = choose(q, algorithm);
+	return rc ? rc : -1;
+}
+
+static void free_query(struct query *q)
+{
+	free((void *)q->args.rcounts);
+	free(q->counts);
+}
+
+/* ---- show */
+
+/* The names of DESIGN.md: what arrives, what is done to it, what is kept and sent. */
+static const char *step_name(const struct npulink_step *step)
+{
+	switch (step->op) {
+	case 0:
+		return "nop";
+	case NPULINK_STEP_COPY:
+		return "copy";
+	case NPULINK_STEP_REDUCE:
+		return "reduce";
+	case NPULINK_STEP_SEND:
+		return "send";
+	case NPULINK_STEP_RECV:
+		return "recv";
+	case NPULINK_STEP_RECV | NPULINK_STEP_REDUCE:
+		return "recvReduce";
+	case NPULINK_STEP_RECV | NPULINK_STEP_SEND:
+		return step->flags & NPULINK_STEP_F_TRANSIENT ? "recvSend" : "recvCopySend";
+	case NPULINK_STEP_RECV | NPULINK_STEP_REDUCE | NPULINK_STEP_SEND:
+		return step->flags & NPULINK_STEP_F_TRANSIENT ? "recvReduceSend" :
+							       "recvReduceCopySend";
+	case NPULINK_STEP_COPY | NPULINK_STEP_SEND:
+		return "copySend";
+	case NPULINK_STEP_REDUCE | NPULINK_STEP_SEND:
+		return "reduceSend";
+	default:
+		return "?";
+	}
+}
+
+static const char *slot_name(uint32_t slot, char buf[16])
+{
+	static const char *const names[] = { "send", "recv", "scratch" };
+
+	if (slot < ARRAY_SIZE(names))
+		return names[slot];
+	snprintf(buf, 16, "slot%u", slot);
+	return buf;
+}
+
+static bool uses_src(const struct npulink_step *step)
+{
+	return step->op & (NPULINK_STEP_COPY | NPULINK_STEP_REDUCE) ||
+	       step->op == NPULINK_STEP_SEND;
+}
+
+static bool uses_src2(const struct npulink_step *step)
+{
+	return step->op & NPULINK_STEP_REDUCE && !(step->op & NPULINK_STEP_RECV);
+}
+
+static bool uses_dst(const struct npulink_step *step)
+{
+	return step->op & ~NPULINK_STEP_SEND;
+}
+
+static const char *place(uint32_t slot, uint64_t off, char buf[48])
+{
+	char name[16];
+
+	snprintf(buf, 48, "%s+%" PRIu64, slot_name(slot, name), off);
+	return buf;
+}
+
+static const char *peer_name(uint32_t peer, char buf[16])
+{
+	if (peer == NPULINK_NO_PEER)
+		strcpy(buf, "-");
+	else
+		snprintf(buf, 16, "%u", peer);
+	return buf;
+}
+
+static void show_step(const struct coll_plan *plan, uint32_t i)
+{
+	const struct npulink_step *step = &plan->steps[i];
+	char from[16], to[16], a[48], b[48], reads[100] = "-", writes[100] = "-", after[64] = "";
+	size_t n = 0;
+
+	if (uses_src(step))
+		snprintf(reads, sizeof(reads), "%s%s%s", place(step->src_slot, step->src_off, a),
+			 uses_src2(step) ? "," : "",
+			 uses_src2(step) ? place(step->src2_slot, step->src2_off, b) : "");
+	if (uses_dst(step))
+		place(step->dst_slot, step->dst_off, writes);
+	for (int j = 0; j < NPULINK_STEP_DEPS; j++)
+		if (step->dep[j])
+			n += snprintf(after + n, sizeof(after) - n, "%s%u", n ? "," : "",
+				      i - step->dep[j]);
+	if (step->flags & NPULINK_STEP_F_DRAIN)
+		snprintf(after, sizeof(after), "all");
+	printf("%5u  %-18s %5s %5s %10" PRIu64 "  %-18s %-16s %s", i, step_name(step),
+	       peer_name(step->recv_peer, from), peer_name(step->send_peer, to),
+	       (uint64_t)step->len, reads, writes, *after ? after : "-");
+	if (step->channel)
+		printf(" channel %u", step->channel);
+	if (step->flags & NPULINK_STEP_F_CHAIN)
+		printf(" chain");
+	if (step->flags & NPULINK_STEP_F_DIV)
+		printf(" divide");
+	if (step->flags & NPULINK_STEP_F_TRANSIENT && step->src2_off)
+		printf(" window %" PRIu64, (uint64_t)step->src2_off);
+	putchar('\n');
+}
+
+/* "allreduce ring: 1024 float, sum, 8 ranks" */
+static void show_call(const struct query *q)
+{
+	const struct coll_args *args = &q->args;
+
+	printf("%s, algorithm %s: %u ranks", coll_collective_name(args->collective), q->alg->name,
+	       args->nranks);
+	if (args->collective != NPULINK_COLL_BARRIER) {
+		if (args->counts)
+			printf(", uneven shards of %s", dtype_label(args->dtype));
+		else
+			printf(", %" PRIu64 " %s", args->count, dtype_label(args->dtype));
+	}
+	switch (args->collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		printf(", %s", coll_redop_name(args->redop));
+	}
+	switch (args->collective) {
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_BROADCAST:
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		printf(", root %u", args->root);
+	}
+	printf("%s\n", args->in_place ? ", in place" : "");
+}
+
+static void show_text(const struct query *q, const struct coll_plan *plan)
+{
+	char name[16], bytes[16];
+
+	show_call(q);
+	printf("rank %u, %u steps", plan->rank, plan->nsteps);
+	for (uint32_t i = 0; i < plan->nslots; i++) {
+		const struct npulink_slot *slot = &plan->slots[i];
+
+		if (slot->access || slot->min_len)
+			printf("; %s: %s, %s%s", slot_name(i, name),
+			       human_bytes(slot->min_len, bytes),
+			       slot->access & NPULINK_SLOT_READ ? "read" : "",
+			       slot->access & NPULINK_SLOT_WRITE ?
+			       slot->access & NPULINK_SLOT_READ ? "+write" : "write" : "");
+	}
+	putchar('\n');
+	if (plan->nsteps)
+		printf("%5s  %-18s %5s %5s %10s  %-18s %-16s %s\n", "STEP", "DOES", "FROM", "TO",
+		       "BYTES", "READS", "WRITES", "AFTER");
+	for (uint32_t i = 0; i < plan->nsteps; i++)
+		show_step(plan, i);
+}
+
+static struct json_object *json_place(uint32_t slot, uint64_t off)
+{
+	struct json_object *obj = json_object_new_object();
+	char name[16];
+
+	put_str(obj, "slot", slot_name(slot, name));
+	put_u64(obj, "offset", off);
+	return obj;
+}
+
+static struct json_object *json_step(const struct coll_plan *plan, uint32_t i)
+{
+	const struct npulink_step *step = &plan->steps[i];
+	struct json_object *obj = json_object_new_object(), *after = json_object_new_array();
+
+	put_u64(obj, "step", i);
+	put_str(obj, "does", step_name(step));
+	if (step->recv_peer != NPULINK_NO_PEER)
+		put_u64(obj, "from", step->recv_peer);
+	if (step->send_peer != NPULINK_NO_PEER)
+		put_u64(obj, "to", step->send_peer);
+	put_u64(obj, "bytes", step->len);
+	if (uses_src(step))
+		json_object_object_add(obj, "src", json_place(step->src_slot, step->src_off));
+	if (uses_src2(step))
+		json_object_object_add(obj, "src2", json_place(step->src2_slot, step->src2_off));
+	if (uses_dst(step))
+		json_object_object_add(obj, "dst", json_place(step->dst_slot, step->dst_off));
+	for (int j = 0; j < NPULINK_STEP_DEPS; j++)
+		if (step->dep[j])
+			json_object_array_add(after, json_object_new_int64(i - step->dep[j]));
+	json_object_object_add(obj, "after", after);
+	put_u64(obj, "channel", step->channel);
+	put_bool(obj, "drain", step->flags & NPULINK_STEP_F_DRAIN);
+	put_bool(obj, "chain", step->flags & NPULINK_STEP_F_CHAIN);
+	put_bool(obj, "divide", step->flags & NPULINK_STEP_F_DIV);
+	if (step->flags & NPULINK_STEP_F_TRANSIENT)
+		put_u64(obj, "window", step->src2_off ?: step->len);
+	return obj;
+}
+
+static struct json_object *json_call(const struct query *q)
+{
+	const struct coll_args *args = &q->args;
+	struct json_object *obj = json_object_new_object(), *counts;
+
+	put_str(obj, "collective", coll_collective_name(args->collective));
+	put_str(obj, "algorithm", q->alg->name);
+	put_u64(obj, "ranks", args->nranks);
+	put_str(obj, "datatype", coll_dtype_name(args->dtype));
+	put_str(obj, "op", coll_redop_name(args->redop));
+	put_u64(obj, "root", args->root);
+	put_bool(obj, "in_place", args->in_place);
+	if (args->counts) {
+		counts = json_object_new_array();
+		for (uint32_t i = 0; i < args->nranks; i++)
+			json_object_array_add(counts, json_object_new_uint64(args->counts[i]));
+		json_object_object_add(obj, "counts", counts);
+	} else {
+		put_u64(obj, "count", args->count);
+	}
+	return obj;
+}
+
+static struct json_object *json_plan(const struct query *q, const struct coll_plan *plan)
+{
+	struct json_object *obj = json_call(q), *slots = json_object_new_array();
+	struct json_object *steps = json_object_new_array(), *slot;
+	char name[32];
+
+	put_u64(obj, "rank", plan->rank);
+	/* A string: most readers of JSON keep only 53 bits of a number. */
+	snprintf(name, sizeof(name), "%016" PRIx64, (uint64_t)plan->call.set_id);
+	put_str(obj, "set_id", name);
+	for (uint32_t i = 0; i < plan->nslots; i++) {
+		slot = json_object_new_object();
+		put_str(slot, "slot", slot_name(i, name));
+		put_u64(slot, "bytes", plan->slots[i].min_len);
+		put_bool(slot, "read", plan->slots[i].access & NPULINK_SLOT_READ);
+		put_bool(slot, "write", plan->slots[i].access & NPULINK_SLOT_WRITE);
+		json_object_array_add(slots, slot);
+	}
+	json_object_object_add(obj, "slots", slots);
+	for (uint32_t i = 0; i < plan->nsteps; i++)
+		json_object_array_add(steps, json_step(plan, i));
+	json_object_object_add(obj, "steps", steps);
+	return obj;
+}
+
+static int make_plan(const struct query *q, struct coll_plan *plan)
+{
+	int rc = coll_plan_make(q->alg, &q->args, plan);
+
+	if (!rc)
+		return 0;
+	return fail("cannot plan %s %s: %s", coll_collective_name(q->args.collective),
+		    q->alg->name, coll_strerror(rc));
+}
+
+static const char show_usage[] =
+	"Usage: npulink [-j] plan show COLLECTIVE [OPTION]...\n"
+	"\n"
+	"Shows the steps of one rank. A step begins when the steps it comes AFTER are\n"
+	"done; FROM and TO are ranks, READS and WRITES are buffer + offset in bytes.\n"
+	"\n"
+	"  -k, --rank RANK       whose steps (0)\n"
+	OPTIONS_HELP
+	"  -j, --json            JSON\n";
+
+static int plan_show(int argc, char **argv)
+{
+	struct coll_plan plan;
+	struct query q;
+	int rc;
+
+	rc = parse_query(&q, argc, argv, "a:p:k:n:d:o:r:i", show_usage);
+	if (rc < 0) {
+		rc = make_plan(&q, &plan);
+		if (!rc) {
+			if (opts.json)
+				json_print(json_plan(&q, &plan));
+			else
+				show_text(&q, &plan);
+			coll_plan_free(&plan);
+		}
+	}
+	free_query(&q);
+	return rc;
+}
+
+/* ---- verify */
+
+static const char verify_usage[] =
+	"Usage: npulink [-j] plan verify COLLECTIVE [OPTION]...\n"
+	"\n"
+	"Proves the plans of all ranks right: every step is within bounds, no two steps\n"
+	"that may run at the same time touch the same bytes, every send meets its receive.\n"
+	"\n"
+	OPTIONS_HELP
+	"  -j, --json            JSON\n"
+	"\n"
+	"Exit status: 0 proved, 1 not.\n";
+
+/* What went wrong with a set of plans. */
+struct flaw {
+	uint32_t rank, step;
+	char text[200];
+};
+
+static int verify_rank(struct query *q, uint32_t rank, uint64_t *steps, struct flaw *flaw)
+{
+	struct npulink_plan_desc desc;
+	struct npulink_verdict verdict;
+	struct coll_plan plan;
+	int rc;
+
+	q->args.rank = rank;
+	if (q->args.rcounts)
+		for (uint32_t i = 0; i < q->args.nranks; i++)
+			((uint64_t *)q->args.rcounts)[i] = q->counts[rank];
+	rc = coll_plan_make(q->alg, &q->args, &plan);
+	if (rc) {
+		flaw->rank = rank;
+		flaw->step = ~0U;
+		snprintf(flaw->text, sizeof(flaw->text), "cannot be planned: %s",
+			 coll_strerror(rc));
+		return rc;
+	}
+	*steps += plan.nsteps;
+	desc = coll_plan_desc(&plan);
+	rc = npulink_verify(&desc, &verdict);
+	if (!rc)
+		rc = npulink_verify_races(&desc, &verdict);
+	if (rc) {
+		flaw->rank = rank;
+		flaw->step = verdict.step;
+		snprintf(flaw->text, sizeof(flaw->text), "%s", npulink_bad_reason(verdict.reason));
+	}
+	coll_plan_free(&plan);
+	return rc;
+}
+
+static int plan_verify(int argc, char **argv)
+{
+	struct json_object *obj;
+	uint64_t steps = 0;
+	struct flaw flaw;
+	struct query q;
+	int rc;
+
+	rc = parse_query(&q, argc, argv, "a:p:n:d:o:r:i", verify_usage);
+	if (rc >= 0)
+		goto out;
+	rc = 0;
+	for (uint32_t rank = 0; !rc && rank < q.args.nranks; rank++)
+		rc = verify_rank(&q, rank, &steps, &flaw);
+	if (opts.json) {
+		obj = json_call(&q);
+		put_bool(obj, "proved", !rc);
+		put_u64(obj, "steps", steps);
+		if (rc) {
+			put_u64(obj, "bad_rank", flaw.rank);
+			if (flaw.step != ~0U)
+				put_u64(obj, "bad_step", flaw.step);
+			put_str(obj, "reason", flaw.text);
+		}
+		json_print(obj);
+	} else if (!rc) {
+		show_call(&q);
+		printf("proved: %" PRIu64 " steps of %u ranks\n", steps, q.args.nranks);
+	}
+	if (rc && flaw.step != ~0U)
+		rc = fail("rank %u, step %u: %s", flaw.rank, flaw.step, flaw.text);
+	else if (rc)
+		rc = fail("rank %u: %s", flaw.rank, flaw.text);
+out:
+	free_query(&q);
+	return rc;
+}
+
+/* ---- list */
+
+static const char list_usage[] =
+	"Usage: npulink [-j] plan list [COLLECTIVE]\n"
+	"\n"
+	"Lists the algorithms that libcoll knows: p ranks, n bytes, alpha seconds per\n"
+	"message, beta per byte moved, gamma per byte reduced; lg is the logarithm to\n"
+	"base 2. \"<=\" marks an upper bound, else the cost is exact.\n"
+	"\n"
+	"  -j, --json  JSON\n";
+
+static struct json_object *list_json(const struct coll_algorithm *alg)
+{
+	struct json_object *obj = json_object_new_object();
+
+	put_str(obj, "collective", coll_collective_name(alg->collective));
+	put_str(obj, "algorithm", alg->name);
+	put_str(obj, "description", alg->desc);
+	put_str(obj, "cost", alg->formula);
+	put_bool(obj, "exact", alg->exact);
+	put_bool(obj, "reorders", alg->commutative);
+	return obj;
+}
+
+/* Formulas for one port and for many are parted by a semicolon: a line for each. */
+static void list_text(const struct coll_algorithm *alg)
+{
+	const char *form = alg->formula, *end;
+
+	printf("%-16s %-16s %s\n", coll_collective_name(alg->collective), alg->name, alg->desc);
+	for (;;) {
+		end = strstr(form, "; ");
+		printf("%36s%s%.*s\n", "", alg->exact ? "" : "<= ",
+		       end ? (int)(end - form) : (int)strlen(form), form);
+		if (!end)
+			break;
+		form = end + 2;
+	}
+}
+
+static int plan_list(int argc, char **argv)
+{
+	const struct coll_algorithm *alg = NULL;
+	struct json_object *array;
+	uint32_t collective = ~0U;
+	int c;
+
+	while ((c = cmd_option(argc, argv, "", NULL, list_usage)) != -1)
+		return c == 'h' ? EXIT_SUCCESS : EXIT_USAGE;
+	argc -= optind;
+	argv += optind;
+	if (argc && !parse_collective(argv[0], &collective))
+		return usage_error("plan list: unknown collective \"%s\"", argv[0]);
+	if (argc > 1)
+		return usage_error("plan list: unknown word \"%s\"", argv[1]);
+
+	array = json_object_new_array();
+	if (!opts.json)
+		printf("%-16s %-16s %s\n", "COLLECTIVE", "ALGORITHM", "WHAT IT DOES AND COSTS");
+	for (uint32_t i = 0; i < NPULINK_COLLS; i++) {
+		if (collective != ~0U && i != collective)
+			continue;
+		while ((alg = coll_algorithm_next(i, alg))) {
+			if (opts.json)
+				json_object_array_add(array, list_json(alg));
+			else
+				list_text(alg);
+		}
+	}
+	if (opts.json)
+		json_print(array);
+	else
+		json_object_put(array);
+	return EXIT_SUCCESS;
+}
+
+static const struct cmd cmds[] = {
+	{ "list",	plan_list,	"[COLLECTIVE]: algorithms and what they cost" },
+	{ "show",	plan_show,	"COLLECTIVE: the steps of one rank" },
+	{ "verify",	plan_verify,	"COLLECTIVE: prove the plans of all ranks right" },
+	{ }
+};
+
+int plan_cmd(int argc, char **argv)
+{
+	return cmd_run("plan", cmds, argc, argv);
+}
