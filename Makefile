@@ -130,16 +130,11 @@ $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(B)/lib -lcoll \
 		-Wl,-rpath,'$$ORIGIN/../../lib' -lm -pthread
 
-# In the tree the program finds its library by its own place.
-$(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.so
+# It shows plans, so it needs the library's inside, which the shared one hides.
+$(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) -L$(B)/lib -lcoll \
-		-Wl,-rpath,'$$ORIGIN/../lib' $(TOOL_LIBS)
-
-$(B)/tools/installed/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.so
-	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) -L$(B)/lib -lcoll $(TOOL_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll.a $(TOOL_LIBS)
 
 # ---- tests
 
@@ -147,7 +142,7 @@ include selftests/Makefile
 
 # ---- installation
 
-install: modules lib $(if $(TOOL_OBJECTS),$(B)/tools/installed/npulink)
+install: modules lib tools
 	tools/install/install '$(VERSION)' '$(KREL)' '$(MODULES)'
 
 export DESTDIR prefix bindir libdir includedir mandir sysconfdir udevdir moddir
