@@ -48,6 +48,8 @@ static void npulink_device_release(struct device *d)
 {
 	struct npulink_device *dev = container_of(d, struct npulink_device, dev);
 
+	if (!dev->gone)
+		xa_erase(&npulink_devices, dev->id);
 	xa_destroy(&dev->links);
 	percpu_ref_exit(&dev->users);
 	kfree(dev->priv);
@@ -63,11 +65,12 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	if (!dev)
 		return ERR_PTR(-ENOMEM);
 	dev->priv = kzalloc(priv_size, GFP_KERNEL);
-	if (!dev->priv || percpu_ref_init(&dev->users, npulink_device_drained, 0, GFP_KERNEL)) {
-		kfree(dev->priv);
-		kfree(dev);
-		return ERR_PTR(-ENOMEM);
-	}
+	if (!dev->priv || percpu_ref_init(&dev->users, npulink_device_drained, 0, GFP_KERNEL))
+		goto err_free;
+	/* Only reserve the number; the backend names its interrupts by it. */
+	if (xa_alloc(&npulink_devices, &dev->id, NULL, XA_LIMIT(0, NPULINK_MAX_DEVICES - 1),
+		     GFP_KERNEL))
+		goto err_ref;
 	dev->owner = owner;
 	dev->ops = ops;
 	dev->slice = 128 << 10;
@@ -82,6 +85,13 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	cdev_init(&dev->cdev, &npulink_fops);
 	dev->cdev.owner = THIS_MODULE;
 	return dev;
+
+err_ref:
+	percpu_ref_exit(&dev->users);
+err_free:
+	kfree(dev->priv);
+	kfree(dev);
+	return ERR_PTR(-ENOMEM);
 }
 NPULINK_EXPORT(npulink_device_alloc);
 
@@ -91,19 +101,13 @@ int npulink_device_register(struct npulink_device *dev)
 
 	if (!dev->ops->submit || !dev->slice || dev->slice & (dev->slice - 1))
 		return -EINVAL;
-	/* Reserve the number, publish last: whoever finds it finds it whole. */
-	rc = xa_alloc(&npulink_devices, &dev->id, NULL,
-		      XA_LIMIT(0, NPULINK_MAX_DEVICES - 1), GFP_KERNEL);
-	if (rc)
-		return rc;
 	dev->dev.devt = MKDEV(MAJOR(npulink_devt), dev->id);
 	rc = dev_set_name(&dev->dev, "npu%u", dev->id);
 	if (!rc)
 		rc = cdev_device_add(&dev->cdev, &dev->dev);
-	if (rc) {
-		xa_erase(&npulink_devices, dev->id);
+	if (rc)
 		return rc;
-	}
+	/* Published last: whoever finds it finds it whole. */
 	xa_store(&npulink_devices, dev->id, dev, GFP_KERNEL);
 	return 0;
 }
