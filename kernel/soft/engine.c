@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * engine.c - runs a request: dst = src[0] (+) src[1] (+) ..., or a copy.
+ *
+ * A request goes block by block through all its inputs, each block of the result
+ * small enough to stay in the first-level cache meanwhile: every input is read from
+ * memory once and the result written once. Between blocks the task may be
+ * preempted, and the floating point unit is given back, so a block is also what
+ * bounds latency.
+ */
+#include <linux/sched.h>
+#include "fpu.h"
+#include "soft.h"
+
+#define SOFT_COPY_BLOCK		65536
+#define SOFT_BLOCK_INPUT	32768	/* bytes of all inputs of a block */
+#define SOFT_BLOCK_MIN		1024
+
+/* What every block has in common. */
+struct soft_run {
+	struct soft_kernel k;
+	bool fpu;
+	u32 block;
+};
+
+static int soft_run_init(struct soft_run *run, const struct npulink_req *req)
+{
+	if (WARN_ON_ONCE(!req->nsrc || req->nsrc > SOFT_MAX_SRC))
+		return -EINVAL;
+	if (req->nsrc == 1) {
+		run->fpu = false;
+		run->block = SOFT_COPY_BLOCK;
+		return 0;
+	}
+	if (WARN_ON_ONCE(req->dtype >= NPULINK_DTYPES || req->redop >= NPULINK_REDOPS ||
+			 !(req->dev->dtypes & BIT(req->dtype)) || req->div > SOFT_DIV_MAX))
+		return -EINVAL;
+	run->fpu = soft_select(&run->k, req->dtype, req->redop, req->div, req->len);
+	run->block = max_t(u32, rounddown(SOFT_BLOCK_INPUT / req->nsrc, 64), SOFT_BLOCK_MIN);
+	return 0;
+}
+
+static void soft_run_block(const struct soft_run *run, const struct npulink_req *req,
+			   u64 at, u32 n, u32 *hint)
+{
+	if (req->nsrc == 1) {
+		soft_walk_copy(&req->dst, req->src, at, n, hint);
+		return;
+	}
+	if (run->fpu)
+		soft_fpu_begin();
+	soft_walk_reduce(&run->k, &req->dst, req->src, req->nsrc, at, n, hint);
+	if (run->fpu)
+		soft_fpu_end();
+}
+
+static int soft_run(struct npulink_req *req)
+{
+	u32 hint[SOFT_MAX_SRC + 1];
+	struct soft_run run;
+	u64 at;
+	u32 n;
+	int rc;
+
+	rc = soft_run_init(&run, req);
+	if (rc)
+		return rc;
+	/* Cannot happen in a task, and there is no other way to compute. */
+	if (run.fpu && !soft_fpu_usable())
+		return -EIO;
+	memset(hint, 0, (req->nsrc + 1) * sizeof(hint[0]));
+	for (at = 0; at < req->len; at += n) {
+		if (at)
+			cond_resched();
+		if (READ_ONCE(req->cancelled))
+			return -ECANCELED;
+		n = min_t(u64, req->len - at, run.block);
+		soft_run_block(&run, req, at, n, hint);
+	}
+	return 0;
+}
+
+/* The corrupt knob: one bit in the middle of the result. */
+static void soft_flip_bit(const struct npulink_req *req)
+{
+	const struct npulink_buf_mem *mem = npulink_buf_mem(req->dst.buf);
+	u64 at = req->dst.off + req->len / 2;
+	const struct npulink_range *r = mem->ranges + npulink_mem_range(mem, at);
+
+	if (req->len)
+		((u8 *)r->va)[at - r->off] ^= 1;
+}
+
+static void soft_account(struct npulink_device *dev, const struct npulink_req *req)
+{
+	atomic64_inc(&dev->stats.requests);
+	atomic64_add(req->len * req->nsrc, &dev->stats.bytes_read);
+	atomic64_add(req->len, &dev->stats.bytes_written);
+	if (req->link) {
+		atomic64_inc(&req->link->stats.steps);
+		atomic64_add(req->len * (req->nsrc - req->remote), &req->link->stats.bytes);
+	}
+}
+
+/**
+ * soft_submit() - npulink_device_ops.submit
+ * @dev: device
+ * @req: request
+ */
+int soft_submit(struct npulink_device *dev, struct npulink_req *req)
+{
+	struct soft_dev *sd = to_soft_dev(dev);
+	bool special = READ_ONCE(sd->special);
+	bool corrupt = false;
+	ktime_t start = 0;
+	int rc;
+
+	if (WARN_ON_ONCE(READ_ONCE(sd->quiesced)))
+		return -ENODEV;
+	if (unlikely(special)) {
+		start = ktime_get();
+		rc = soft_fault_submit(sd, &corrupt);
+		if (rc)
+			return rc;
+	}
+	rc = soft_run(req);
+	if (rc)
+		return rc;
+	if (unlikely(corrupt))
+		soft_flip_bit(req);
+	soft_account(dev, req);
+	if (unlikely(special)) {
+		rc = soft_fault_finish(sd, req, start);
+		if (rc)
+			return rc;
+	}
+	if (req->small) {
+		atomic64_inc(&dev->stats.inline_done);
+		return 0;
+	}
+	/* From here on it may be reported and used again. */
+	soft_irq_raise(sd, SOFT_VECTOR_DONE, &req->ev);
+	return -EINPROGRESS;
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * fault.c - a device that misbehaves, for tests of everything above it, and the
+ * parking of requests that this and the timing model need.
+ *
+ * All of it is behind soft_dev.special, which the fast path looks at once. Knobs
+ * count requests and interrupts, never time or chance, so that a test with one
+ * rank per device sees the same fault at the same step each time.
+ */
+#include "soft.h"
+
+void soft_fault_init(struct soft_dev *sd)
+{
+	raw_spin_lock_init(&sd->lock);
+	INIT_LIST_HEAD(&sd->held);
+	INIT_LIST_HEAD(&sd->lost);
+	sd->knobs[SOFT_HOLD] = SOFT_HOLD_OFF;
+}
+
+/* A knob or model has changed: may the fast path be used? */
+void soft_fault_update(struct soft_dev *sd)
+{
+	bool special = soft_timing_active(sd);
+	unsigned int i;
+
+	lockdep_assert_held(&sd->lock);
+	for (i = 0; i < SOFT_KNOBS; i++)
+		special |= sd->knobs[i] != (i == SOFT_HOLD ? SOFT_HOLD_OFF : 0);
+	WRITE_ONCE(sd->special, special);
+}
+
+/* Use up one of a knob's count. */
+static bool soft_fault_hit(struct soft_dev *sd, enum soft_knob knob)
+{
+	lockdep_assert_held(&sd->lock);
+	if (!sd->knobs[knob])
+		return false;
+	if (!--sd->knobs[knob])
+		soft_fault_update(sd);
+	return true;
+}
+
+u32 soft_fault_get(struct soft_dev *sd, enum soft_knob knob)
+{
+	return READ_ONCE(sd->knobs[knob]);
+}
+
+void soft_fault_set(struct soft_dev *sd, enum soft_knob knob, u32 value)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	WRITE_ONCE(sd->knobs[knob], value);
+	soft_fault_update(sd);
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+	if (knob == SOFT_HOLD && value == SOFT_HOLD_OFF)
+		soft_fault_release(sd, U32_MAX);
+}
+
+/* Before the work: shall it fail, shall its result be wrong? */
+int soft_fault_submit(struct soft_dev *sd, bool *corrupt)
+{
+	unsigned long flags;
+	int rc = 0;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	if (soft_fault_hit(sd, SOFT_FAIL_POST))
+		rc = -EIO;
+	else
+		*corrupt = soft_fault_hit(sd, SOFT_CORRUPT);
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+	return rc;
+}
+
+/**
+ * soft_fault_finish() - after the work: park the request?
+ * @sd: device
+ * @req: request
+ * @start: when it was submitted
+ *
+ * Return: 0: no, go on; -EINPROGRESS: yes, it is not to be touched any more;
+ * -ECANCELED: it has failed meanwhile, and nobody would come for it.
+ */
+int soft_fault_finish(struct soft_dev *sd, struct npulink_req *req, ktime_t start)
+{
+	struct soft_req *sr = to_soft_req(req);
+	unsigned long flags;
+	int rc = -EINPROGRESS;
+	ktime_t end;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	end = soft_timing_end(sd, req, start);
+	if (READ_ONCE(req->cancelled)) {
+		rc = -ECANCELED;
+	} else if (!sd->knobs[SOFT_HOLD]) {
+		sr->parked = SOFT_PARKED_HELD;
+		list_add_tail(&sr->node, &sd->held);
+		WRITE_ONCE(sd->nheld, sd->nheld + 1);
+	} else {
+		if (sd->knobs[SOFT_HOLD] != SOFT_HOLD_OFF)
+			sd->knobs[SOFT_HOLD]--;
+		if (end > ktime_get()) {
+			soft_timing_park(sd, req, end);
+		} else if (!req->small && soft_fault_hit(sd, SOFT_DROP_IRQ)) {
+			sr->parked = SOFT_PARKED_LOST;
+			list_add_tail(&sr->node, &sd->lost);
+			WRITE_ONCE(sd->nlost, sd->nlost + 1);
+		} else {
+			rc = 0;
+		}
+	}
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+	return rc;
+}
+
+bool soft_fault_dup(struct soft_dev *sd)
+{
+	unsigned long flags;
+	bool dup;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	dup = soft_fault_hit(sd, SOFT_DUP_IRQ);
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+	return dup;
+}
+
+/* An interrupt after all: it finds also those whose own was dropped. */
+void soft_fault_take_lost(struct soft_dev *sd, struct list_head *list)
+{
+	struct soft_req *sr;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	list_for_each_entry(sr, &sd->lost, node)
+		sr->parked = SOFT_NOT_PARKED;
+	list_splice_init(&sd->lost, list);
+	WRITE_ONCE(sd->nlost, 0);
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+}
+
+/* Let @n of the held requests go, the oldest first. */
+void soft_fault_release(struct soft_dev *sd, u32 n)
+{
+	struct soft_req *sr, *next;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	list_for_each_entry_safe(sr, next, &sd->held, node) {
+		if (!n--)
+			break;
+		list_del(&sr->node);
+		sr->parked = SOFT_NOT_PARKED;
+		WRITE_ONCE(sd->nheld, sd->nheld - 1);
+		soft_irq_raise(sd, SOFT_VECTOR_DONE, &from_soft_req(sr)->ev);
+	}
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+}
+
+/**
+ * soft_cancel() - npulink_device_ops.cancel
+ * @dev: device
+ * @req: request; its cancelled flag is set already, so if it is not parked now it
+ *	 will not be
+ */
+bool soft_cancel(struct npulink_device *dev, struct npulink_req *req)
+{
+	struct soft_dev *sd = to_soft_dev(dev);
+	struct soft_req *sr = to_soft_req(req);
+	unsigned long flags;
+	bool out = true;
+
+	raw_spin_lock_irqsave(&sd->lock, flags);
+	switch (sr->parked) {
+	case SOFT_PARKED_HELD:
+		list_del(&sr->node);
+		WRITE_ONCE(sd->nheld, sd->nheld - 1);
+		break;
+	case SOFT_PARKED_LOST:
+		list_del(&sr->node);
+		WRITE_ONCE(sd->nlost, sd->nlost - 1);
+		break;
+	case SOFT_PARKED_TIMED:
+		soft_timing_unpark(sd, req);
+		break;
+	default:
+		out = false;
+	}
+	sr->parked = SOFT_NOT_PARKED;
+	raw_spin_unlock_irqrestore(&sd->lock, flags);
+	return out;
+}

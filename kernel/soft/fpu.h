@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * fpu.h - the floating point and vector unit, where the kernel lends it out.
+ * Elsewhere devices reduce integers only. Task context; between begin and end
+ * the task is not preempted, so what lies between must be short.
+ */
+#ifndef NPULINK_SOFT_FPU_H
+#define NPULINK_SOFT_FPU_H
+
+#include <linux/types.h>
+
+#ifdef CONFIG_X86_64
+#include <asm/cpufeature.h>
+#include <asm/fpu/api.h>
+
+static inline bool soft_fpu_exists(void)
+{
+	return true;
+}
+
+static inline bool soft_fpu_usable(void)
+{
+	return irq_fpu_usable();
+}
+
+static inline bool soft_fpu_has_avx2(void)
+{
+	return boot_cpu_has(X86_FEATURE_AVX2) && boot_cpu_has(X86_FEATURE_F16C);
+}
+
+static inline void soft_fpu_begin(void)
+{
+	kernel_fpu_begin();
+}
+
+static inline void soft_fpu_end(void)
+{
+	kernel_fpu_end();
+}
+
+#elif defined(CONFIG_ARCH_HAS_KERNEL_FPU_SUPPORT)
+#include <linux/fpu.h>
+#include <linux/preempt.h>
+
+static inline bool soft_fpu_exists(void)
+{
+	return kernel_fpu_available();
+}
+
+static inline bool soft_fpu_usable(void)
+{
+	return in_task();
+}
+
+static inline void soft_fpu_begin(void)
+{
+	kernel_fpu_begin();
+}
+
+static inline void soft_fpu_end(void)
+{
+	kernel_fpu_end();
+}
+
+#else
+static inline bool soft_fpu_exists(void)
+{
+	return false;
+}
+
+static inline bool soft_fpu_usable(void)
+{
+	return false;
+}
+
+static inline void soft_fpu_begin(void) { }
+static inline void soft_fpu_end(void) { }
+#endif
+
+#endif /* NPULINK_SOFT_FPU_H */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * lanes.h - lets one source be scalar or vector code. Included again by every
+ * file that instantiates loops, after defining
+ *
+ *	VARIANT		prefix of all function names
+ *	VBYTES		bytes of a vector register; 0: scalars
+ *
+ * LANES(type) is then a vector of that type, or the type itself, and SEL() picks
+ * lane by lane. GCC's and clang's vector arithmetic does the rest.
+ */
+#undef LANES
+#undef SEL
+
+#if VBYTES
+#define LANES(type)	type __attribute__((__vector_size__(VBYTES)))
+#define SEL(type, cond, x, y)							\
+({										\
+	LANES(type) m_ = (LANES(type))(cond);					\
+										\
+	((x) & m_) | ((y) & ~m_);						\
+})
+#else
+#define LANES(type)	type
+#define SEL(type, cond, x, y)	((type)((cond) ? (x) : (y)))
+#endif
+
+#ifndef SOFT_NAME
+#define SOFT_PASTE(v, t, x)	v ## _ ## t ## _ ## x
+#define SOFT_PASTE2(v, t, x)	SOFT_PASTE(v, t, x)
+#define SOFT_NAME(x)		SOFT_PASTE2(VARIANT, TYPE, x)
+/* The function of another instantiation, for tables. */
+#define SOFT_FN(type, x)	SOFT_PASTE2(VARIANT, type, x)
+
+/* Operations that a template's apply() tells apart, always as constants. */
+enum soft_op {
+	SOFT_SUM, SOFT_PROD, SOFT_MIN, SOFT_MAX, SOFT_UMIN, SOFT_UMAX, SOFT_DIV
+};
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * reduce.h - the reduction loops and their interface.
+ *
+ * The loops are plain C without any kernel service, written once over "lanes"
+ * (lanes.h) and compiled several times: portable, in 64-bit words, with SSE2, with
+ * AVX2. selftests/lib/reduce.c compiles the same files in user space and
+ * compares them bit for bit.
+ *
+ * What all variants agree on: integers wrap around; floats are rounded to nearest
+ * even after each input; MIN and MAX give NaN if either is NaN and take -0 as
+ * smaller than +0; every NaN that an operation produces is the type's one quiet
+ * NaN, because which payload survives an addition depends on the operand
+ * order that a compiler happens to choose.
+ */
+#ifndef NPULINK_SOFT_REDUCE_H
+#define NPULINK_SOFT_REDUCE_H
+
+#include <linux/types.h>
+#include <linux/npulink_step.h>
+#ifdef __KERNEL__
+#include <linux/string.h>
+#include <npulink/device.h>
+#else
+#include "lib/soft_env.h"	/* of the selftests */
+#endif
+
+#define SOFT_NAN16	0x7e00U
+#define SOFT_NANBF	0x7fc0U
+#define SOFT_NAN32	0x7fc00000U
+#define SOFT_NAN64	0x7ff8000000000000ULL
+
+/* Divisors up to here are exact in a float. Communicators are smaller. */
+#define SOFT_DIV_MAX	(1U << 24)
+
+/**
+ * struct soft_variant - one way to compile the loops
+ * @name: for people
+ * @fpu: uses vector or floating point registers
+ * @reduce: dst[i] = a[i] (+) b[i] for n elements; dst may be a or b; addresses
+ *	    may have any alignment. NULL: this variant does not have it
+ * @div: dst[i] /= by
+ */
+struct soft_variant {
+	const char *name;
+	bool fpu;
+	void (*reduce[NPULINK_DTYPES][NPULINK_REDOPS])(void *dst, const void *a,
+						       const void *b, size_t n);
+	void (*div[NPULINK_DTYPES])(void *dst, size_t n, u32 by);
+};
+
+extern const struct soft_variant soft_int_scalar;
+extern const struct soft_variant soft_int_swar;
+extern const struct soft_variant soft_fp_scalar;
+extern const struct soft_variant soft_fp_sse2;
+extern const struct soft_variant soft_fp_avx2;
+
+/* Half precision by any divisor, in fp_scalar.c; the loops do small ones. */
+#define SOFT_HALF_DIV_MAX	2048
+void soft_float16_div(void *dst, size_t n, u32 by);
+void soft_bfloat16_div(void *dst, size_t n, u32 by);
+
+/* One reduction as chosen: what walk.c needs to know. */
+struct soft_kernel {
+	void (*reduce)(void *dst, const void *a, const void *b, size_t n);
+	void (*div)(void *dst, size_t n, u32 by);
+	u32 by;
+	u32 shift;		/* log2 of the element size */
+};
+
+void soft_walk_reduce(const struct soft_kernel *k, const struct npulink_operand *dst,
+		      const struct npulink_operand *src, unsigned int nsrc,
+		      u64 at, u32 len, u32 *hint);
+void soft_walk_copy(const struct npulink_operand *dst, const struct npulink_operand *src,
+		    u64 at, u32 len, u32 *hint);
+
+static inline u32 soft_dtype_shift(unsigned int dtype)
+{
+	static const u8 shift[NPULINK_DTYPES] = { 0, 0, 1, 1, 2, 2, 3, 3, 1, 1, 2, 3 };
+
+	return shift[dtype];
+}
+
+#endif /* NPULINK_SOFT_REDUCE_H */

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tmpl_int.h - integers of one size. Expects TYPE (the unsigned type) and
+ * STYPE. Signed and unsigned differ in MIN and MAX only.
+ */
+#define WORD	LANES(TYPE)
+
+static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u32 by)
+{
+	switch (op) {
+	case SOFT_PROD:
+		return 1U * x * y;	/* not in int: 16 bits would overflow it */
+	case SOFT_MIN:
+		return SEL(TYPE, (LANES(STYPE))x < (LANES(STYPE))y, x, y);
+	case SOFT_MAX:
+		return SEL(TYPE, (LANES(STYPE))x > (LANES(STYPE))y, x, y);
+	case SOFT_UMIN:
+		return SEL(TYPE, x < y, x, y);
+	case SOFT_UMAX:
+		return SEL(TYPE, x > y, x, y);
+	default:
+		return x + y;
+	}
+}
+
+#include "tmpl_loop.h"
+
+static void SOFT_NAME(sum)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_SUM, 0);
+}
+
+static void SOFT_NAME(prod)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_PROD, 0);
+}
+
+static void SOFT_NAME(min)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_MIN, 0);
+}
+
+static void SOFT_NAME(max)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_MAX, 0);
+}
+
+static void SOFT_NAME(umin)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_UMIN, 0);
+}
+
+static void SOFT_NAME(umax)(void *dst, const void *a, const void *b, size_t n)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(TYPE), SOFT_UMAX, 0);
+}
+
+#undef TYPE
+#undef STYPE
