@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * internal.h - what the files of libcoll share.
+ *
+ * A call goes down: coll.c (what is meant) -> group.c (collect, if a group is
+ * open) -> op.c (plan, buffers, post, result), with cache.c, tune.c and reg.c
+ * asked on the way and drv.c at the bottom.
+ *
+ * Locking: coll_dev.lock protects everything below a coll_dev, its
+ * communicators and requests included. It is never held while an operation is
+ * waited for. coll_comm.error_lock protects the error text only, and is taken inside.
+ */
+#ifndef COLL_INTERNAL_H
+#define COLL_INTERNAL_H
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <linux/npulink.h>
+#include "coll.h"
+#include "plan.h"
+
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#define COLL_SLOTS	3
+#define COLL_TEXT	512
+#define COLL_NEVER	UINT64_MAX
+
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "libcoll is for 64-bit machines");
+
+/* ---- drv.c: the ioctls */
+
+struct coll_drv {
+	int fd;
+	_Atomic uint64_t calls;
+};
+
+int coll_drv_open(struct coll_drv *drv, const char *path);
+void coll_drv_close(struct coll_drv *drv);
+int coll_drv_device(const char *name, unsigned int index, char *path, size_t size);
+int coll_drv_map(struct coll_drv *drv, uint64_t offset, size_t len, void **addr);
+void coll_drv_unmap(void *addr, size_t len);
+int coll_drv_marker(unsigned char **marker);
+void coll_drv_marker_free(unsigned char *marker);
+int coll_drv_info(struct coll_drv *drv, struct npulink_device_info *info);
+int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool readonly,
+			  uint32_t *id);
+int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
+int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
+			 uint32_t nranks, bool any_uid, uint32_t *id);
+int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
+int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st);
+int coll_drv_plan_create(struct coll_drv *drv, uint32_t comm_id, const struct coll_plan *plan,
+			 struct npulink_plan_create *out);
+int coll_drv_post(struct coll_drv *drv, struct npulink_post *post);
+int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32_t n,
+			uint32_t flags, uint32_t *posted);
+int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
+		  struct npulink_result *result);
+int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
+int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
+
+/* ---- reg.c: buffers that the kernel knows */
+
+/**
+ * struct coll_reg - a range of memory that is a buffer of the file
+ * @start: first byte, page aligned
+ * @end: byte after the last
+ * @id: buffer id
+ * @refs: operations that use it
+ * @pins: coll_register() calls, or 1 for coll_mem_alloc(): not to be dropped
+ * @readonly: no step may write to it
+ * @alloc: made by coll_mem_alloc()
+ * @listed: in the index; if not, it goes with its last reference
+ * @used: for LRU
+ */
+struct coll_reg {
+	uintptr_t start, end;
+	uint32_t id;
+	uint32_t refs;
+	uint32_t pins;
+	bool readonly, alloc, listed;
+	uint64_t used;
+};
+
+/* Ranges in the index do not overlap, and are sorted. */
+struct coll_regs {
+	struct coll_reg **v;
+	unsigned int n, cap;
+	uint64_t clock, bytes;
+	uint64_t hits, misses, stale;
+};
+
+/* A buffer for intermediate results; never mapped. */
+struct coll_scratch {
+	struct coll_scratch *next;
+	uint32_t id;
+	size_t len;
+};
+
+/* ---- dev.c: an open device */
+
+#define COLL_ARENA_DEFAULT	65536
+#define COLL_ARENA_GRAIN	64
+
+/**
+ * struct coll_dev - an open file of a device, shared by communicators
+ * @lock: protects all of it, and all that belongs to its communicators
+ * @refs: communicators
+ * @marker: a byte that is 1 here and 0 in a forked child
+ * @arena: shared memory, buffer 0
+ * @arena_used: one bit per grain
+ * @ring: completion ring, NULL until the first request
+ * @chunks: all requests ever made, so that a cookie can be looked up
+ * @free: requests not in use
+ * @inflight: requests in flight, oldest first
+ */
+struct coll_dev {
+	struct coll_drv drv;
+	pthread_mutex_t lock;
+	unsigned int refs;
+	unsigned char *marker;
+	struct npulink_device_info info;
+	unsigned char *arena;
+	size_t arena_size;
+	uint64_t *arena_used;
+	struct coll_regs regs;
+	struct coll_scratch *scratch;
+	uint64_t scratch_bytes, scratch_idle;
+	struct npulink_ring *ring;
+	size_t ring_len;
+	unsigned int ring_entries;
+	struct coll_request **chunks;
+	unsigned int nchunks;
+	struct coll_request *free;
+	struct coll_request *inflight_first, *inflight_last;
+	unsigned int inflight;
+	uint64_t copied;
+};
+
+int coll_dev_open(struct coll_dev **dev, const struct coll_config *config, unsigned int index,
+		  char *text, size_t size);
+void coll_dev_free(struct coll_dev *dev);
+void coll_dev_put(struct coll_dev *dev);
+bool coll_dev_is_child(const struct coll_dev *dev);
+ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len);
+void coll_arena_put(struct coll_dev *dev, size_t off, size_t len);
+int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scratch);
+void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *scratch);
+bool coll_scratch_trim(struct coll_dev *dev);
+
+int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
+		 struct coll_reg **reg);
+void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg);
+void coll_reg_stale(struct coll_dev *dev, struct coll_reg *reg);
+bool coll_reg_evict(struct coll_dev *dev);
+void coll_reg_free_all(struct coll_dev *dev, bool unmap);
+
+/* ---- tune.c: which algorithm */
+
+struct coll_override {
+	uint32_t collective;
+	uint64_t from, to;
+	const struct coll_algorithm *alg;
+};
+
+struct coll_tune {
+	struct coll_cost_params params;
+	struct coll_override *overrides;
+	unsigned int noverrides;
+};
+
+int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
+		   uint32_t nranks, char *text, size_t size);
+void coll_tune_free(struct coll_tune *tune);
+uint64_t coll_args_bytes(const struct coll_args *args);
+int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
+		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
+
+/* ---- cache.c: plans that the kernel has */
+
+/**
+ * struct coll_cached - a plan of the communicator
+ * @args: what it is for; the arrays are owned by the entry
+ * @hash: of @args
+ * @chain: next with the same hash bucket
+ * @newer: LRU list
+ * @older: LRU list
+ * @refs: operations that use it
+ * @id: of the kernel
+ * @nslots: slots
+ * @slots: their sizes
+ * @nsteps: for the limit of the cache
+ * @deadline_ns: predicted generously
+ * @alg: algorithm
+ */
+struct coll_cached {
+	struct coll_args args;
+	uint64_t hash;
+	struct coll_cached *chain, *newer, *older;
+	unsigned int refs;
+	uint32_t id;
+	uint32_t nslots;
+	struct npulink_slot slots[COLL_SLOTS];
+	uint32_t nsteps;
+	uint64_t deadline_ns;
+	const struct coll_algorithm *alg;
+};
+
+#define COLL_PLAN_BUCKETS	64
+#define COLL_PLANS_MAX		256
+#define COLL_PLAN_STEPS_MAX	(1U << 20)
+
+struct coll_plans {
+	struct coll_cached *bucket[COLL_PLAN_BUCKETS];
+	struct coll_cached *newest, *oldest;
+	unsigned int n;
+	uint64_t nsteps;
+	uint64_t hits, misses;
+};
+
+int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
+		  struct coll_cached **cached);
+void coll_plan_free_all(struct coll_comm *comm, bool destroy);
+
+/* ---- op.c: one operation */
+
+/**
+ * struct coll_operation - one call, from its arguments to its result
+ * @comm: communicator
+ * @args: as the planner wants them; the arrays are the plan's once it is there
+ * @buf: the caller's send and receive buffer, by slot
+ * @plan: the plan, a reference held
+ * @reg: pinned ranges bound to the slots
+ * @scratch: buffer bound to the scratch slot, if it is not in the arena
+ * @arena_off: place in the arena, if @arena_len
+ * @arena_len: bytes there
+ * @copied: the payload is in the arena
+ * @scratched: so is scratch
+ * @slot_off: where in the arena the payload of each slot is
+ * @post: what the kernel gets
+ * @status: result
+ *
+ * plan -> bind -> copy_in -> post -> finish -> unplan; a persistent request goes
+ * from bind to finish any number of times.
+ */
+struct coll_operation {
+	struct coll_comm *comm;
+	struct coll_args args;
+	void *buf[2];
+	struct coll_cached *plan;
+	struct coll_reg *reg[2];
+	struct coll_scratch *scratch;
+	size_t arena_off, arena_len;
+	bool copied, scratched;
+	size_t slot_off[2];
+	struct npulink_post post;
+	int status;
+};
+
+int coll_op_plan(struct coll_operation *op);
+void coll_op_unplan(struct coll_operation *op);
+int coll_op_bind(struct coll_operation *op);
+int coll_op_rebind(struct coll_operation *op);
+void coll_op_copy_in(struct coll_operation *op);
+void coll_op_finish(struct coll_operation *op, int status);
+int coll_op_run(struct coll_operation *op);
+int coll_op_local(struct coll_operation *op);
+bool coll_op_is_local(const struct coll_operation *op);
+bool coll_make_room(struct coll_dev *dev, bool wait);
+
+/* ---- request.c, group.c */
+
+enum coll_request_state {
+	COLL_REQ_FREE,		/* in the pool */
+	COLL_REQ_IDLE,		/* persistent, not started */
+	COLL_REQ_QUEUED,	/* collected by a group */
+	COLL_REQ_SELF,		/* to or from the own rank, not matched yet */
+	COLL_REQ_INFLIGHT,	/* posted */
+	COLL_REQ_DONE,		/* has a result that was not fetched */
+};
+
+/**
+ * struct coll_request - an operation that outlives its call
+ * @op: the operation
+ * @dev: whose pool it is from
+ * @state: written under the lock, read without
+ * @index: in the pool
+ * @generation: counts its uses, so that an old record of the ring is not taken for a new one
+ * @seq: the kernel's name for it
+ * @persistent: started by coll_start(), freed by coll_request_free()
+ * @blocking: made by a blocking call in a group
+ * @next: of the pool, of the list in flight, or of the self list
+ * @prev: of the list in flight
+ */
+struct coll_request {
+	struct coll_operation op;
+	struct coll_dev *dev;
+	_Atomic int state;
+	uint32_t index;
+	uint32_t generation;
+	uint64_t seq;
+	bool persistent, blocking;
+	struct coll_request *next, *prev;
+};
+
+struct coll_request *coll_request_get(struct coll_comm *comm);
+void coll_request_put(struct coll_request *req);
+uint64_t coll_request_cookie(const struct coll_request *req);
+void coll_request_launch(struct coll_request *req);
+void coll_request_land(struct coll_request *req, int state);
+void coll_request_done(struct coll_request *req, int status);
+int coll_request_start(struct coll_request *req);
+int coll_ring_setup(struct coll_dev *dev);
+unsigned int coll_ring_drain(struct coll_dev *dev);
+int coll_requests_leave(struct coll_comm *comm, bool force);
+
+/**
+ * struct coll_group - calls that are being collected
+ * @open: calls by @owner are
+ * @running: closed, but not yet at its end
+ * @owner: thread
+ * @v: the calls; only @owner touches them
+ * @kernels: those of them that the kernel gets
+ * @posts: the batch
+ */
+struct coll_group {
+	_Atomic bool open;
+	bool running;
+	pthread_t owner;
+	struct coll_request **v, **kernels;
+	struct npulink_post *posts;
+	unsigned int n, cap;
+};
+
+bool coll_group_mine(struct coll_comm *comm);
+int coll_group_add(struct coll_comm *comm, struct coll_request *req);
+void coll_self_start(struct coll_request *req);
+void coll_self_cancel(struct coll_request *req, int status);
+
+/* ---- comm.c */
+
+/**
+ * struct coll_comm - a rank of a communicator
+ * @dev: its open file
+ * @id: of the kernel
+ * @failed: 0, or the -errno of all further operations
+ * @self_sends: sends to the own rank that no receive has met yet, oldest first
+ * @self_recvs: the same for receives
+ */
+struct coll_comm {
+	struct coll_dev *dev;
+	uint32_t id;
+	uint32_t rank, nranks;
+	uint64_t deadline_ns;
+	size_t copy_max;
+	_Atomic int failed;
+	struct coll_tune tune;
+	struct coll_plans plans;
+	struct coll_group group;
+	struct coll_request *self_sends, *self_recvs;
+	pthread_mutex_t error_lock;
+	char error[COLL_TEXT];
+	char warning[COLL_TEXT];
+};
+
+int coll_comm_enter(struct coll_comm *comm);
+int coll_comm_make(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
+		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
+		   char *text, size_t size);
+int coll_config_get(struct coll_config *out, const struct coll_config *config);
+int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc,
+		     const char *text);
+int coll_config_dev(const struct coll_config *config, unsigned int index,
+		    struct coll_dev **dev, char *text, size_t size);
+
+/* ---- error.c */
+
+int coll_fail(struct coll_comm *comm, int rc, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+int coll_text(char *text, size_t size, int rc, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+int coll_fail_op(const struct coll_operation *op, int rc);
+int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
+		   const struct npulink_plan_create *refused);
+int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const void *addr,
+		  size_t len, int rc);
+void coll_describe(const struct coll_args *args, char *text, size_t size);
+bool coll_is_failure(int rc);
+
+/* ---- bootstrap.c */
+
+/**
+ * struct coll_bootstrap_ops - a way in which ranks can exchange something once
+ * @name: for error texts
+ * @open: meet; fills in *@b
+ * @allgather: every rank gives @len bytes and gets those of all, by rank
+ * @secret: make the communicator's secret of rank 0's nonce, which others may have seen
+ * @close: part; @b may be what open() left behind when it failed
+ *
+ * All return 0 or -errno with a text.
+ */
+struct coll_bootstrap;
+struct coll_bootstrap_ops {
+	const char *name;
+	int (*open)(struct coll_bootstrap *b);
+	int (*allgather)(struct coll_bootstrap *b, const void *mine, size_t len, void *all);
+	void (*secret)(struct coll_bootstrap *b, const uint8_t nonce[16], uint8_t secret[16]);
+	void (*close)(struct coll_bootstrap *b);
+};
+
+/**
+ * struct coll_bootstrap - an exchange under way
+ * @ops: how
+ * @rank: own rank
+ * @nranks: ranks
+ * @host: rank 0's address
+ * @port: rank 0's port
+ * @key: shared key, "" if there is none
+ * @until_ns: CLOCK_MONOTONIC time at which to give up
+ * @open_network: not loopback only
+ * @text: error text
+ * @priv: of @ops
+ */
+struct coll_bootstrap {
+	const struct coll_bootstrap_ops *ops;
+	uint32_t rank, nranks;
+	const char *host;
+	uint16_t port;
+	const char *key;
+	uint64_t until_ns;
+	bool open_network;
+	char text[COLL_TEXT];
+	void *priv;
+};
+
+extern const struct coll_bootstrap_ops coll_bootstrap_tcp;
+uint64_t coll_now_ns(void);
+
+/* ---- sha256.c */
+
+struct coll_sha256 {
+	uint32_t state[8];
+	uint64_t len;
+	uint8_t block[64];
+};
+
+void coll_sha256_init(struct coll_sha256 *s);
+void coll_sha256_add(struct coll_sha256 *s, const void *data, size_t len);
+void coll_sha256_end(struct coll_sha256 *s, uint8_t out[32]);
+
+struct coll_hmac {
+	struct coll_sha256 inner, outer;
+};
+
+void coll_hmac_init(struct coll_hmac *h, const void *key, size_t len);
+void coll_hmac_end(struct coll_hmac *h, uint8_t out[32]);
+
+#endif /* COLL_INTERNAL_H */
