@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * dev.c - an open device, and the memory that comes with it: the arena through
+ * which small payloads go, and scratch buffers for intermediate results.
+ *
+ * All functions but open and free are called with the lock held.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+static int open_text(int rc, const char *path, char *text, size_t size)
+{
+	switch (rc) {
+	case -ENOENT:
+	case -ENXIO:
+	case -ENODEV:
+		return coll_text(text, size, rc,
+				 "there is no %s: load a backend (modprobe npulink_soft), and see \"npulink doctor\"",
+				 path);
+	case -EACCES:
+	case -EPERM:
+		return coll_text(text, size, rc,
+				 "no permission to open %s: add the user to group npulink (usermod -aG npulink USER) and log in again; in a container, also pass the device in",
+				 path);
+	default:
+		return coll_text(text, size, rc, "cannot open %s", path);
+	}
+}
+
+/* A device of the module, with everything that communicators on it will share. */
+int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsigned int index,
+		  char *text, size_t size)
+{
+	struct coll_dev *dev = calloc(1, sizeof(*dev));
+	char path[128] = "/dev/npulink/npu*";
+	size_t words;
+	void *map;
+	int rc;
+
+	if (!dev)
+		return coll_text(text, size, -ENOMEM, "out of memory");
+	dev->drv.fd = -1;
+	dev->refs = 1;
+	pthread_mutex_init(&dev->lock, NULL);
+	rc = coll_drv_device(config->device, index, path, sizeof(path));
+	if (!rc)
+		rc = coll_drv_open(&dev->drv, path);
+	if (rc) {
+		open_text(rc, path, text, size);
+		goto err;
+	}
+	rc = coll_drv_info(&dev->drv, &dev->info);
+	if (rc) {
+		coll_text(text, size, rc, "%s is not an npulink device, or its module is too old",
+			  path);
+		goto err;
+	}
+	if (dev->info.out_abi_version != NPULINK_ABI_VERSION) {
+		rc = coll_text(text, size, -EPROTONOSUPPORT,
+			       "npulink.ko %.16s has ABI %u, libcoll " COLL_VERSION_STRING " needs ABI %u: install both from one release",
+			       dev->info.out_version, dev->info.out_abi_version,
+			       NPULINK_ABI_VERSION);
+		goto err;
+	}
+	rc = coll_drv_marker(&dev->marker);
+	if (rc) {
+		coll_text(text, size, rc, "out of memory");
+		goto err;
+	}
+	dev->arena_size = config->arena ? config->arena : COLL_ARENA_DEFAULT;
+	dev->arena_size = (dev->arena_size + 4095) & ~(size_t)4095;
+	if (dev->arena_size > dev->info.out_max_arena) {
+		rc = coll_text(text, size, -EINVAL, "arena of %zu bytes: %s allows at most %u",
+			       dev->arena_size, path, dev->info.out_max_arena);
+		goto err;
+	}
+	words = (dev->arena_size / COLL_ARENA_GRAIN + 63) / 64;
+	dev->arena_used = calloc(words, sizeof(*dev->arena_used));
+	rc = dev->arena_used ? coll_drv_map(&dev->drv, NPULINK_MMAP_ARENA, dev->arena_size, &map)
+			     : -ENOMEM;
+	if (rc) {
+		coll_text(text, size, rc,
+			  "cannot map the arena of %zu bytes of %s: raise the limit on locked memory (ulimit -l), or let communicators share a device (coll_config.share)",
+			  dev->arena_size, path);
+		goto err;
+	}
+	dev->arena = map;
+	dev->ring_entries = 1;
+	while (dev->ring_entries < (config->inflight ? config->inflight : 256) &&
+	       dev->ring_entries < NPULINK_MAX_RING)
+		dev->ring_entries *= 2;
+	*devp = dev;
+	return 0;
+err:
+	coll_dev_free(dev);
+	return rc;
+}
+
+/*
+ * Nobody uses it any more. In a forked child the shared mappings do not exist;
+ * something else may be at their place.
+ */
+void coll_dev_free(struct coll_dev *dev)
+{
+	bool child = dev->marker && coll_dev_is_child(dev);
+	struct coll_scratch *s;
+
+	coll_reg_free_all(dev, !child);
+	while ((s = dev->scratch)) {
+		dev->scratch = s->next;
+		free(s);
+	}
+	if (dev->arena && !child)
+		coll_drv_unmap(dev->arena, dev->arena_size);
+	if (dev->ring && !child)
+		coll_drv_unmap(dev->ring, dev->ring_len);
+	coll_drv_close(&dev->drv);
+	coll_drv_marker_free(dev->marker);
+	for (unsigned int i = 0; i < dev->nchunks; i++)
+		free(dev->chunks[i]);
+	free(dev->chunks);
+	free(dev->arena_used);
+	pthread_mutex_destroy(&dev->lock);
+	free(dev);
+}
+
+/* Is this a process that fork() made after the device was opened? */
+bool coll_dev_is_child(const struct coll_dev *dev)
+{
+	return !*(volatile unsigned char *)dev->marker;
+}
+
+/* ---- arena */
+
+static uint64_t word_mask(size_t from, size_t n)
+{
+	return (n == 64 ? ~0ULL : (1ULL << n) - 1) << from;
+}
+
+/* Sets or clears n bits, or finds one that is set: the index after it, else 0. */
+static size_t arena_bits(uint64_t *bits, size_t from, size_t n, int set)
+{
+	while (n) {
+		size_t at = from % 64, len = n < 64 - at ? n : 64 - at;
+		uint64_t mask = word_mask(at, len);
+		uint64_t *word = &bits[from / 64];
+
+		if (set < 0 && *word & mask)
+			return from - at + 64 - __builtin_clzll(*word & mask);
+		if (set > 0)
+			*word |= mask;
+		else if (!set)
+			*word &= ~mask;
+		from += len;
+		n -= len;
+	}
+	return 0;
+}
+
+/* First fit: offset of len bytes, or -1. There are few operations at a time. */
+ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len)
+{
+	size_t n = (len + COLL_ARENA_GRAIN - 1) / COLL_ARENA_GRAIN;
+	size_t all = dev->arena_size / COLL_ARENA_GRAIN, next;
+
+	for (size_t at = 0; n <= all && at <= all - n; at = next) {
+		next = arena_bits(dev->arena_used, at, n, -1);
+		if (!next) {
+			arena_bits(dev->arena_used, at, n, 1);
+			return at * COLL_ARENA_GRAIN;
+		}
+	}
+	return -1;
+}
+
+void coll_arena_put(struct coll_dev *dev, size_t off, size_t len)
+{
+	arena_bits(dev->arena_used, off / COLL_ARENA_GRAIN,
+		   (len + COLL_ARENA_GRAIN - 1) / COLL_ARENA_GRAIN, 0);
+}
+
+/* ---- scratch */
+
+/* Idle buffers beyond this are given back. */
+#define SCRATCH_IDLE_MAX	(64ULL << 20)
+
+/* The smallest idle buffer that is large enough but not wastefully so, or a new one. */
+int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scratch)
+{
+	struct coll_scratch **p, **best = NULL, *s;
+	uint64_t offset;
+	size_t size = 4096;
+	int rc;
+
+	while (size < len)
+		size *= 2;
+	for (p = &dev->scratch; *p; p = &(*p)->next)
+		if ((*p)->len >= len && (*p)->len / 4 <= size &&
+		    (!best || (*p)->len < (*best)->len))
+			best = p;
+	if (best) {
+		s = *best;
+		*best = s->next;
+		dev->scratch_idle -= s->len;
+		*scratch = s;
+		return 0;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->len = size;
+	while ((rc = coll_drv_buf_alloc(&dev->drv, size, &s->id, &offset)) == -ENOMEM)
+		if (!coll_scratch_trim(dev) && !coll_reg_evict(dev))
+			break;
+	if (rc) {
+		free(s);
+		return rc;
+	}
+	dev->scratch_bytes += s->len;
+	*scratch = s;
+	return 0;
+}
+
+static void scratch_free(struct coll_dev *dev, struct coll_scratch *s)
+{
+	coll_drv_destroy(&dev->drv, s->id);
+	dev->scratch_bytes -= s->len;
+	free(s);
+}
+
+void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *s)
+{
+	if (dev->scratch_idle + s->len > SCRATCH_IDLE_MAX && dev->scratch) {
+		scratch_free(dev, s);
+		return;
+	}
+	s->next = dev->scratch;
+	dev->scratch = s;
+	dev->scratch_idle += s->len;
+}
+
+/* Gives an idle buffer back; false if there is none. */
+bool coll_scratch_trim(struct coll_dev *dev)
+{
+	struct coll_scratch *s = dev->scratch;
+
+	if (!s)
+		return false;
+	dev->scratch = s->next;
+	dev->scratch_idle -= s->len;
+	scratch_free(dev, s);
+	return true;
+}
