@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * reg.c - which of the caller's memory the kernel has pinned.
+ *
+ * An index of ranges, by address, that never overlap: a new range that overlaps
+ * old ones replaces them by their union. Dropping an entry that an operation
+ * still uses only unlists it. It is safe to keep memory pinned that the caller
+ * unmaps: the kernel answers the next POST of it with -ESTALE, and op.c then drops the
+ * entry and registers anew.
+ *
+ * All functions but the public ones are called with the lock held.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+#define PAGE		4096UL
+#define REGS_MAX	1024
+
+/* Index of the first entry that ends after addr. */
+static unsigned int reg_find(const struct coll_regs *regs, uintptr_t addr)
+{
+	unsigned int lo = 0, hi = regs->n;
+
+	while (lo < hi) {
+		unsigned int mid = (lo + hi) / 2;
+
+		if (regs->v[mid]->end <= addr)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void reg_free(struct coll_dev *dev, struct coll_reg *reg)
+{
+	coll_drv_destroy(&dev->drv, reg->id);
+	dev->regs.bytes -= reg->end - reg->start;
+	free(reg);
+}
+
+static void reg_unlist(struct coll_dev *dev, unsigned int i)
+{
+	struct coll_regs *regs = &dev->regs;
+	struct coll_reg *reg = regs->v[i];
+
+	memmove(&regs->v[i], &regs->v[i + 1], (--regs->n - i) * sizeof(*regs->v));
+	reg->listed = false;
+	if (!reg->refs)
+		reg_free(dev, reg);
+}
+
+static int reg_list(struct coll_dev *dev, struct coll_reg *reg)
+{
+	struct coll_regs *regs = &dev->regs;
+	unsigned int i;
+
+	if (regs->n == regs->cap) {
+		unsigned int cap = regs->cap ? 2 * regs->cap : 16;
+		struct coll_reg **v = realloc(regs->v, cap * sizeof(*v));
+
+		if (!v)
+			return -ENOMEM;
+		regs->v = v;
+		regs->cap = cap;
+	}
+	i = reg_find(regs, reg->start);
+	memmove(&regs->v[i + 1], &regs->v[i], (regs->n++ - i) * sizeof(*regs->v));
+	regs->v[i] = reg;
+	reg->listed = true;
+	reg->used = ++regs->clock;
+	regs->bytes += reg->end - reg->start;
+	return 0;
+}
+
+/* Drops the entry that has not been used for longest; false if there is none. */
+bool coll_reg_evict(struct coll_dev *dev)
+{
+	struct coll_regs *regs = &dev->regs;
+	unsigned int oldest = regs->n;
+
+	for (unsigned int i = 0; i < regs->n; i++)
+		if (!regs->v[i]->refs && !regs->v[i]->pins &&
+		    (oldest == regs->n || regs->v[i]->used < regs->v[oldest]->used))
+			oldest = i;
+	if (oldest == regs->n)
+		return false;
+	reg_unlist(dev, oldest);
+	return true;
+}
+
+/*
+ * Registers for writing if that is possible, since most memory that is sent from
+ * is received into sooner or later. Makes room if the limit is reached.
+ */
+static int reg_make(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool write,
+		    struct coll_reg **regp)
+{
+	struct coll_reg *reg = calloc(1, sizeof(*reg));
+	int rc;
+
+	if (!reg)
+		return -ENOMEM;
+	reg->start = start;
+	reg->end = end;
+	for (;;) {
+		rc = coll_drv_buf_register(&dev->drv, start, end - start, reg->readonly, &reg->id);
+		if (rc == -EFAULT && !write && !reg->readonly)
+			reg->readonly = true;
+		else if (rc != -ENOMEM || (!coll_reg_evict(dev) && !coll_scratch_trim(dev)))
+			break;
+	}
+	if (!rc) {
+		rc = reg_list(dev, reg);
+		if (rc)
+			coll_drv_destroy(&dev->drv, reg->id);
+	}
+	if (rc) {
+		free(reg);
+		return rc;
+	}
+	*regp = reg;
+	return 0;
+}
+
+/*
+ * A reference to a registered range that holds len bytes at addr, for writing if
+ * so. Release it with coll_reg_put().
+ */
+int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
+		 struct coll_reg **regp)
+{
+	struct coll_regs *regs = &dev->regs;
+	uintptr_t start = (uintptr_t)addr, end, from, to;
+	unsigned int i, pins = 0;
+	struct coll_reg *reg;
+	int rc;
+
+	if (__builtin_add_overflow(start, len, &end) || end > UINTPTR_MAX - PAGE)
+		return -EFAULT;
+	i = reg_find(regs, start);
+	reg = i < regs->n ? regs->v[i] : NULL;
+	if (reg && reg->start <= start && reg->end >= end && !(write && reg->readonly)) {
+		regs->hits++;
+		reg->used = ++regs->clock;
+		goto found;
+	}
+	regs->misses++;
+
+	/* Whole pages: that is what gets pinned, and neighbours come in one go. */
+	start &= ~(PAGE - 1);
+	end = (end + PAGE - 1) & ~(PAGE - 1);
+	from = start;
+	to = end;
+	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end;) {
+		/* A range of coll_mem_alloc(): its mapping is not there any more. */
+		if (!regs->v[i]->alloc) {
+			from = from < regs->v[i]->start ? from : regs->v[i]->start;
+			to = to > regs->v[i]->end ? to : regs->v[i]->end;
+			pins += regs->v[i]->pins;
+		}
+		reg_unlist(dev, i);
+	}
+	while (regs->n >= REGS_MAX && coll_reg_evict(dev))
+		;
+	rc = reg_make(dev, from, to, write, &reg);
+	if (rc && (from < start || to > end))
+		rc = reg_make(dev, start, end, write, &reg);
+	if (rc)
+		return rc;
+	reg->pins = pins;
+found:
+	reg->refs++;
+	*regp = reg;
+	return 0;
+}
+
+void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg)
+{
+	if (!--reg->refs && !reg->listed)
+		reg_free(dev, reg);
+}
+
+/* The memory is not what was pinned: forget it, but for those who use it now. */
+void coll_reg_stale(struct coll_dev *dev, struct coll_reg *reg)
+{
+	unsigned int i = reg_find(&dev->regs, reg->start);
+
+	dev->regs.stale++;
+	if (reg->listed && i < dev->regs.n && dev->regs.v[i] == reg)
+		reg_unlist(dev, i);
+}
+
+/* When the file is closed: the kernel frees its side. */
+void coll_reg_free_all(struct coll_dev *dev, bool unmap)
+{
+	for (unsigned int i = 0; i < dev->regs.n; i++) {
+		struct coll_reg *reg = dev->regs.v[i];
+
+		if (reg->alloc && unmap)
+			coll_drv_unmap((void *)reg->start, reg->end - reg->start);
+		free(reg);
+	}
+	free(dev->regs.v);
+	dev->regs = (struct coll_regs) { };
+}
+
+int coll_register(struct coll_comm *comm, void *addr, size_t len)
+{
+	struct coll_dev *dev = comm->dev;
+	struct coll_reg *reg;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	if (!addr || !len)
+		return coll_fail(comm, -EINVAL, "coll_register: no memory given");
+	pthread_mutex_lock(&dev->lock);
+	rc = coll_reg_get(dev, addr, len, true, &reg);
+	if (!rc) {
+		reg->pins++;
+		coll_reg_put(dev, reg);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc ? coll_fail_pin(comm, NULL, addr, len, rc) : 0;
+}
+
+int coll_deregister(struct coll_comm *comm, void *addr, size_t len)
+{
+	struct coll_dev *dev = comm->dev;
+	uintptr_t start = (uintptr_t)addr;
+	struct coll_reg *reg;
+	unsigned int i;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&dev->lock);
+	i = reg_find(&dev->regs, start);
+	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+	if (!reg || reg->start > start || reg->end - start < len || !reg->pins || reg->alloc)
+		rc = -ENOENT;
+	else if (!--reg->pins)
+		reg_unlist(dev, i);
+	pthread_mutex_unlock(&dev->lock);
+	return rc ? coll_fail(comm, rc, "coll_deregister: %zu bytes at %p are not registered",
+			      len, addr) : 0;
+}
+
+int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
+{
+	struct coll_dev *dev = comm->dev;
+	struct coll_reg *reg;
+	uint64_t offset;
+	void *map;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	*addr = NULL;
+	if (!len || len > SIZE_MAX / 2)
+		return coll_fail(comm, -EINVAL, "coll_mem_alloc: %zu bytes", len);
+	reg = calloc(1, sizeof(*reg));
+	if (!reg)
+		return coll_fail(comm, -ENOMEM, "out of memory");
+	len = (len + PAGE - 1) & ~(PAGE - 1);
+	pthread_mutex_lock(&dev->lock);
+	while ((rc = coll_drv_buf_alloc(&dev->drv, len, &reg->id, &offset)) == -ENOMEM)
+		if (!coll_reg_evict(dev) && !coll_scratch_trim(dev))
+			break;
+	if (rc)
+		goto err_free;
+	rc = coll_drv_map(&dev->drv, offset, len, &map);
+	if (rc)
+		goto err_destroy;
+	reg->start = (uintptr_t)map;
+	reg->end = reg->start + len;
+	reg->alloc = true;
+	reg->pins = 1;
+	/* What is left of memory that the caller has unmapped. */
+	for (unsigned int i = reg_find(&dev->regs, reg->start);
+	     i < dev->regs.n && dev->regs.v[i]->start < reg->end;)
+		reg_unlist(dev, i);
+	rc = reg_list(dev, reg);
+	if (rc)
+		goto err_unmap;
+	pthread_mutex_unlock(&dev->lock);
+	*addr = map;
+	return 0;
+
+err_unmap:
+	coll_drv_unmap(map, len);
+err_destroy:
+	coll_drv_destroy(&dev->drv, reg->id);
+err_free:
+	pthread_mutex_unlock(&dev->lock);
+	free(reg);
+	return coll_fail_pin(comm, NULL, NULL, len, rc);
+}
+
+int coll_mem_free(struct coll_comm *comm, void *addr)
+{
+	struct coll_dev *dev = comm->dev;
+	struct coll_reg *reg;
+	unsigned int i;
+	int rc = coll_comm_enter(comm);
+
+	if (rc || !addr)
+		return rc;
+	pthread_mutex_lock(&dev->lock);
+	i = reg_find(&dev->regs, (uintptr_t)addr);
+	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+	if (!reg || !reg->alloc || reg->start != (uintptr_t)addr) {
+		rc = -EINVAL;
+	} else if (reg->refs) {
+		rc = -EBUSY;
+	} else {
+		coll_drv_unmap(addr, reg->end - reg->start);
+		reg_unlist(dev, i);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	if (rc == -EBUSY)
+		return coll_fail(comm, rc, "coll_mem_free: a request still uses %p", addr);
+	return rc ? coll_fail(comm, rc, "coll_mem_free: %p is not from coll_mem_alloc", addr) : 0;
+}
