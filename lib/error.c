@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * error.c - what went wrong, where, and what to do about it.
+ *
+ * One line for each failure, kept in the communicator. The words for failures
+ * of the communicator are made from what the kernel knows about the first cause.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <npulink/verify.h>
+#include "internal.h"
+
+const char *coll_strerror(int error)
+{
+	switch (error < 0 ? -error : error) {
+	case 0:
+		return "success";
+	case EINPROGRESS:
+		return "not done yet";
+	case ECANCELED:
+		return "the communicator was aborted";
+	case ETIMEDOUT:
+		return "the deadline has passed";
+	case EOWNERDEAD:
+		return "a rank has died";
+	case ESHUTDOWN:
+		return "a rank has left that is needed";
+	case EPROTO:
+		return "ranks called different things";
+	case ENOLINK:
+		return "a link was lost";
+	case EIO:
+		return "a device reported a fault";
+	case EBADMSG:
+		return "data arrived damaged";
+	case EDEADLK:
+		return "operations wait for each other in a circle";
+	case ENODEV:
+		return "the device has gone";
+	case EPROTONOSUPPORT:
+		return "versions that do not fit together";
+	case EPERM:
+		return "not the process that made the communicator";
+	case EBUSY:
+		return "in use, or too much in flight";
+	case EINVAL:
+		return "invalid argument";
+	case ENOMEM:
+		return "out of memory, or over the limit on locked memory";
+	case EFAULT:
+		return "a buffer is not mapped, or not writable";
+	case EOPNOTSUPP:
+		return "not supported";
+	case ENOENT:
+		return "there is no such thing";
+	case EEXIST:
+		return "the rank is taken";
+	case EACCES:
+		return "no permission";
+	case ESTALE:
+		return "a buffer's memory has changed";
+	case EOVERFLOW:
+		return "too large";
+	default:
+		return "system error";
+	}
+}
+
+/* Failures of the communicator, as opposed to calls that were refused. */
+bool coll_is_failure(int rc)
+{
+	switch (rc) {
+	case -ECANCELED:
+	case -ETIMEDOUT:
+	case -EOWNERDEAD:
+	case -ESHUTDOWN:
+	case -EPROTO:
+	case -ENOLINK:
+	case -EIO:
+	case -EBADMSG:
+	case -EDEADLK:
+	case -ENODEV:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Writes the text if there is room for one, and adds what rc means if that is not in it. */
+int coll_text(char *text, size_t size, int rc, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (text && size) {
+		va_start(ap, fmt);
+		vsnprintf(text, size, fmt, ap);
+		va_end(ap);
+	}
+	return rc;
+}
+
+int coll_fail(struct coll_comm *comm, int rc, const char *fmt, ...)
+{
+	char text[COLL_TEXT];
+	va_list ap;
+	int n;
+
+	n = snprintf(text, sizeof(text), "rank %u: ", comm->rank);
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - n, fmt, ap);
+	va_end(ap);
+	pthread_mutex_lock(&comm->error_lock);
+	memcpy(comm->error, text, sizeof(text));
+	pthread_mutex_unlock(&comm->error_lock);
+	return rc;
+}
+
+const char *coll_comm_last_error(struct coll_comm *comm)
+{
+	return comm->error;
+}
+
+const char *coll_comm_warning(struct coll_comm *comm)
+{
+	return comm->warning[0] ? comm->warning : NULL;
+}
+
+/* ---- calls in words */
+
+static const char *name_or(const char *name)
+{
+	return name ? name : "?";
+}
+
+static bool has_redop(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool has_root(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_REDUCE:
+	case NPULINK_COLL_BROADCAST:
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool has_count(uint32_t collective)
+{
+	switch (collective) {
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+	case NPULINK_COLL_ALLTOALLV:
+		return false;
+	default:
+		return true;
+	}
+}
+
+/* "allreduce of 1024 float32 (sum)", "broadcast of 3 int8 from root 2". */
+static void describe(char *text, size_t size, const struct npulink_call *c)
+{
+	char count[24] = "", op[24] = "", root[24] = "";
+
+	if (c->collective == NPULINK_COLL_BARRIER) {
+		snprintf(text, size, "barrier");
+		return;
+	}
+	if (has_count(c->collective))
+		snprintf(count, sizeof(count), "%" PRIu64 " ", (uint64_t)c->count);
+	if (has_redop(c->collective))
+		snprintf(op, sizeof(op), " (%s)", name_or(coll_redop_name(c->redop)));
+	if (has_root(c->collective))
+		snprintf(root, sizeof(root), ", root %u", c->root);
+	snprintf(text, size, "%s of %s%s%s%s", name_or(coll_collective_name(c->collective)), count,
+		 name_or(coll_dtype_name(c->dtype)), op, root);
+}
+
+void coll_describe(const struct coll_args *args, char *text, size_t size)
+{
+	const struct npulink_call call = {
+		.collective = args->collective,
+		.dtype = args->dtype,
+		.redop = args->redop,
+		.root = args->root,
+		.count = args->count,
+	};
+
+	if (args->collective == NPULINK_COLL_P2P)
+		snprintf(text, size, "%s of %" PRIu64 " %s %s rank %u",
+			 args->send ? "send" : "receive", args->count,
+			 name_or(coll_dtype_name(args->dtype)), args->send ? "to" : "from",
+			 args->peer);
+	else
+		describe(text, size, &call);
+}
+
+/* ---- failures in words */
+
+static void describe_rank(char *text, size_t size, const struct coll_comm *comm, uint32_t rank)
+{
+	if (rank == comm->rank)
+		snprintf(text, size, "this rank (%u)", rank);
+	else if (rank == NPULINK_NO_PEER)
+		snprintf(text, size, "a rank");
+	else
+		snprintf(text, size, "rank %u", rank);
+}
+
+static void describe_mismatch(char *text, size_t size, const struct npulink_comm_status *st)
+{
+	const struct npulink_call *a = &st->out_calls[0], *b = &st->out_calls[1];
+	char one[96], two[96];
+
+	describe(one, sizeof(one), a);
+	describe(two, sizeof(two), b);
+	if (strcmp(one, two))
+		snprintf(text, size,
+			 "ranks called different things: rank %u %s, rank %u %s; all ranks must make the same calls in the same order",
+			 st->out_rank, one, st->out_peer, two);
+	else
+		snprintf(text, size,
+			 "rank %u and rank %u both called %s, but planned it differently: they must have the same libcoll, COLL_ALGORITHM, calibration file, and counts",
+			 st->out_rank, st->out_peer, one);
+}
+
+/* Why the communicator failed, from what the kernel noted. */
+static void describe_cause(char *text, size_t size, const struct coll_comm *comm,
+			   const struct npulink_comm_status *st)
+{
+	char rank[32], peer[32];
+
+	describe_rank(rank, sizeof(rank), comm, st->out_rank);
+	describe_rank(peer, sizeof(peer), comm, st->out_peer);
+	switch (st->out_cause) {
+	case NPULINK_CAUSE_ABORT:
+		snprintf(text, size, "%s aborted the communicator (code %u)", rank, st->out_code);
+		break;
+	case NPULINK_CAUSE_DEADLINE:
+		if (st->out_peer == NPULINK_NO_PEER)
+			snprintf(text, size,
+				 "%s waited until its deadline; see what the others do, or raise coll_config.deadline_ns",
+				 rank);
+		else
+			snprintf(text, size,
+				 "%s waited for %s until its deadline: see why that rank is late (\"npulink comm show\"), or raise coll_config.deadline_ns",
+				 rank, peer);
+		break;
+	case NPULINK_CAUSE_DEATH:
+		if (st->out_code)
+			snprintf(text, size, "%s was killed by signal %u (%s)", peer, st->out_code,
+				 strsignal(st->out_code));
+		else
+			snprintf(text, size,
+				 "%s exited or was killed without leaving the communicator: look for its own error message first",
+				 peer);
+		break;
+	case NPULINK_CAUSE_LEFT:
+		snprintf(text, size,
+			 "%s left the communicator while %s still needed it: all ranks must make the same calls before coll_comm_destroy",
+			 peer, rank);
+		break;
+	case NPULINK_CAUSE_MISMATCH:
+		describe_mismatch(text, size, st);
+		break;
+	case NPULINK_CAUSE_LINK:
+		snprintf(text, size, "the link between %s and %s was lost", rank, peer);
+		break;
+	case NPULINK_CAUSE_DEVICE:
+		snprintf(text, size, "the device of %s reported a fault: see the kernel log there",
+			 rank);
+		break;
+	case NPULINK_CAUSE_CHECKSUM:
+		snprintf(text, size, "data from %s arrived damaged at %s", peer, rank);
+		break;
+	case NPULINK_CAUSE_DEADLOCK:
+		snprintf(text, size,
+			 "operations wait for each other in a circle, through %s and %s: call them in the same order on all ranks, or in a group",
+			 rank, peer);
+		break;
+	case NPULINK_CAUSE_REMOVED:
+		snprintf(text, size, "the device of %s was removed", rank);
+		break;
+	default:
+		snprintf(text, size, "no cause is known");
+		break;
+	}
+}
+
+/* An operation that failed, or was refused, with rc: the text for it. */
+int coll_fail_op(const struct coll_operation *op, int rc)
+{
+	struct coll_comm *comm = op->comm;
+	struct npulink_comm_status st;
+	char what[128], why[320], where[48] = "";
+
+	coll_describe(&op->args, what, sizeof(what));
+	if (coll_is_failure(rc) &&
+	    !coll_drv_comm_status(&comm->dev->drv, comm->id, &st) && st.out_cause) {
+		describe_cause(why, sizeof(why), comm, &st);
+		if (st.out_number != UINT64_MAX && st.out_step != UINT32_MAX)
+			snprintf(where, sizeof(where), " (operation %" PRIu64 ", step %u)",
+				 (uint64_t)st.out_number, st.out_step);
+		else if (st.out_number != UINT64_MAX)
+			snprintf(where, sizeof(where), " (operation %" PRIu64 ")",
+				 (uint64_t)st.out_number);
+		return coll_fail(comm, rc, "%s: %s%s", what, why, where);
+	}
+	switch (rc) {
+	case -EBUSY:
+		return coll_fail(comm, rc,
+				 "%s: too many operations in flight (at most %u, and %u requests): wait for some, or raise coll_config.inflight",
+				 what, comm->dev->info.out_max_inflight, comm->dev->ring_entries);
+	case -ESTALE:
+		return coll_fail(comm, rc,
+				 "%s: a buffer's memory changes while the call is made: another thread unmaps or remaps it",
+				 what);
+	case -ENOTUNIQ:
+		return coll_fail(comm, rc,
+				 "%s: send and receive buffer overlap: make them disjoint, or use COLL_IN_PLACE",
+				 what);
+	case -EPERM:
+		return coll_fail(comm, rc,
+				 "%s: this process did not make the communicator: after fork(), only the parent may use it",
+				 what);
+	case -ENODEV:
+		return coll_fail(comm, rc, "%s: %s has gone", what, comm->dev->info.out_name);
+	default:
+		return coll_fail(comm, rc, "%s: %s (%s)", what, coll_strerror(rc), strerror(-rc));
+	}
+}
+
+int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
+		   const struct npulink_plan_create *refused)
+{
+	char what[128];
+
+	coll_describe(args, what, sizeof(what));
+	if (rc == -EINVAL && refused && refused->out_reason)
+		return coll_fail(comm, rc,
+				 "%s: the kernel refused the plan at step %u: %s. This is a bug in libcoll: please report it",
+				 what, refused->out_bad_step, npulink_bad_reason(refused->out_reason));
+	if (coll_is_failure(rc)) {
+		const struct coll_operation op = { .comm = comm, .args = *args };
+
+		return coll_fail_op(&op, rc);
+	}
+	return coll_fail(comm, rc, "%s: cannot make the plan: %s (%s)", what, coll_strerror(rc),
+			 strerror(-rc));
+}
+
+/* Registering len bytes at addr (NULL: allocating them) failed. */
+int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const void *addr,
+		  size_t len, int rc)
+{
+	char what[136] = "", where[64] = "";
+	struct rlimit limit;
+
+	if (args) {
+		coll_describe(args, what, sizeof(what) - 2);
+		strcat(what, ": ");
+	}
+	if (addr)
+		snprintf(where, sizeof(where), " at %p", addr);
+	switch (rc) {
+	case -ENOMEM:
+		if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+			break;
+		return coll_fail(comm, rc,
+				 "%sneeds %zu KiB of pinned memory%s, RLIMIT_MEMLOCK is %ju KiB: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or use smaller buffers",
+				 what, len / 1024 + !!(len % 1024), where,
+				 (uintmax_t)limit.rlim_cur / 1024);
+	case -EFAULT:
+		return coll_fail(comm, rc,
+				 "%snot all of the %zu bytes%s are mapped with the needed access", what,
+				 len, where);
+	case -EOPNOTSUPP:
+		return coll_fail(comm, rc,
+				 "%sthe %zu bytes%s are a shared mapping of a file, which cannot be pinned: use ordinary memory, a memfd, or coll_mem_alloc",
+				 what, len, where);
+	}
+	return coll_fail(comm, rc, "%scannot pin %zu bytes%s: %s (%s)", what, len, where,
+			 coll_strerror(rc), strerror(-rc));
+}
