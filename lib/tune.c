@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * tune.c - which algorithm a call takes.
+ *
+ * The cheapest by the closed forms, with what the network costs read from a
+ * calibration file; or what the user's override says. Ranks decide without
+ * talking to each other, so only what is equal on all of them may count: never
+ * the own rank, whether this rank is in place, or alltoallv's counts.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <npulink/verify.h>
+#include "internal.h"
+
+/* Without a file: 2 us per message, 4 GB/s, as software NPUs have it. */
+#define DEFAULT_ALPHA	2e-6
+#define DEFAULT_BETA	2.5e-10
+#define DEFAULT_GAMMA	2.5e-10
+
+#define DEFAULT_FILE	"/etc/npulink/calibration"
+
+static bool parse_cost(const char *value, double *cost)
+{
+	char *end;
+
+	*cost = strtod(value, &end);
+	return end != value && !*end && *cost >= 0 && *cost < 1e9;
+}
+
+/* Strips blanks at both ends; the comment goes, too. */
+static char *trim(char *s)
+{
+	char *end;
+
+	s[strcspn(s, "#\n")] = 0;
+	while (isspace((unsigned char)*s))
+		s++;
+	end = s + strlen(s);
+	while (end > s && isspace((unsigned char)end[-1]))
+		*--end = 0;
+	return s;
+}
+
+/*
+ * Lines "NAME = NUMBER": alpha (seconds per message), beta (seconds per byte
+ * moved), gamma (seconds per byte reduced), ports (1, or "all").
+ */
+static int read_calibration(struct coll_cost_params *params, const char *path, uint32_t nranks,
+			    char *text, size_t size)
+{
+	unsigned int n = 0;
+	char line[256];
+	FILE *file;
+	int rc = 0;
+
+	file = fopen(path, "re");
+	if (!file)
+		return coll_text(text, size, -errno, "cannot read the calibration file %s: %s", path,
+				 strerror(errno));
+	while (!rc && fgets(line, sizeof(line), file)) {
+		char *name = trim(line), *value = strchr(name, '=');
+		bool ok = false;
+
+		n++;
+		if (!*name)
+			continue;
+		if (value) {
+			*value++ = 0;
+			name = trim(name);
+			value = trim(value);
+			if (!strcmp(name, "alpha"))
+				ok = parse_cost(value, &params->alpha);
+			else if (!strcmp(name, "beta"))
+				ok = parse_cost(value, &params->beta);
+			else if (!strcmp(name, "gamma"))
+				ok = parse_cost(value, &params->gamma);
+			else if (!strcmp(name, "ports"))
+				ok = !strcmp(value, "1") || !strcmp(value, "all");
+			else
+				ok = true;	/* of a newer version */
+			if (!strcmp(name, "ports"))
+				params->ports = strcmp(value, "all") || nranks < 2 ? 1 : nranks - 1;
+		}
+		if (!ok)
+			rc = coll_text(text, size, -EINVAL,
+				       "%s, line %u: not a line like \"alpha = 2e-6\"; make the file anew with \"npulink tune\"",
+				       path, n);
+	}
+	fclose(file);
+	return rc;
+}
+
+/* "4k" -> 4096; returns what follows the number, NULL if there is none. */
+static const char *parse_size(const char *s, uint64_t *size)
+{
+	unsigned int shift = 0;
+	char *end;
+
+	if (!isdigit((unsigned char)*s))
+		return NULL;
+	errno = 0;
+	*size = strtoull(s, &end, 10);
+	switch (tolower((unsigned char)*end)) {
+	case 'g':
+		shift += 10;
+		/* fallthrough */
+	case 'm':
+		shift += 10;
+		/* fallthrough */
+	case 'k':
+		shift += 10;
+		end++;
+	}
+	if (errno || *size > UINT64_MAX >> shift)
+		return NULL;
+	*size <<= shift;
+	return end;
+}
+
+static void list_algorithms(uint32_t collective, char *text, size_t size)
+{
+	const struct coll_algorithm *alg = NULL;
+	size_t n = 0;
+
+	while ((alg = coll_algorithm_next(collective, alg)) && n < size)
+		n += snprintf(text + n, size - n, "%s%s", n ? ", " : "", alg->name);
+}
+
+static int add_override(struct coll_tune *tune, const struct coll_override *o)
+{
+	struct coll_override *v = realloc(tune->overrides, (tune->noverrides + 1) * sizeof(*v));
+
+	if (!v)
+		return -ENOMEM;
+	v[tune->noverrides++] = *o;
+	tune->overrides = v;
+	return 0;
+}
+
+/* One of "allreduce:0-4k:mesh", "4k-:ring" (of the same collective), "allreduce:ring". */
+static int parse_item(struct coll_tune *tune, char *item, int *collective, char *text, size_t size)
+{
+	struct coll_override o = { .from = 0, .to = UINT64_MAX };
+	char *range, *name, *save, *first = strtok_r(item, ":", &save);
+	char names[128] = "";
+	const char *p;
+
+	range = first;
+	if (first && !isdigit((unsigned char)*first)) {
+		*collective = coll_collective_parse(first);
+		if (*collective < 0)
+			return coll_text(text, size, -EINVAL,
+					 "algorithm override: \"%s\" is no collective", first);
+		range = strtok_r(NULL, ":", &save);
+	}
+	if (*collective < 0)
+		return coll_text(text, size, -EINVAL,
+				 "algorithm override: it must begin with a collective, as in \"allreduce:0-4k:mesh;4k-:ring\"");
+	name = strtok_r(NULL, ":", &save);
+	if (!name) {
+		name = range;
+		range = NULL;
+	}
+	if (!name || strtok_r(NULL, ":", &save))
+		return coll_text(text, size, -EINVAL,
+				 "algorithm override: an item must be COLLECTIVE:FROM-TO:ALGORITHM, FROM-TO:ALGORITHM or COLLECTIVE:ALGORITHM");
+	if (range) {
+		p = parse_size(range, &o.from);
+		if (p && *p == '-') {
+			p++;
+			p = *p ? parse_size(p, &o.to) : p;
+		} else {
+			p = NULL;
+		}
+		if (!p || *p || o.to <= o.from)
+			return coll_text(text, size, -EINVAL,
+					 "algorithm override: \"%s\" is no range of sizes such as 0-4k or 4k-",
+					 range);
+	}
+	o.collective = *collective;
+	o.alg = coll_algorithm_find(o.collective, name);
+	if (!o.alg) {
+		list_algorithms(o.collective, names, sizeof(names));
+		return coll_text(text, size, -EINVAL,
+				 "algorithm override: %s has no algorithm \"%s\"; it has %s",
+				 coll_collective_name(o.collective), name, names);
+	}
+	if (o.collective == NPULINK_COLL_ALLTOALLV && (o.from || o.to != UINT64_MAX))
+		return coll_text(text, size, -EINVAL,
+				 "algorithm override: alltoallv cannot depend on the size, which differs between ranks");
+	for (unsigned int i = 0; i < tune->noverrides; i++) {
+		const struct coll_override *other = &tune->overrides[i];
+
+		if (other->collective == o.collective && other->from < o.to && o.from < other->to)
+			return coll_text(text, size, -EINVAL,
+					 "algorithm override: %s has two algorithms for one size",
+					 coll_collective_name(o.collective));
+	}
+	if (add_override(tune, &o))
+		return coll_text(text, size, -ENOMEM, "out of memory");
+	return 0;
+}
+
+static int parse_overrides(struct coll_tune *tune, const char *overrides, char *text, size_t size)
+{
+	char *copy = strdup(overrides), *save, *item;
+	int collective = -1, rc = 0;
+
+	if (!copy)
+		return coll_text(text, size, -ENOMEM, "out of memory");
+	for (item = strtok_r(copy, ";", &save); item && !rc; item = strtok_r(NULL, ";", &save)) {
+		item = trim(item);
+		if (*item)
+			rc = parse_item(tune, item, &collective, text, size);
+	}
+	free(copy);
+	return rc;
+}
+
+/* Both texts may be NULL: then the environment is asked. */
+int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
+		   uint32_t nranks, char *text, size_t size)
+{
+	int rc = 0;
+
+	*tune = (struct coll_tune) {
+		.params = { DEFAULT_ALPHA, DEFAULT_BETA, DEFAULT_GAMMA, 1 },
+	};
+	if (!calibration)
+		calibration = secure_getenv("COLL_CALIBRATION");
+	if (calibration && *calibration) {
+		rc = read_calibration(&tune->params, calibration, nranks, text, size);
+	} else if (!calibration) {
+		rc = read_calibration(&tune->params, DEFAULT_FILE, nranks, text, size);
+		if (rc == -ENOENT)
+			rc = 0;
+	}
+	if (!overrides)
+		overrides = secure_getenv("COLL_ALGORITHM");
+	if (!rc && overrides)
+		rc = parse_overrides(tune, overrides, text, size);
+	if (rc)
+		coll_tune_free(tune);
+	return rc;
+}
+
+void coll_tune_free(struct coll_tune *tune)
+{
+	free(tune->overrides);
+	tune->overrides = NULL;
+	tune->noverrides = 0;
+}
+
+/* The payload that overrides go by; 0 for alltoallv, where ranks would differ. */
+uint64_t coll_args_bytes(const struct coll_args *args)
+{
+	uint64_t n = args->count, size = npulink_dtype_size(args->dtype);
+
+	switch (args->collective) {
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		if (__builtin_mul_overflow(n, args->nranks, &n))
+			return UINT64_MAX;
+		break;
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		n = 0;
+		for (uint32_t i = 0; i < args->nranks; i++)
+			if (__builtin_add_overflow(n, args->counts[i], &n))
+				return UINT64_MAX;
+		break;
+	case NPULINK_COLL_ALLTOALLV:
+	case NPULINK_COLL_BARRIER:
+		return 0;
+	}
+	return __builtin_mul_overflow(n, size, &n) ? UINT64_MAX : n;
+}
+
+/* What all ranks have in common. zero: nranks zeroes, for alltoallv. */
+static struct coll_args common_args(const struct coll_args *args, const uint64_t *zero)
+{
+	struct coll_args common = *args;
+
+	common.rank = 0;
+	common.in_place = false;
+	if (args->collective == NPULINK_COLL_ALLTOALLV) {
+		common.counts = zero;
+		common.displs = zero;
+		common.rcounts = zero;
+		common.rdispls = zero;
+	}
+	if (args->collective == NPULINK_COLL_P2P) {
+		common.rank = args->send ? args->rank : args->peer;
+		common.peer = args->send ? args->peer : args->rank;
+		common.send = true;
+	}
+	return common;
+}
+
+static int choose(const struct coll_tune *tune, const struct coll_args *args,
+		  const struct coll_args *common, const struct coll_algorithm **algp,
+		  double *seconds, char *text, size_t size)
+{
+	const struct coll_algorithm *alg = NULL;
+	const char *why = "there is none";
+	uint64_t bytes = coll_args_bytes(args);
+	double cost;
+
+	for (unsigned int i = 0; i < tune->noverrides; i++) {
+		const struct coll_override *o = &tune->overrides[i];
+
+		if (o->collective != args->collective || bytes < o->from || bytes >= o->to)
+			continue;
+		why = o->alg->supports ? o->alg->supports(common) : NULL;
+		if (why)
+			return coll_text(text, size, -EOPNOTSUPP,
+					 "the override asks for algorithm %s, which cannot do it: %s",
+					 o->alg->name, why);
+		*algp = o->alg;
+		*seconds = o->alg->cost(common, &tune->params);
+		return 0;
+	}
+	*algp = NULL;
+	while ((alg = coll_algorithm_next(args->collective, alg))) {
+		const char *reason = alg->supports ? alg->supports(common) : NULL;
+
+		if (reason) {
+			why = reason;
+			continue;
+		}
+		cost = alg->cost(common, &tune->params);
+		if (!*algp || cost < *seconds) {
+			*algp = alg;
+			*seconds = cost;
+		}
+	}
+	return *algp ? 0 : coll_text(text, size, -EOPNOTSUPP, "no algorithm can do it: %s", why);
+}
+
+/* The algorithm for a call and the time that it should take. */
+int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
+		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size)
+{
+	uint64_t *zero = NULL;
+	struct coll_args common;
+	int rc;
+
+	if (args->collective == NPULINK_COLL_ALLTOALLV) {
+		zero = calloc(args->nranks, sizeof(*zero));
+		if (!zero)
+			return coll_text(text, size, -ENOMEM, "out of memory");
+	}
+	common = common_args(args, zero);
+	rc = choose(tune, args, &common, alg, seconds, text, size);
+	free(zero);
+	return rc;
+}
+
+/* A call of that many bytes, as args, for questions about it. */
+static void example_args(struct coll_args *args, uint64_t bytes)
+{
+	args->dtype = NPULINK_INT8;
+	switch (args->collective) {
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		args->count = bytes / args->nranks;
+		break;
+	case NPULINK_COLL_BARRIER:
+		args->count = 0;
+		break;
+	default:
+		args->count = bytes;
+	}
+}
+
+int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
+			const char **name, double *seconds)
+{
+	struct coll_args args = { .nranks = comm->nranks, .peer = !comm->rank, .rank = comm->rank };
+	const struct coll_algorithm *alg;
+	uint64_t *counts = NULL;
+	char text[256];
+	double cost;
+	int rc = coll_collective_parse(collective);
+
+	if (rc < 0)
+		return coll_fail(comm, -EINVAL, "\"%s\" is no collective", collective);
+	args.collective = rc;
+	example_args(&args, bytes);
+	if (args.collective == NPULINK_COLL_SCATTERV || args.collective == NPULINK_COLL_GATHERV ||
+	    args.collective == NPULINK_COLL_ALLGATHERV ||
+	    args.collective == NPULINK_COLL_REDUCE_SCATTERV) {
+		counts = calloc(args.nranks, sizeof(*counts));
+		if (!counts)
+			return coll_fail(comm, -ENOMEM, "out of memory");
+		for (uint32_t i = 0; i < args.nranks; i++)
+			counts[i] = bytes / args.nranks;
+		args.count = 0;
+		args.counts = counts;
+	}
+	rc = coll_tune_choose(&comm->tune, &args, &alg, &cost, text, sizeof(text));
+	free(counts);
+	if (rc)
+		return coll_fail(comm, rc, "%s of %zu bytes: %s", collective, bytes, text);
+	*name = alg->name;
+	if (seconds)
+		*seconds = cost;
+	return 0;
+}
