@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * op.c - one operation: find its plan, give the kernel its buffers, post it, and
+ * take care of what can come in between.
+ *
+ * A blocking call with a cached plan is one system call, POST that waits. A
+ * small payload is copied through the arena, so nothing is pinned for it; a
+ * large one is bound to pinned memory.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include <npulink/verify.h>
+#include "internal.h"
+
+static const char *slot_name(unsigned int slot)
+{
+	return slot == NPULINK_SLOT_SEND ? "send" : "receive";
+}
+
+static size_t slot_len(const struct coll_operation *op, unsigned int slot)
+{
+	const struct coll_cached *plan = op->plan;
+
+	return slot < plan->nslots && plan->slots[slot].access ? plan->slots[slot].min_len : 0;
+}
+
+static bool is_reduction(uint32_t collective)
+{
+	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
+	       collective == NPULINK_COLL_REDUCE_SCATTER ||
+	       collective == NPULINK_COLL_REDUCE_SCATTERV;
+}
+
+/* What can be said about the caller's buffers before anybody touches them. */
+static int check_buffers(const struct coll_operation *op)
+{
+	uintptr_t send = (uintptr_t)op->buf[0], recv = (uintptr_t)op->buf[1];
+	size_t nsend = slot_len(op, NPULINK_SLOT_SEND), nrecv = slot_len(op, NPULINK_SLOT_RECV);
+	size_t align = npulink_dtype_size(op->args.dtype);
+	char what[128];
+
+	for (unsigned int i = 0; i < 2; i++) {
+		if (!slot_len(op, i))
+			continue;
+		if (!op->buf[i]) {
+			coll_describe(&op->args, what, sizeof(what));
+			return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
+					 slot_name(i));
+		}
+		if (is_reduction(op->args.collective) && (uintptr_t)op->buf[i] % align) {
+			coll_describe(&op->args, what, sizeof(what));
+			return coll_fail(op->comm, -EINVAL,
+					 "%s: the %s buffer at %p is not aligned to its type (%zu bytes)",
+					 what, slot_name(i), op->buf[i], align);
+		}
+	}
+	if (nsend && nrecv && send < recv + nrecv && recv < send + nsend) {
+		coll_describe(&op->args, what, sizeof(what));
+		return coll_fail(op->comm, -EINVAL,
+				 "%s: send and receive buffer overlap: make them disjoint, or use COLL_IN_PLACE",
+				 what);
+	}
+	return 0;
+}
+
+/* Finds or makes the plan. From here on the caller's arrays are not needed any more. */
+int coll_op_plan(struct coll_operation *op)
+{
+	int rc = coll_plan_get(op->comm, &op->args, &op->plan);
+
+	if (rc)
+		return rc;
+	op->args = op->plan->args;
+	op->post.plan_id = op->plan->id;
+	op->post.nbinds = op->plan->nslots;
+	op->post.deadline_ns = op->comm->deadline_ns == COLL_DEADLINE_AUTO ?
+			       op->plan->deadline_ns : op->comm->deadline_ns;
+	op->post.in_fence = -1;
+	op->post.out_fence = -1;
+	rc = check_buffers(op);
+	if (rc)
+		coll_op_unplan(op);
+	return rc;
+}
+
+void coll_op_unplan(struct coll_operation *op)
+{
+	if (op->plan)
+		op->plan->refs--;
+	op->plan = NULL;
+}
+
+/* ---- buffers */
+
+static size_t grains(size_t len)
+{
+	return (len + COLL_ARENA_GRAIN - 1) & ~(size_t)(COLL_ARENA_GRAIN - 1);
+}
+
+static void op_unbind(struct coll_operation *op)
+{
+	struct coll_dev *dev = op->comm->dev;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		if (op->reg[i])
+			coll_reg_put(dev, op->reg[i]);
+		op->reg[i] = NULL;
+	}
+	if (op->scratch)
+		coll_scratch_put(dev, op->scratch);
+	op->scratch = NULL;
+	if (op->arena_len)
+		coll_arena_put(dev, op->arena_off, op->arena_len);
+	op->arena_len = 0;
+	op->copied = op->scratched = false;
+}
+
+static void bind_set(struct coll_operation *op, unsigned int slot, uint32_t id, uint64_t off)
+{
+	op->post.inline_binds[slot] = (struct npulink_bind) {
+		.buf_id = id, .off = off, .len = slot_len(op, slot),
+	};
+}
+
+/* Room in the arena for payload and scratch, for one of them, or for none. */
+static void bind_arena(struct coll_operation *op)
+{
+	struct coll_comm *comm = op->comm;
+	size_t send = grains(slot_len(op, NPULINK_SLOT_SEND));
+	size_t payload = send + grains(slot_len(op, NPULINK_SLOT_RECV));
+	size_t scratch = grains(slot_len(op, NPULINK_SLOT_SCRATCH));
+	bool copy = payload && payload <= comm->copy_max;
+	bool temp = scratch && scratch <= comm->copy_max;
+	size_t len = (copy ? payload : 0) + (temp ? scratch : 0);
+	ptrdiff_t off = len ? coll_arena_get(comm->dev, len) : -1;
+
+	if (off < 0 && copy && temp) {
+		temp = false;
+		len = payload;
+		off = coll_arena_get(comm->dev, len);
+	}
+	if (off < 0)
+		return;
+	op->arena_off = off;
+	op->arena_len = len;
+	op->copied = copy;
+	op->scratched = temp;
+	op->slot_off[NPULINK_SLOT_SEND] = off;
+	op->slot_off[NPULINK_SLOT_RECV] = off + send;
+	if (copy) {
+		bind_set(op, NPULINK_SLOT_SEND, 0, off);
+		bind_set(op, NPULINK_SLOT_RECV, 0, off + send);
+	}
+	if (temp)
+		bind_set(op, NPULINK_SLOT_SCRATCH, 0, off + (copy ? payload : 0));
+}
+
+static int bind_pinned(struct coll_operation *op, unsigned int slot)
+{
+	size_t len = slot_len(op, slot);
+	bool write = len && op->plan->slots[slot].access & NPULINK_SLOT_WRITE;
+	int rc;
+
+	bind_set(op, slot, 0, 0);
+	if (!len)
+		return 0;
+	rc = coll_reg_get(op->comm->dev, op->buf[slot], len, write, &op->reg[slot]);
+	if (rc)
+		return coll_fail_pin(op->comm, &op->args, op->buf[slot], len, rc);
+	bind_set(op, slot, op->reg[slot]->id, (uintptr_t)op->buf[slot] - op->reg[slot]->start);
+	return 0;
+}
+
+/* A buffer for every slot of the plan. */
+int coll_op_bind(struct coll_operation *op)
+{
+	size_t scratch = slot_len(op, NPULINK_SLOT_SCRATCH);
+	int rc = 0;
+
+	bind_arena(op);
+	if (!op->copied) {
+		rc = bind_pinned(op, NPULINK_SLOT_SEND);
+		if (!rc)
+			rc = bind_pinned(op, NPULINK_SLOT_RECV);
+	}
+	if (!rc && !op->scratched) {
+		bind_set(op, NPULINK_SLOT_SCRATCH, 0, 0);
+		if (scratch) {
+			rc = coll_scratch_get(op->comm->dev, scratch, &op->scratch);
+			if (rc)
+				coll_fail_pin(op->comm, &op->args, NULL, scratch, rc);
+			else
+				bind_set(op, NPULINK_SLOT_SCRATCH, op->scratch->id, 0);
+		}
+	}
+	if (rc)
+		op_unbind(op);
+	return rc;
+}
+
+/* The kernel has found that memory is not what was pinned: pin it anew. */
+int coll_op_rebind(struct coll_operation *op)
+{
+	uint32_t pins[2] = { };
+	int rc;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		if (!op->reg[i] || op->reg[i]->alloc)
+			continue;
+		pins[i] = op->reg[i]->pins;
+		coll_reg_stale(op->comm->dev, op->reg[i]);
+	}
+	op_unbind(op);
+	rc = coll_op_bind(op);
+	/* What coll_register() asked for goes on to hold. */
+	for (unsigned int i = 0; i < 2 && !rc; i++)
+		if (op->reg[i] && !op->reg[i]->alloc && op->reg[i]->pins < pins[i])
+			op->reg[i]->pins = pins[i];
+	if (!rc)
+		coll_op_copy_in(op);
+	return rc;
+}
+
+/* The shards that a slot consists of; false if it is all one piece. */
+static bool slot_shards(const struct coll_operation *op, unsigned int slot, const uint64_t **counts,
+			const uint64_t **displs)
+{
+	const struct coll_args *a = &op->args;
+	bool recv = slot == NPULINK_SLOT_RECV;
+
+	*counts = a->counts;
+	*displs = a->displs;
+	switch (a->collective) {
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+		return recv;
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		return recv == a->in_place;
+	case NPULINK_COLL_ALLTOALLV:
+		if (recv) {
+			*counts = a->rcounts;
+			*displs = a->rdispls;
+		}
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Only data is copied: what lies between shards may be another thread's. */
+static void op_copy(struct coll_operation *op, unsigned int slot, bool in)
+{
+	unsigned char *arena = op->comm->dev->arena + op->slot_off[slot], *user = op->buf[slot];
+	size_t len = slot_len(op, slot), size = npulink_dtype_size(op->args.dtype);
+	const uint64_t *counts, *displs;
+	uint64_t next = 0;
+
+	if (!len)
+		return;
+	if (!slot_shards(op, slot, &counts, &displs)) {
+		memcpy(in ? arena : user, in ? user : arena, len);
+		return;
+	}
+	for (uint32_t i = 0; i < op->args.nranks; i++) {
+		uint64_t off = (displs ? displs[i] : next) * size;
+
+		memcpy((in ? arena : user) + off, (in ? user : arena) + off, counts[i] * size);
+		next += counts[i];
+	}
+}
+
+void coll_op_copy_in(struct coll_operation *op)
+{
+	if (op->copied)
+		op_copy(op, op->args.in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND, true);
+}
+
+/* The operation has ended, or was refused: results out, buffers back. */
+void coll_op_finish(struct coll_operation *op, int status)
+{
+	if (!status && op->copied && op->plan->nslots > NPULINK_SLOT_RECV &&
+	    op->plan->slots[NPULINK_SLOT_RECV].access & NPULINK_SLOT_WRITE)
+		op_copy(op, NPULINK_SLOT_RECV, false);
+	op->comm->dev->copied += op->copied;
+	op_unbind(op);
+	op->status = status;
+	if (coll_is_failure(status))
+		atomic_store_explicit(&op->comm->failed, status, memory_order_relaxed);
+}
+
+/* ---- posting */
+
+/*
+ * The kernel takes no more operations. True if that may have changed: a record of the
+ * ring was taken, or (wait) an operation has ended. Lock held; dropped meanwhile.
+ */
+bool coll_make_room(struct coll_dev *dev, bool wait)
+{
+	const struct timespec pause = { .tv_nsec = 200000 };
+	struct npulink_result result;
+	uint64_t seq;
+
+	if (coll_ring_drain(dev))
+		return true;
+	if (!wait)
+		return false;
+	seq = dev->inflight_first ? dev->inflight_first->seq : 0;
+	pthread_mutex_unlock(&dev->lock);
+	/* Its result comes by the ring as well, which is where it is taken from. */
+	if (seq)
+		coll_drv_wait(&dev->drv, seq, COLL_NEVER, &result);
+	else
+		nanosleep(&pause, NULL);	/* blocking calls of other threads */
+	pthread_mutex_lock(&dev->lock);
+	coll_ring_drain(dev);
+	return true;
+}
+
+/* One system call, unless a signal comes. Returns how the operation ended. */
+static int post_and_wait(struct coll_operation *op, bool *refused)
+{
+	struct coll_drv *drv = &op->comm->dev->drv;
+	struct npulink_result result;
+	int rc = coll_drv_post(drv, &op->post);
+
+	*refused = false;
+	if (!rc)
+		return op->post.out_result.status;
+	if ((rc == -EINTR || rc == -ETIME) && op->post.out_seq) {
+		/* It runs: never post it again, only go on waiting. */
+		rc = coll_drv_wait(drv, op->post.out_seq, COLL_NEVER, &result);
+		return rc ? rc : result.status;
+	}
+	*refused = true;
+	return rc;
+}
+
+/* A blocking call, from its arguments to its result. Leaves an error text. */
+int coll_op_run(struct coll_operation *op)
+{
+	struct coll_dev *dev = op->comm->dev;
+	bool refused, stale = false;
+	int rc;
+
+	pthread_mutex_lock(&dev->lock);
+	rc = coll_op_plan(op);
+	if (!rc) {
+		rc = coll_op_bind(op);
+		if (rc)
+			coll_op_unplan(op);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	if (rc)
+		return rc;
+	coll_op_copy_in(op);
+	op->post.flags = NPULINK_POST_WAIT;
+	op->post.wait_until_ns = COLL_NEVER;
+	for (;;) {
+		rc = post_and_wait(op, &refused);
+		if (!refused || (rc != -EINTR && rc != -EBUSY && (rc != -ESTALE || stale)))
+			break;
+		if (rc == -EINTR)
+			continue;
+		pthread_mutex_lock(&dev->lock);
+		if (rc == -EBUSY) {
+			coll_make_room(dev, true);
+		} else {
+			stale = true;
+			rc = coll_op_rebind(op);
+			if (rc) {
+				coll_op_unplan(op);
+				pthread_mutex_unlock(&dev->lock);
+				return rc;
+			}
+		}
+		pthread_mutex_unlock(&dev->lock);
+	}
+	pthread_mutex_lock(&dev->lock);
+	coll_op_finish(op, rc);
+	coll_op_unplan(op);
+	pthread_mutex_unlock(&dev->lock);
+	return rc ? coll_fail_op(op, rc) : 0;
+}
+
+/* ---- without the kernel */
+
+/* With one rank nobody else is concerned, and there is nothing to wait for. */
+bool coll_op_is_local(const struct coll_operation *op)
+{
+	return op->comm->nranks == 1 && op->args.collective != NPULINK_COLL_P2P;
+}
+
+int coll_op_local(struct coll_operation *op)
+{
+	int failed = atomic_load_explicit(&op->comm->failed, memory_order_relaxed);
+	char what[128];
+	size_t len;
+
+	if (failed)
+		return coll_fail_op(op, failed);
+	coll_describe(&op->args, what, sizeof(what));
+	if (__builtin_mul_overflow(op->args.count, npulink_dtype_size(op->args.dtype), &len) ||
+	    len > NPULINK_MAX_LEN)
+		return coll_fail(op->comm, -EOVERFLOW, "%s: too large", what);
+	if (!len || op->args.in_place || op->args.collective == NPULINK_COLL_BARRIER)
+		return 0;
+	if (!op->buf[0] || !op->buf[1])
+		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
+				 slot_name(!!op->buf[0]));
+	memmove(op->buf[1], op->buf[0], len);
+	return 0;
+}
