@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * group.c - calls that are collected and started with one system call, and
+ * sends to the own rank, which the kernel never sees.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <npulink/verify.h>
+#include "internal.h"
+
+/* ---- own rank to own rank */
+
+static void self_end(struct coll_request *req, int status)
+{
+	req->op.status = status;
+	atomic_store_explicit(&req->state, COLL_REQ_DONE, memory_order_release);
+}
+
+/* Meets the oldest counterpart, or waits for one. Lock held. */
+void coll_self_start(struct coll_request *req)
+{
+	struct coll_comm *comm = req->op.comm;
+	bool sends = req->op.args.send;
+	struct coll_request *other, **list = sends ? &comm->self_recvs : &comm->self_sends;
+	const struct coll_operation *from, *to;
+	int rc = 0;
+
+	other = *list;
+	if (!other) {
+		list = sends ? &comm->self_sends : &comm->self_recvs;
+		while (*list)
+			list = &(*list)->next;
+		*list = req;
+		req->next = NULL;
+		atomic_store(&req->state, COLL_REQ_SELF);
+		return;
+	}
+	*list = other->next;
+	other->next = NULL;
+	from = sends ? &req->op : &other->op;
+	to = sends ? &other->op : &req->op;
+	if (from->args.count != to->args.count || from->args.dtype != to->args.dtype)
+		rc = -EPROTO;
+	else if (from->args.count)
+		memmove(to->buf[NPULINK_SLOT_RECV], from->buf[NPULINK_SLOT_SEND],
+			from->args.count * npulink_dtype_size(from->args.dtype));
+	self_end(req, rc);
+	self_end(other, rc);
+}
+
+/* Takes one back that has no counterpart. Lock held. */
+void coll_self_cancel(struct coll_request *req, int status)
+{
+	struct coll_comm *comm = req->op.comm;
+	struct coll_request **list = req->op.args.send ? &comm->self_sends : &comm->self_recvs;
+
+	while (*list != req)
+		list = &(*list)->next;
+	*list = req->next;
+	req->next = NULL;
+	self_end(req, status);
+}
+
+/* ---- collecting */
+
+bool coll_group_mine(struct coll_comm *comm)
+{
+	struct coll_group *g = &comm->group;
+
+	return atomic_load_explicit(&g->open, memory_order_acquire) &&
+	       pthread_equal(g->owner, pthread_self());
+}
+
+int coll_group_start(struct coll_comm *comm)
+{
+	struct coll_group *g;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	g = &comm->group;
+	pthread_mutex_lock(&comm->dev->lock);
+	if (g->open || g->running) {
+		rc = -EBUSY;
+	} else {
+		g->owner = pthread_self();
+		g->n = 0;
+		atomic_store_explicit(&g->open, true, memory_order_release);
+	}
+	pthread_mutex_unlock(&comm->dev->lock);
+	return rc ? coll_fail(comm, rc, "coll_group_start: a group is open already") : 0;
+}
+
+int coll_group_add(struct coll_comm *comm, struct coll_request *req)
+{
+	struct coll_group *g = &comm->group;
+
+	if (g->n == g->cap) {
+		unsigned int cap = g->cap ? 2 * g->cap : 16;
+		void *v = realloc(g->v, cap * sizeof(*g->v));
+		void *kernels, *posts;
+
+		g->v = v ? v : g->v;
+		kernels = realloc(g->kernels, cap * sizeof(*g->kernels));
+		g->kernels = kernels ? kernels : g->kernels;
+		posts = realloc(g->posts, cap * sizeof(*g->posts));
+		g->posts = posts ? posts : g->posts;
+		if (!v || !kernels || !posts)
+			return coll_fail(comm, -ENOMEM, "out of memory");
+		g->cap = cap;
+	}
+	g->v[g->n++] = req;
+	atomic_store(&req->state, COLL_REQ_QUEUED);
+	return 0;
+}
+
+/* ---- starting; lock held */
+
+static bool is_kernels(const struct coll_request *req)
+{
+	return req->op.plan;
+}
+
+/* What needs no kernel is done at once; the rest moves to the front. Returns its number. */
+static unsigned int run_local(struct coll_group *g, struct coll_request **v)
+{
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct coll_request *req = g->v[i];
+
+		if (is_kernels(req))
+			v[n++] = req;
+		else if (coll_op_is_local(&req->op))
+			self_end(req, coll_op_local(&req->op));
+		else
+			coll_self_start(req);
+	}
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->v[i]->state == COLL_REQ_SELF && g->v[i]->blocking)
+			coll_self_cancel(g->v[i], -EDEADLK);
+	return n;
+}
+
+static int bind_all(struct coll_request **v, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		int rc = coll_op_bind(&v[i]->op);
+
+		if (!rc) {
+			coll_op_copy_in(&v[i]->op);
+			continue;
+		}
+		while (i--)
+			coll_op_finish(&v[i]->op, rc);
+		return rc;
+	}
+	return 0;
+}
+
+static void fail_all(struct coll_request **v, unsigned int n, int rc)
+{
+	for (unsigned int i = 0; i < n; i++)
+		self_end(v[i], rc);
+}
+
+/*
+ * Posts v[0..n). A batch that is refused part of the way has started what comes before;
+ * the rest is tried again if there is a reason to. Drops the lock meanwhile.
+ */
+static int post_all(struct coll_comm *comm, struct coll_request **v, unsigned int n, bool wait)
+{
+	struct npulink_post *posts = comm->group.posts;
+	struct coll_dev *dev = comm->dev;
+	unsigned int done = 0, len, stale = n;
+	uint32_t posted;
+	int rc;
+
+	while (done < n) {
+		len = n - done < NPULINK_MAX_BATCH ? n - done : NPULINK_MAX_BATCH;
+		for (unsigned int i = 0; i < len; i++) {
+			struct coll_request *req = v[done + i];
+
+			coll_request_launch(req);
+			posts[i] = req->op.post;
+			posts[i].flags = req->blocking ? NPULINK_POST_HELD : 0;
+			posts[i].wait_until_ns = 0;
+		}
+		pthread_mutex_unlock(&dev->lock);
+		rc = coll_drv_post_batch(&dev->drv, posts, len,
+					 wait && done + len == n ? NPULINK_POST_WAIT : 0, &posted);
+		pthread_mutex_lock(&dev->lock);
+		for (unsigned int i = 0; i < len; i++) {
+			struct coll_request *req = v[done + i];
+
+			if (i >= posted) {
+				coll_request_land(req, COLL_REQ_QUEUED);
+				continue;
+			}
+			/* It may be done by now, and even fetched if another thread knows it. */
+			req->seq = posts[i].out_seq;
+			if (req->blocking && posts[i].out_result.seq)
+				coll_request_done(req, posts[i].out_result.status);
+		}
+		done += posted;
+		if (posted == len)
+			continue;	/* rc is about waiting, which goes on below */
+		if (rc == -ESTALE && stale != done) {
+			stale = done;
+			rc = coll_op_rebind(&v[done]->op);
+			if (!rc)
+				continue;
+			self_end(v[done], rc);
+			fail_all(v + done + 1, n - done - 1, rc);
+			return rc;
+		}
+		if (rc == -EBUSY) {
+			coll_make_room(dev, true);
+			continue;
+		}
+		if (rc == -EINTR)
+			continue;
+		for (unsigned int i = done; i < n; i++) {
+			coll_op_finish(&v[i]->op, rc);
+			self_end(v[i], rc);
+		}
+		return coll_fail_op(&v[done]->op, rc);
+	}
+	return 0;
+}
+
+/* A held result that the batch did not bring. Drops the lock meanwhile. */
+static void wait_held(struct coll_dev *dev, struct coll_request *req)
+{
+	struct npulink_result result;
+	int rc;
+
+	pthread_mutex_unlock(&dev->lock);
+	rc = coll_drv_wait(&dev->drv, req->seq, COLL_NEVER, &result);
+	pthread_mutex_lock(&dev->lock);
+	coll_request_done(req, rc ? rc : result.status);
+}
+
+/* Everything that was collected. Lock held. */
+static int group_run(struct coll_comm *comm)
+{
+	struct coll_group *g = &comm->group;
+	struct coll_dev *dev = comm->dev;
+	struct coll_request **v = g->kernels;
+	unsigned int n = run_local(g, v), requests = 0;
+	int rc = 0;
+
+	for (unsigned int i = 0; i < n; i++)
+		requests += !v[i]->blocking;
+	if (n > dev->info.out_max_inflight || requests > dev->ring_entries) {
+		rc = coll_fail(comm, -EBUSY,
+			       "a group of %u calls, %u of them requests: at most %u and %u (coll_config.inflight) can be in flight",
+			       n, requests, dev->info.out_max_inflight, dev->ring_entries);
+	} else if (requests) {
+		rc = coll_ring_setup(dev);
+		if (rc)
+			coll_fail_pin(comm, NULL, NULL,
+				      dev->ring_entries * sizeof(struct npulink_result), rc);
+	}
+	if (!rc)
+		rc = bind_all(v, n);
+	if (rc) {
+		fail_all(v, n, rc);
+	} else if (n) {
+		rc = post_all(comm, v, n, !requests);
+		for (unsigned int i = 0; i < n; i++)
+			if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
+				wait_held(dev, v[i]);
+	}
+	return rc;
+}
+
+int coll_group_end(struct coll_comm *comm)
+{
+	struct coll_group *g;
+	bool told;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	g = &comm->group;
+	if (!coll_group_mine(comm))
+		return coll_fail(comm, -EINVAL, "coll_group_end: this thread has opened no group");
+	pthread_mutex_lock(&comm->dev->lock);
+	/* Closed for new calls, but nobody else's until its memory is not needed. */
+	g->running = true;
+	atomic_store_explicit(&g->open, false, memory_order_release);
+	rc = group_run(comm);
+	told = rc;
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct coll_request *req = g->v[i];
+
+		if (!req->blocking)
+			continue;
+		if (req->op.status && !rc)
+			rc = req->op.status;
+		if (req->op.status && !told) {
+			told = true;
+			coll_fail_op(&req->op, req->op.status);
+		}
+		coll_request_put(req);
+	}
+	g->running = false;
+	pthread_mutex_unlock(&comm->dev->lock);
+	return rc;
+}
