@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * coll.c - the collectives, each in its three forms.
+ *
+ * Every entry point writes down what was called and hands it to call(), which
+ * works out which buffer is which, and then lets the operation run (op.c), makes
+ * a request of it (request.c) or puts it into the open group (group.c).
+ */
+#include <errno.h>
+#include <string.h>
+#include <npulink/verify.h>
+#include "internal.h"
+
+enum form { BLOCKING, REQUEST, PERSISTENT };
+
+_Static_assert((int)COLL_FLOAT64 == NPULINK_FLOAT64 && (int)COLL_INT8 == NPULINK_INT8 &&
+	       (int)COLL_FLOAT16 == NPULINK_FLOAT16 && (int)COLL_MAX == NPULINK_MAX &&
+	       (int)COLL_AVG == NPULINK_CALL_AVG, "coll.h has the kernel's numbers");
+_Static_assert(COLL_NO_RANK == NPULINK_NO_PEER, "coll.h has the kernel's numbers");
+
+size_t coll_dtype_size(enum coll_dtype dtype)
+{
+	return npulink_dtype_size(dtype);
+}
+
+/* ---- which buffer is which */
+
+/* Where the own shard or block begins in the large buffer, in bytes. */
+static size_t own_offset(const struct coll_args *a)
+{
+	uint64_t off = a->rank * a->count;
+
+	if (a->counts) {
+		off = 0;
+		for (uint32_t i = 0; i < a->rank && !a->displs; i++)
+			off += a->counts[i];
+		if (a->displs)
+			off = a->displs[a->rank];
+	}
+	return off * npulink_dtype_size(a->dtype);
+}
+
+static bool at(const void *buf, const void *large, size_t off)
+{
+	return large && large != COLL_IN_PLACE && buf == (const char *)large + off;
+}
+
+static void in_place(struct coll_operation *op, const void *large)
+{
+	op->args.in_place = true;
+	op->buf[NPULINK_SLOT_SEND] = NULL;
+	op->buf[NPULINK_SLOT_RECV] = (void *)large;
+}
+
+/*
+ * Fills in buf[] and in_place as planners want them, from COLL_IN_PLACE or from
+ * equal addresses. Ranks that have only one buffer count as out of place.
+ */
+static void sort_buffers(struct coll_operation *op, const void *send, void *recv)
+{
+	struct coll_args *a = &op->args;
+	bool root = a->rank == a->root;
+
+	op->buf[NPULINK_SLOT_SEND] = (void *)send;
+	op->buf[NPULINK_SLOT_RECV] = recv;
+	switch (a->collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_ALLTOALL:
+	case NPULINK_COLL_ALLTOALLV:
+		if (send == COLL_IN_PLACE || at(send, recv, 0))
+			in_place(op, recv);
+		break;
+	case NPULINK_COLL_REDUCE:
+		if (send == COLL_IN_PLACE || at(send, recv, 0))
+			in_place(op, recv);
+		if (!root) {
+			op->buf[NPULINK_SLOT_SEND] = a->in_place ? recv : (void *)send;
+			op->buf[NPULINK_SLOT_RECV] = NULL;
+			a->in_place = false;
+		}
+		break;
+	case NPULINK_COLL_BROADCAST:
+		if (!root)
+			op->buf[NPULINK_SLOT_SEND] = NULL;
+		else if (send == COLL_IN_PLACE || at(send, recv, 0))
+			in_place(op, recv);
+		break;
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_SCATTERV:
+		if (!root)
+			op->buf[NPULINK_SLOT_SEND] = NULL;
+		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
+			in_place(op, send);
+		break;
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_GATHERV:
+		if (!root)
+			op->buf[NPULINK_SLOT_RECV] = NULL;
+		else if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
+			in_place(op, recv);
+		break;
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_ALLGATHERV:
+		if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
+			in_place(op, recv);
+		break;
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		if (send == COLL_IN_PLACE)
+			in_place(op, recv);
+		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
+			in_place(op, send);
+		break;
+	}
+}
+
+/* One rank: the only shard, wherever it lies, is the whole of it. */
+static void flatten(struct coll_operation *op)
+{
+	struct coll_args *a = &op->args;
+	size_t size = npulink_dtype_size(a->dtype);
+	const uint64_t *from = NULL, *to = NULL;
+
+	switch (a->collective) {
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		from = a->displs;
+		break;
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+		to = a->displs;
+		break;
+	case NPULINK_COLL_ALLTOALLV:
+		from = a->displs;
+		to = a->rdispls;
+		break;
+	default:
+		return;
+	}
+	a->count = a->rcounts ? a->rcounts[0] : a->counts[0];
+	if (from && op->buf[NPULINK_SLOT_SEND])
+		op->buf[NPULINK_SLOT_SEND] += from[0] * size;
+	if (to && op->buf[NPULINK_SLOT_RECV])
+		op->buf[NPULINK_SLOT_RECV] += to[0] * size;
+	a->counts = NULL;
+	a->displs = NULL;
+	a->rcounts = NULL;
+	a->rdispls = NULL;
+}
+
+static int prepare(struct coll_operation *op, const void *send, void *recv)
+{
+	struct coll_args *a = &op->args;
+	bool self = a->collective == NPULINK_COLL_P2P && a->peer == a->rank;
+	struct coll_args check = *a;
+	const char *bad = NULL;
+	char what[128];
+
+	/* The plan cache has seen all others before. */
+	if (self)
+		check.peer = a->nranks == 1 ? 0 : !a->rank;
+	if ((self && a->nranks > 1) || a->nranks == 1) {
+		if (self && a->nranks == 1)
+			check.collective = NPULINK_COLL_BROADCAST;
+		bad = coll_args_check(&check);
+	} else if (a->collective != NPULINK_COLL_ALLTOALLV && a->root >= a->nranks) {
+		bad = coll_args_check(a);
+	}
+	if (!bad && a->dtype >= NPULINK_DTYPES)
+		bad = "no such data type";
+	if (!bad)
+		sort_buffers(op, send, recv);
+	if (!bad && (op->buf[0] == COLL_IN_PLACE || op->buf[1] == COLL_IN_PLACE))
+		bad = "COLL_IN_PLACE is not for this buffer, or not at this rank (see coll.h)";
+	if (!bad && self && a->count && !op->buf[!a->send])
+		bad = "the buffer is NULL";
+	if (!bad && self && a->count > NPULINK_MAX_LEN / npulink_dtype_size(a->dtype))
+		bad = "too large";
+	if (bad) {
+		coll_describe(a, what, sizeof(what));
+		return coll_fail(op->comm, -EINVAL, "%s: %s", what, bad);
+	}
+	if (coll_op_is_local(op))
+		flatten(op);
+	return 0;
+}
+
+/* ---- the three forms */
+
+static int plan_locked(struct coll_operation *op)
+{
+	bool self = op->args.collective == NPULINK_COLL_P2P && op->args.peer == op->args.rank;
+
+	return self || coll_op_is_local(op) ? 0 : coll_op_plan(op);
+}
+
+/* A request, or a call that joins the group. */
+static int call_later(struct coll_operation *op, enum form form, struct coll_request **request)
+{
+	struct coll_comm *comm = op->comm;
+	bool grouped = form != PERSISTENT && coll_group_mine(comm);
+	struct coll_request *req;
+	int rc;
+
+	pthread_mutex_lock(&comm->dev->lock);
+	req = coll_request_get(comm);
+	if (!req) {
+		rc = coll_fail(comm, -ENOMEM, "out of memory");
+	} else {
+		req->op = *op;
+		req->persistent = form == PERSISTENT;
+		req->blocking = form == BLOCKING;
+		rc = plan_locked(&req->op);
+		if (rc)
+			coll_request_put(req);
+	}
+	pthread_mutex_unlock(&comm->dev->lock);
+	if (rc)
+		return rc;
+	if (grouped)
+		rc = coll_group_add(comm, req);
+	else if (form == REQUEST)
+		rc = coll_request_start(req);
+	if (rc) {
+		pthread_mutex_lock(&comm->dev->lock);
+		coll_request_put(req);
+		pthread_mutex_unlock(&comm->dev->lock);
+	} else if (request) {
+		*request = req;
+	}
+	return rc;
+}
+
+/* Blocking, to or from the own rank: works if the counterpart is there already. */
+static int call_self(struct coll_operation *op)
+{
+	struct coll_dev *dev = op->comm->dev;
+	struct coll_request *req;
+	int rc = call_later(op, REQUEST, &req);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&dev->lock);
+	if (req->state == COLL_REQ_SELF)
+		coll_self_cancel(req, -EDEADLK);
+	rc = req->op.status;
+	coll_request_put(req);
+	pthread_mutex_unlock(&dev->lock);
+	if (rc == -EDEADLK)
+		return coll_fail(op->comm, rc,
+				 "a %s the own rank would wait for ever: put both into a group, or use a request for the first",
+				 op->args.send ? "send to" : "receive from");
+	return rc ? coll_fail_op(op, rc) : 0;
+}
+
+static int call(struct coll_comm *comm, const struct coll_args *args, const void *send,
+		void *recv, enum form form, struct coll_request **request)
+{
+	struct coll_operation op = { .args = *args };
+	int rc;
+
+	if (request)
+		*request = NULL;
+	else if (form != BLOCKING)
+		return -EINVAL;
+	rc = coll_comm_enter(comm);
+	if (rc)
+		return rc;
+	op.comm = comm;
+	op.args.nranks = comm->nranks;
+	op.args.rank = comm->rank;
+	rc = prepare(&op, send, recv);
+	if (rc)
+		return rc;
+	if (form != BLOCKING || coll_group_mine(comm))
+		return call_later(&op, form, request);
+	if (coll_op_is_local(&op))
+		return coll_op_local(&op);
+	if (args->collective == NPULINK_COLL_P2P && args->peer == comm->rank)
+		return call_self(&op);
+	return coll_op_run(&op);
+}
+
+/*
+ * The entry points. UNPACK strips the parentheses of a parameter list; the
+ * arguments of ARGS are members of struct coll_args.
+ */
+#define UNPACK(...)	__VA_ARGS__
+#define ARGS(...)	(&(const struct coll_args) { __VA_ARGS__ })
+
+#define THREE_FORMS(name, iname, params, args, send, recv)				\
+	int coll_##name(struct coll_comm *comm, UNPACK params)				\
+	{										\
+		return call(comm, args, send, recv, BLOCKING, NULL);			\
+	}										\
+	int coll_##iname(struct coll_comm *comm, UNPACK params,				\
+			 struct coll_request **request)					\
+	{										\
+		return call(comm, args, send, recv, REQUEST, request);			\
+	}										\
+	int coll_##name##_init(struct coll_comm *comm, UNPACK params,			\
+			       struct coll_request **request)				\
+	{										\
+		return call(comm, args, send, recv, PERSISTENT, request);		\
+	}
+
+THREE_FORMS(allreduce, iallreduce,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype, enum coll_op op),
+	    ARGS(.collective = NPULINK_COLL_ALLREDUCE, .count = count, .dtype = dtype,
+		 .redop = op), send, recv)
+
+THREE_FORMS(reduce, ireduce,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype, enum coll_op op,
+	     unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_REDUCE, .count = count, .dtype = dtype, .redop = op,
+		 .root = root), send, recv)
+
+THREE_FORMS(broadcast, ibroadcast,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype,
+	     unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_BROADCAST, .count = count, .dtype = dtype,
+		 .root = root), send, recv)
+
+THREE_FORMS(scatter, iscatter,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype,
+	     unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_SCATTER, .count = count, .dtype = dtype,
+		 .root = root), send, recv)
+
+THREE_FORMS(scatterv, iscatterv,
+	    (const void *send, void *recv, const size_t *counts, const size_t *displs,
+	     enum coll_dtype dtype, unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_SCATTERV, .counts = counts, .displs = displs,
+		 .dtype = dtype, .root = root), send, recv)
+
+THREE_FORMS(gather, igather,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype,
+	     unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_GATHER, .count = count, .dtype = dtype,
+		 .root = root), send, recv)
+
+THREE_FORMS(gatherv, igatherv,
+	    (const void *send, void *recv, const size_t *counts, const size_t *displs,
+	     enum coll_dtype dtype, unsigned int root),
+	    ARGS(.collective = NPULINK_COLL_GATHERV, .counts = counts, .displs = displs,
+		 .dtype = dtype, .root = root), send, recv)
+
+THREE_FORMS(allgather, iallgather,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype),
+	    ARGS(.collective = NPULINK_COLL_ALLGATHER, .count = count, .dtype = dtype), send, recv)
+
+THREE_FORMS(allgatherv, iallgatherv,
+	    (const void *send, void *recv, const size_t *counts, const size_t *displs,
+	     enum coll_dtype dtype),
+	    ARGS(.collective = NPULINK_COLL_ALLGATHERV, .counts = counts, .displs = displs,
+		 .dtype = dtype), send, recv)
+
+THREE_FORMS(reduce_scatter, ireduce_scatter,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype, enum coll_op op),
+	    ARGS(.collective = NPULINK_COLL_REDUCE_SCATTER, .count = count, .dtype = dtype,
+		 .redop = op), send, recv)
+
+THREE_FORMS(reduce_scatterv, ireduce_scatterv,
+	    (const void *send, void *recv, const size_t *counts, const size_t *displs,
+	     enum coll_dtype dtype, enum coll_op op),
+	    ARGS(.collective = NPULINK_COLL_REDUCE_SCATTERV, .counts = counts,
+		 .displs = displs, .dtype = dtype, .redop = op), send, recv)
+
+THREE_FORMS(alltoall, ialltoall,
+	    (const void *send, void *recv, size_t count, enum coll_dtype dtype),
+	    ARGS(.collective = NPULINK_COLL_ALLTOALL, .count = count, .dtype = dtype), send, recv)
+
+THREE_FORMS(alltoallv, ialltoallv,
+	    (const void *send, const size_t *scounts, const size_t *sdispls, void *recv,
+	     const size_t *rcounts, const size_t *rdispls, enum coll_dtype dtype),
+	    ARGS(.collective = NPULINK_COLL_ALLTOALLV,
+		 .counts = send == COLL_IN_PLACE ? NULL : scounts,
+		 .displs = send == COLL_IN_PLACE ? NULL : sdispls,
+		 .rcounts = rcounts, .rdispls = rdispls, .dtype = dtype), send, recv)
+
+THREE_FORMS(send, isend,
+	    (const void *buf, size_t count, enum coll_dtype dtype, unsigned int peer),
+	    ARGS(.collective = NPULINK_COLL_P2P, .count = count, .dtype = dtype, .peer = peer,
+		 .send = true), buf, NULL)
+
+THREE_FORMS(recv, irecv,
+	    (void *buf, size_t count, enum coll_dtype dtype, unsigned int peer),
+	    ARGS(.collective = NPULINK_COLL_P2P, .count = count, .dtype = dtype, .peer = peer),
+	    NULL, buf)
+
+static const struct coll_args barrier = { .collective = NPULINK_COLL_BARRIER };
+
+int coll_barrier(struct coll_comm *comm)
+{
+	return call(comm, &barrier, NULL, NULL, BLOCKING, NULL);
+}
+
+int coll_ibarrier(struct coll_comm *comm, struct coll_request **request)
+{
+	return call(comm, &barrier, NULL, NULL, REQUEST, request);
+}
+
+int coll_barrier_init(struct coll_comm *comm, struct coll_request **request)
+{
+	return call(comm, &barrier, NULL, NULL, PERSISTENT, request);
+}
