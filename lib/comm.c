@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * comm.c - communicators: joining, leaving, and questions about them.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include "internal.h"
+
+unsigned int coll_version(void)
+{
+	return COLL_VERSION;
+}
+
+const char *coll_version_string(void)
+{
+	return COLL_VERSION_STRING;
+}
+
+/* ---- unique ids */
+
+#define ID_MAGIC	"npucoll"
+
+struct unique_id {
+	char magic[8];
+	uint32_t version;
+	uint32_t reserved;
+	uint8_t secret[16];
+	uint8_t unused[COLL_UNIQUE_ID_BYTES - 32];
+};
+
+_Static_assert(sizeof(struct unique_id) == COLL_UNIQUE_ID_BYTES, "");
+
+int coll_get_unique_id(struct coll_unique_id *out)
+{
+	struct unique_id id = { .magic = ID_MAGIC, .version = COLL_VERSION };
+
+	if (getrandom(id.secret, sizeof(id.secret), 0) != sizeof(id.secret))
+		return -errno;
+	memcpy(out, &id, sizeof(id));
+	return 0;
+}
+
+static int check_id(const struct unique_id *id, char *text, size_t size)
+{
+	if (memcmp(id->magic, ID_MAGIC, sizeof(id->magic)))
+		return coll_text(text, size, -EINVAL,
+				 "the unique id is not from coll_get_unique_id: was it passed on whole?");
+	/* Minor versions add; majors change what ranks must agree on. */
+	if (id->version >> 16 != COLL_VERSION_MAJOR)
+		return coll_text(text, size, -EPROTONOSUPPORT,
+				 "the unique id is from libcoll %u.%u.%u, this is libcoll "
+				 COLL_VERSION_STRING ": use one version on all ranks",
+				 id->version >> 16, id->version >> 8 & 255, id->version & 255);
+	return 0;
+}
+
+/* ---- configuration */
+
+/* A copy with all members that this version knows. */
+int coll_config_get(struct coll_config *out, const struct coll_config *config)
+{
+	const struct coll_config defaults = COLL_CONFIG_INIT;
+
+	*out = defaults;
+	if (!config)
+		return 0;
+	if (config->size < offsetof(struct coll_config, device) || config->size > 4096)
+		return -EINVAL;
+	memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
+	return out->flags & ~COLL_ANY_UID ? -EINVAL : 0;
+}
+
+int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc,
+		     const char *text)
+{
+	return coll_text(config->error_text, config->error_size, rc, "rank %u: %s", rank, text);
+}
+
+/* An open device: that of config->share, or a new one. */
+int coll_config_dev(const struct coll_config *config, unsigned int index,
+		    struct coll_dev **dev, char *text, size_t size)
+{
+	struct coll_config open = *config;
+
+	if (config->share) {
+		if (coll_dev_is_child(config->share->dev))
+			return coll_text(text, size, -EPERM,
+					 "coll_config.share belongs to the process that this one was forked from");
+		*dev = config->share->dev;
+		pthread_mutex_lock(&(*dev)->lock);
+		(*dev)->refs++;
+		pthread_mutex_unlock(&(*dev)->lock);
+		return 0;
+	}
+	if (!open.device)
+		open.device = secure_getenv("COLL_DEVICE");
+	return coll_dev_open(dev, &open, index, text, size);
+}
+
+void coll_dev_put(struct coll_dev *dev)
+{
+	bool last;
+
+	pthread_mutex_lock(&dev->lock);
+	last = !--dev->refs;
+	pthread_mutex_unlock(&dev->lock);
+	if (last)
+		coll_dev_free(dev);
+}
+
+static int read_deadline(const struct coll_config *config, uint64_t *deadline, char *text,
+			 size_t size)
+{
+	const char *env = secure_getenv("COLL_DEADLINE");
+	double seconds;
+	char *end;
+
+	*deadline = config->deadline_ns;
+	if (*deadline != COLL_DEADLINE_AUTO || !env || !*env)
+		return 0;
+	seconds = strtod(env, &end);
+	if (*end || !(seconds >= 0 && seconds < 1e9))
+		return coll_text(text, size, -EINVAL,
+				 "COLL_DEADLINE=\"%s\" is no number of seconds (0: no deadline)",
+				 env);
+	*deadline = seconds * 1e9;
+	return 0;
+}
+
+/* ---- joining */
+
+static int create_text(int rc, unsigned int nranks, char *text, size_t size)
+{
+	switch (rc) {
+	case -EEXIST:
+		return coll_text(text, size, rc,
+				 "the rank is taken: another process has joined as this rank, or this device file already has a rank in the communicator");
+	case -EINVAL:
+		return coll_text(text, size, rc,
+				 "other ranks have joined with another number of ranks than %u",
+				 nranks);
+	case -EACCES:
+		return coll_text(text, size, rc,
+				 "the communicator was made by another user: run all ranks as one, or set COLL_ANY_UID on all of them");
+	default:
+		if (coll_is_failure(rc))
+			return coll_text(text, size, rc,
+					 "the communicator had failed before this rank joined: %s",
+					 coll_strerror(rc));
+		return coll_text(text, size, rc, "cannot join: %s (%s)", coll_strerror(rc),
+				 strerror(-rc));
+	}
+}
+
+/* Takes over the reference to dev, also when it fails. */
+int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int nranks,
+		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
+		   char *text, size_t size)
+{
+	struct coll_comm *comm = calloc(1, sizeof(*comm));
+	int rc;
+
+	if (!comm) {
+		coll_dev_put(dev);
+		return coll_text(text, size, -ENOMEM, "out of memory");
+	}
+	comm->dev = dev;
+	comm->rank = rank;
+	comm->nranks = nranks;
+	comm->copy_max = config->copy_max ? config->copy_max : dev->arena_size / 2;
+	if (comm->copy_max > dev->arena_size)
+		comm->copy_max = dev->arena_size;
+	pthread_mutex_init(&comm->error_lock, NULL);
+	rc = read_deadline(config, &comm->deadline_ns, text, size);
+	if (rc)
+		goto err;
+	if (nranks > dev->info.out_max_ranks) {
+		rc = coll_text(text, size, -EINVAL, "%u ranks: the device allows at most %u", nranks,
+			       dev->info.out_max_ranks);
+		goto err;
+	}
+	rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks, text,
+			    size);
+	if (rc)
+		goto err;
+	rc = coll_drv_comm_create(&dev->drv, secret, rank, nranks, config->flags & COLL_ANY_UID,
+				  &comm->id);
+	if (rc) {
+		create_text(rc, nranks, text, size);
+		goto err;
+	}
+	*commp = comm;
+	return 0;
+err:
+	coll_tune_free(&comm->tune);
+	pthread_mutex_destroy(&comm->error_lock);
+	free(comm);
+	coll_dev_put(dev);
+	return rc;
+}
+
+int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
+			const struct coll_unique_id *unique, unsigned int rank,
+			const struct coll_config *user)
+{
+	char text[COLL_TEXT] = "";
+	struct coll_config config;
+	struct coll_dev *dev;
+	struct unique_id id;
+	int rc;
+
+	if (!comm)
+		return -EINVAL;
+	*comm = NULL;
+	rc = coll_config_get(&config, user);
+	if (rc)
+		return rc;
+	if (!unique) {
+		rc = coll_text(text, sizeof(text), -EINVAL, "no unique id given");
+	} else if (!nranks || rank >= nranks) {
+		rc = coll_text(text, sizeof(text), -EINVAL,
+			       "ranks are 0 to %d: the number of ranks is %u", (int)nranks - 1,
+			       nranks);
+	} else {
+		memcpy(&id, unique, sizeof(id));
+		rc = check_id(&id, text, sizeof(text));
+		if (!rc)
+			rc = coll_config_dev(&config, rank, &dev, text, sizeof(text));
+		if (!rc)
+			rc = coll_comm_make(comm, dev, nranks, id.secret, rank, &config, text,
+					    sizeof(text));
+		explicit_bzero(&id, sizeof(id));
+	}
+	return rc ? coll_config_fail(&config, rank, rc, text) : 0;
+}
+
+/* ---- leaving */
+
+static void comm_free(struct coll_comm *comm)
+{
+	coll_tune_free(&comm->tune);
+	free(comm->group.v);
+	free(comm->group.kernels);
+	free(comm->group.posts);
+	pthread_mutex_destroy(&comm->error_lock);
+	free(comm);
+}
+
+/*
+ * A forked child has copies of everything, but the locks may be held by threads
+ * that it does not have, and the kernel's side is not its own.
+ */
+static void leave_in_child(struct coll_comm *comm)
+{
+	struct coll_dev *dev = comm->dev;
+
+	coll_plan_free_all(comm, false);
+	comm_free(comm);
+	if (!--dev->refs)
+		coll_dev_free(dev);
+}
+
+int coll_comm_destroy(struct coll_comm *comm)
+{
+	struct npulink_comm_status st;
+	struct coll_dev *dev;
+	bool failed;
+	int rc;
+
+	if (!comm)
+		return 0;
+	dev = comm->dev;
+	if (coll_dev_is_child(dev)) {
+		leave_in_child(comm);
+		return 0;
+	}
+	failed = !coll_drv_comm_status(&dev->drv, comm->id, &st) && st.out_cause;
+	pthread_mutex_lock(&dev->lock);
+	rc = coll_requests_leave(comm, failed);
+	if (!rc) {
+		coll_plan_free_all(comm, true);
+		coll_drv_destroy(&dev->drv, comm->id);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	if (rc)
+		return coll_fail(comm, rc,
+				 "coll_comm_destroy: requests are in flight: wait for them, or call coll_comm_abort first");
+	comm_free(comm);
+	coll_dev_put(dev);
+	return 0;
+}
+
+int coll_comm_abort(struct coll_comm *comm, unsigned int code)
+{
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	rc = coll_drv_comm_abort(&comm->dev->drv, comm->id, code);
+	if (rc)
+		return coll_fail(comm, rc, "coll_comm_abort: %s", coll_strerror(rc));
+	if (!atomic_load(&comm->failed))
+		atomic_store(&comm->failed, -ECANCELED);
+	return 0;
+}
+
+/* ---- questions */
+
+/* First of all in every call: is this the process that made it? */
+int coll_comm_enter(struct coll_comm *comm)
+{
+	if (!comm)
+		return -EINVAL;
+	if (coll_dev_is_child(comm->dev)) {
+		/* Not coll_fail(): a thread of the parent may have held its lock. */
+		snprintf(comm->error, sizeof(comm->error),
+			 "rank %u: this process was forked from the one that made the communicator; only that may use it. Make a new one after fork()",
+			 comm->rank);
+		return -EPERM;
+	}
+	return 0;
+}
+
+int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
+{
+	static const char * const cause[] = {
+		"none", "abort", "deadline", "death", "left", "mismatch", "link", "device",
+		"checksum", "deadlock", "removed",
+	};
+	struct npulink_comm_status st;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	rc = coll_drv_comm_status(&comm->dev->drv, comm->id, &st);
+	if (rc)
+		return coll_fail(comm, rc, "coll_comm_status: %s", coll_strerror(rc));
+	*state = (struct coll_state) {
+		.status = st.out_status,
+		.cause = st.out_cause < ARRAY_SIZE(cause) ? cause[st.out_cause] : "unknown",
+		.rank = st.out_rank,
+		.peer = st.out_peer,
+		.step = st.out_step,
+		.code = st.out_code,
+		.joined = st.out_joined,
+		.number = st.out_number,
+		.next = st.out_next,
+	};
+	return 0;
+}
+
+void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
+{
+	struct coll_dev *dev = comm->dev;
+
+	*info = (struct coll_comm_info) { .rank = comm->rank, .nranks = comm->nranks };
+	memcpy(info->device, dev->info.out_name, sizeof(info->device) - 1);
+	memcpy(info->backend, dev->info.out_backend, sizeof(info->backend) - 1);
+	memcpy(info->engine, dev->info.out_engine, sizeof(info->engine) - 1);
+	if (coll_dev_is_child(dev))
+		return;
+	pthread_mutex_lock(&dev->lock);
+	info->arena_bytes = dev->arena_size;
+	info->scratch_bytes = dev->scratch_bytes;
+	info->pinned_bytes = dev->regs.bytes;
+	info->plans = comm->plans.n;
+	info->plan_hits = comm->plans.hits;
+	info->plan_misses = comm->plans.misses;
+	info->registrations = dev->regs.n;
+	info->reg_hits = dev->regs.hits;
+	info->reg_misses = dev->regs.misses;
+	info->stale = dev->regs.stale;
+	info->copied = dev->copied;
+	info->syscalls = atomic_load(&dev->drv.calls);
+	pthread_mutex_unlock(&dev->lock);
+}
+
+unsigned int coll_comm_rank(const struct coll_comm *comm)
+{
+	return comm->rank;
+}
+
+unsigned int coll_comm_size(const struct coll_comm *comm)
+{
+	return comm->nranks;
+}
+
+int coll_comm_fd(struct coll_comm *comm)
+{
+	return comm->dev->drv.fd;
+}
