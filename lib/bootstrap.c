@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * bootstrap.c - joining from what a launcher sets in the environment.
+ *
+ * Two exchanges between all ranks, whatever carries them (bootstrap_tcp.c): first
+ * who is where, and rank 0's nonce of which the communicator's secret is made; then
+ * whether everybody has joined. A rank that cannot go on says so in the exchange
+ * instead of leaving the others to their timeout.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include "internal.h"
+
+#define DEFAULT_TIMEOUT_NS	120000000000ULL
+
+/* What every rank tells all others; of one byte order, as all of npulink is. */
+struct record {
+	uint32_t version;
+	int32_t rc;
+	uint32_t flags;
+	uint32_t reserved;
+	uint8_t nonce[16];
+	uint8_t node_id[16];
+	char text[208];
+};
+
+uint64_t coll_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static int env_number(const char *name, unsigned long max, unsigned long *value, char *text,
+		      size_t size)
+{
+	const char *s = secure_getenv(name);
+	char *end;
+
+	if (!s || !*s)
+		return coll_text(text, size, -ENOENT,
+				 "%s is not set: start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+				 name);
+	errno = 0;
+	*value = strtoul(s, &end, 10);
+	if (!isdigit((unsigned char)*s) || *end || errno || *value > max)
+		return coll_text(text, size, -EINVAL, "%s=\"%s\" is no number from 0 to %lu", name,
+				 s, max);
+	return 0;
+}
+
+/* RANK, WORLD_SIZE, and where to meet. */
+static int read_env(struct coll_bootstrap *b, unsigned long *device, const char *host)
+{
+	unsigned long rank, nranks, port;
+	char *text = b->text;
+	size_t size = sizeof(b->text);
+	int rc;
+
+	rc = env_number("RANK", UINT32_MAX - 1, &rank, text, size);
+	if (!rc)
+		rc = env_number("WORLD_SIZE", UINT32_MAX - 1, &nranks, text, size);
+	if (rc)
+		return -EINVAL;
+	b->rank = rank;
+	b->nranks = nranks;
+	if (rank >= nranks)
+		return coll_text(text, size, -EINVAL, "RANK=%lu is not below WORLD_SIZE=%lu", rank,
+				 nranks);
+	rc = env_number("LOCAL_RANK", UINT32_MAX, device, text, size);
+	if (rc == -EINVAL)
+		return rc;
+	if (rc)
+		*device = rank;
+	if (nranks == 1)
+		return 0;
+	rc = env_number("COLL_PORT", 65535, &port, text, size);
+	if (rc == -ENOENT) {
+		rc = env_number("MASTER_PORT", 65534, &port, text, size);
+		port++;
+	}
+	if (rc)
+		return -EINVAL;
+	if (!host || !*host)
+		return coll_text(text, size, -EINVAL,
+				 "MASTER_ADDR is not set: give rank 0's host name or address there");
+	b->host = host;
+	b->port = port;
+	return 0;
+}
+
+static int read_timeout(struct coll_bootstrap *b, const struct coll_config *config)
+{
+	unsigned long seconds;
+	int rc;
+
+	b->until_ns = coll_now_ns();
+	if (config->bootstrap_ns) {
+		b->until_ns += config->bootstrap_ns;
+		return 0;
+	}
+	rc = env_number("COLL_TIMEOUT", 1000000, &seconds, b->text, sizeof(b->text));
+	if (rc == -EINVAL)
+		return rc;
+	b->until_ns += rc ? DEFAULT_TIMEOUT_NS : seconds * 1000000000ULL;
+	return 0;
+}
+
+/* The first rank that could not go on, if it is not this one. */
+static int others_failed(struct coll_bootstrap *b, const struct record *all)
+{
+	for (uint32_t i = 0; i < b->nranks; i++) {
+		if (!all[i].rc)
+			continue;
+		return coll_text(b->text, sizeof(b->text), all[i].rc,
+				 "rank %u could not join: %.200s", i, all[i].text);
+	}
+	return 0;
+}
+
+static int check_records(struct coll_bootstrap *b, const struct record *all)
+{
+	for (uint32_t i = 1; i < b->nranks; i++) {
+		if (all[i].version >> 8 != all[0].version >> 8)
+			return coll_text(b->text, sizeof(b->text), -EPROTONOSUPPORT,
+					 "rank %u has libcoll %u.%u.%u, rank 0 has %u.%u.%u: use one version on all ranks",
+					 i, all[i].version >> 16, all[i].version >> 8 & 255,
+					 all[i].version & 255, all[0].version >> 16,
+					 all[0].version >> 8 & 255, all[0].version & 255);
+		if (all[i].flags != all[0].flags)
+			return coll_text(b->text, sizeof(b->text), -EINVAL,
+					 "rank %u %s COLL_ANY_UID and rank 0 %s: set it on all ranks or on none",
+					 i, all[i].flags ? "has" : "has not",
+					 all[0].flags ? "has" : "has not");
+		if (memcmp(all[i].node_id, all[0].node_id, sizeof(all[i].node_id)))
+			return coll_text(b->text, sizeof(b->text), -EOPNOTSUPP,
+					 "rank %u is on another machine than rank 0: this version has no links between machines, start all ranks on one",
+					 i);
+	}
+	return 0;
+}
+
+static int exchange(struct coll_bootstrap *b, struct record *mine, struct record *all)
+{
+	memcpy(mine->text, b->text, sizeof(mine->text) - 1);
+	mine->text[sizeof(mine->text) - 1] = 0;
+	return b->ops->allgather(b, mine, sizeof(*mine), all);
+}
+
+/* Takes over dev, which is NULL if it could not be opened (rc, text in b). */
+static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
+		const struct coll_config *config, struct coll_comm **comm)
+{
+	struct record mine = { .version = COLL_VERSION, .rc = rc, .flags = config->flags };
+	struct record *all = calloc(b->nranks, sizeof(*all));
+	char own[COLL_TEXT];
+	uint8_t secret[16];
+
+	if (!all) {
+		if (dev)
+			coll_dev_put(dev);
+		return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
+	}
+	if (dev)
+		memcpy(mine.node_id, dev->info.out_node_id, sizeof(mine.node_id));
+	if (!rc && !b->rank &&
+	    getrandom(mine.nonce, sizeof(mine.nonce), 0) != sizeof(mine.nonce))
+		rc = mine.rc = coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
+	memcpy(own, b->text, sizeof(own));
+	if (exchange(b, &mine, all) && !rc)
+		rc = -EIO;
+	else if (rc)
+		memcpy(b->text, own, sizeof(own));
+	else
+		rc = others_failed(b, all);
+	if (!rc)
+		rc = check_records(b, all);
+	if (rc) {
+		if (dev)
+			coll_dev_put(dev);
+		goto out;
+	}
+	b->ops->secret(b, all[0].nonce, secret);
+	rc = coll_comm_make(comm, dev, b->nranks, secret, b->rank, config, b->text,
+			    sizeof(b->text));
+	explicit_bzero(secret, sizeof(secret));
+	mine.rc = rc;
+	memcpy(own, b->text, sizeof(own));
+	if (exchange(b, &mine, all) && !rc)
+		rc = -EIO;
+	else if (rc)
+		memcpy(b->text, own, sizeof(own));
+	else
+		rc = others_failed(b, all);
+	if (rc && *comm) {
+		coll_comm_destroy(*comm);
+		*comm = NULL;
+	}
+out:
+	free(all);
+	return rc;
+}
+
+int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
+{
+	struct coll_bootstrap b = { .ops = &coll_bootstrap_tcp };
+	const char *key = secure_getenv("COLL_KEY");
+	struct coll_config config;
+	struct coll_dev *dev = NULL;
+	unsigned long index;
+	int rc, dev_rc;
+
+	if (!comm)
+		return -EINVAL;
+	*comm = NULL;
+	rc = coll_config_get(&config, user);
+	if (rc)
+		return rc;
+	b.key = key ? key : "";
+	rc = read_env(&b, &index, secure_getenv("MASTER_ADDR"));
+	if (!rc)
+		rc = read_timeout(&b, &config);
+	if (!rc)
+		rc = b.ops->open(&b);
+	if (!rc) {
+		b.text[0] = 0;
+		dev_rc = coll_config_dev(&config, index, &dev, b.text, sizeof(b.text));
+		rc = meet(&b, dev_rc ? NULL : dev, dev_rc, &config, comm);
+	}
+	b.ops->close(&b);
+	if (!rc && b.open_network && !*b.key)
+		snprintf((*comm)->warning, sizeof((*comm)->warning),
+			 "COLL_KEY is not set: the communicator's secret crossed the network to %s unprotected; set COLL_KEY to the same secret text on all ranks",
+			 b.host);
+	return rc ? coll_config_fail(&config, b.rank, rc, b.text) : 0;
+}
