@@ -1,0 +1,47 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Runs the examples of the manual pages of npulink and of README.md. In a manual page
+# they stand between .\" run and .EE, in README.md between <!-- run --> and ```.
+# "run: 0 1" allows these exit statuses for the last command.
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+tree=$(cd "${NPULINK_TREE:-.}" && pwd)
+PATH=$tree/build/tools:$PATH
+cd "$scratch"
+
+# Writes one file per example: name.number.status, with commas for blanks.
+extract()
+{
+	awk -v name="$2" '
+		/^(\.\\"|<!--) run/ {
+			status = "0"
+			if (match($0, /: [0-9 ]+/))
+				status = substr($0, RSTART + 2, RLENGTH - 2)
+			sub(/ *$/, "", status)
+			gsub(/ /, ",", status)
+			file = name "." ++n "." status
+			getline		# .EX or ```
+			next
+		}
+		/^(\.EE|```)/ { file = "" }
+		file { gsub(/\\-/, "-"); print >file }
+	' "$1"
+}
+
+for page in "$tree"/tools/man/*.8 "$tree/README.md"; do
+	[ ! -e "$page" ] || extract "$page" "$(basename "$page")"
+done
+for example in *.*.*; do
+	got=0
+	bash -e "$example" >out 2>err </dev/null || got=$?
+	allowed=,${example##*.},
+	case $allowed in
+	*,$got,*)	result 0 "${example%.*}" ;;
+	*)		echo "# status $got"
+			sed 's/^/# > /' "$example"
+			result 1 "${example%.*}" ;;
+	esac
+done
+
+finish

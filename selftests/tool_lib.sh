@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# For tests of the npulink command: one TAP line for each thing expected.
+# Not executable, so that it is no test itself.
+
+export PATH=${NPULINK_TREE:-.}/build/tools:$PATH
+count=0 failed=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+result()
+{
+	count=$((count + 1))
+	if [ "$1" = 0 ]; then
+		echo "ok $count $2"
+	else
+		echo "not ok $count $2"
+		failed=$((failed + 1))
+		sed 's/^/# /' "$scratch/out" "$scratch/err" 2>/dev/null | head -n 20
+	fi
+}
+
+# expect NAME STATUS COMMAND...
+expect()
+{
+	local name=$1 status=$2 got=0
+
+	shift 2
+	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
+	[ "$got" = "$status" ] || echo "# $*: status $got instead of $status"
+	result $((got != status)) "$name"
+}
+
+check()
+{
+	local name=$1
+
+	shift
+	expect "$name" 0 "$@"
+}
+
+# It fails with a single line on standard error.
+expect_one_line()
+{
+	local name=$1
+
+	shift
+	"$@" >"$scratch/out" 2>"$scratch/err" || :
+	result $(($(wc -l <"$scratch/err") != 1)) "$name"
+}
+
+# json NAME JQ-FILTER COMMAND...: the command's output is JSON for which the filter is true.
+json()
+{
+	local name=$1 filter=$2 got=0
+
+	shift 2
+	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
+	[ "$got" = 0 ] || echo "# $*: status $got"
+	jq -e "$filter" "$scratch/out" >/dev/null 2>>"$scratch/err" || got=1
+	result "$got" "$name"
+}
+
+finish()
+{
+	echo "1..$count"
+	exit $((failed != 0))
+}

@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The npulink command as an ordinary user.
+#
+# npulink-test: unprivileged
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+
+check "not root" test "$(id -u)" != 0
+json "dev show" 'length == 8' npulink -j dev show
+check "link show" npulink -j link show
+check "bench" npulink bench allreduce -p 2 -b 8 -e 64K -f 64 -n 1
+json "doctor: access" '.findings | map(select(.check == "access" and .severity == "ok")) | length == 1' \
+	sh -c 'npulink -j doctor || [ $? = 1 ]'
+json "doctor: memlock" '.findings | map(select(.check == "memlock")) |
+	length == 1 and .[0].severity == "warning" and (.[0].fix | contains("memlock"))' \
+	sh -c 'npulink -j doctor -m 1T || [ $? = 1 ]'
+check "doctor: only warnings" sh -c 'npulink doctor; [ $? -le 1 ]'
+
+finish
