@@ -187,7 +187,7 @@ static int parse_globals(int argc, char **argv)
 	return -1;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
 	const struct cmd *cmd;
 	bool several;
@@ -209,7 +209,13 @@ int main(int argc, char **argv)
 	if (!cmd)
 		return usage_error("%s object \"%s\", see: npulink help",
 				   several ? "ambiguous" : "unknown", argv[0]);
-	rc = cmd->fn(argc - 1, argv + 1);
+	return cmd->fn(argc - 1, argv + 1);
+}
+
+int main(int argc, char **argv)
+{
+	int rc = run(argc, argv);
+
 	if (fflush(stdout) || ferror(stdout))
 		return fail("cannot write to standard output: %m");
 	return rc;
