@@ -36,7 +36,10 @@ struct npulink_ranges {
 
 static int npulink_ranges_add(struct npulink_ranges *rs, void *va, u64 len)
 {
-	if (rs->n && rs->r[rs->n - 1].va + (rs->len - rs->r[rs->n - 1].off) == va) {
+	struct npulink_range *last = rs->n ? &rs->r[rs->n - 1] : NULL;
+
+	/* Not without end: scatterlists count in 32 bits. */
+	if (last && last->va + (rs->len - last->off) == va && rs->len - last->off < SZ_1G) {
 		rs->len += len;
 		return 0;
 	}

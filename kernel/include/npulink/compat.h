@@ -7,6 +7,7 @@
 #define NPULINK_COMPAT_H
 
 #include <linux/device/class.h>
+#include <linux/dma-buf.h>
 #include <linux/eventfd.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
@@ -56,6 +57,25 @@ static inline struct class *npulink_class_create(const char *name)
 #define NPULINK_IMPORT_NS(ns) MODULE_IMPORT_NS(ns)
 #define NPULINK_EXPORT(sym) EXPORT_SYMBOL_NS_GPL(sym, NPULINK)
 #endif
+
+/* Mapping without the reservation lock held got a name of its own. */
+static inline int npulink_dma_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	return dma_buf_vmap_unlocked(dmabuf, map);
+#else
+	return dma_buf_vmap(dmabuf, map);
+#endif
+}
+
+static inline void npulink_dma_buf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	dma_buf_vunmap_unlocked(dmabuf, map);
+#else
+	dma_buf_vunmap(dmabuf, map);
+#endif
+}
 
 /* Attributes of a dump's request. */
 static inline struct nlattr **npulink_genl_dump_attrs(struct netlink_callback *cb)
