@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * verify_run.h - the parts of the set verifier: matching and execution of all
+ * ranks' steps on symbolic buffers (verify_run.c), the definition of the
+ * collectives (verify_def.c), and what holds them together (verify_set.c).
+ */
+#ifndef COLL_VERIFY_RUN_H
+#define COLL_VERIFY_RUN_H
+
+#include "planner.h"
+#include "verify_set.h"
+#include "verify_value.h"
+
+struct verify_rank {
+	struct coll_args args;		/* filled in: plan_args_fill() */
+	uint64_t *mem;			/* of args */
+	struct coll_plan plan;
+	uint32_t base;			/* number of its first step in the set */
+	uint32_t front;			/* first step that has not ended */
+	struct image slots[NPULINK_MAX_SLOTS];
+};
+
+struct verify_run {
+	const struct coll_set *set;
+	struct coll_verify_report *report;
+	struct verify_rank *ranks;
+	uint32_t nranks, nsteps;
+	/* For each step of the set: */
+	uint32_t *owner;	/* its rank */
+	uint32_t *unit;		/* first step of its chain */
+	uint32_t *from, *to;	/* the steps that it receives from, sends to */
+	uint32_t *need;		/* units: what has to happen before it runs */
+	uint8_t *done;		/* units */
+	uint32_t *first, *late;	/* units: late[first[i] .. first[i + 1]) wait for i */
+	uint32_t *stack;	/* units that have become ready */
+	uint32_t top;
+	uint32_t knows_words;
+	uint64_t *knows;	/* barrier: what a unit knows when it runs */
+};
+
+/* Fill in the report; -EINVAL. */
+int verify_fail(struct verify_run *run, uint32_t rank, uint32_t step, uint32_t slot,
+		uint64_t off, uint64_t len, const char *fmt, ...)
+	__attribute__((format(printf, 7, 8)));
+
+/* Pair sends with receives; run everything. 0, -EINVAL with report, -ENOMEM. */
+int verify_match(struct verify_run *run);
+int verify_execute(struct verify_run *run);
+
+/* Put the inputs into a rank's buffers; look at what is in them in the end. */
+int verify_put_inputs(struct verify_run *run, uint32_t rank);
+int verify_check_outputs(struct verify_run *run, uint32_t rank, const struct value *all);
+
+#endif /* COLL_VERIFY_RUN_H */

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * verify_set.c - prove the plans of all ranks correct together.
+ *
+ * Each plan by itself must be safe and free of races (kernel/core/verify.c).
+ * Then sends are paired with receives, all plans are executed on symbolic
+ * buffers, and what is in these is compared with the collective's definition.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "verify_run.h"
+
+int verify_fail(struct verify_run *run, uint32_t rank, uint32_t step, uint32_t slot,
+		uint64_t off, uint64_t len, const char *fmt, ...)
+{
+	struct coll_verify_report *report = run->report;
+	va_list ap;
+
+	report->rank = rank;
+	report->step = step;
+	report->slot = slot;
+	report->off = off;
+	report->len = len;
+	va_start(ap, fmt);
+	vsnprintf(report->reason, sizeof(report->reason), fmt, ap);
+	va_end(ap);
+	return -EINVAL;
+}
+
+/* ---- each plan by itself */
+
+static int check_alone(struct verify_run *run, uint32_t rank)
+{
+	const struct verify_rank *r = &run->ranks[rank];
+	const struct coll_args *args = &r->args;
+	struct npulink_plan_desc d = coll_plan_desc(&r->plan);
+	const struct npulink_call *call = d.call, *call0 = &run->ranks[0].plan.call;
+	struct npulink_verdict v;
+	int rc;
+
+	if (r->plan.nranks != run->nranks || r->plan.rank != rank || args->rank != rank ||
+	    args->nranks != run->nranks)
+		return verify_fail(run, rank, ~0U, ~0U, 0, 0,
+				   "the plan is for rank %u of %u", r->plan.rank, r->plan.nranks);
+	if (call->collective != args->collective || call->dtype != args->dtype ||
+	    call->redop != args->redop || call->root != args->root ||
+	    call->count != args->count)
+		return verify_fail(run, rank, ~0U, ~0U, 0, 0, "the plan is for another call");
+	if (memcmp(call, call0, sizeof(*call)))
+		return verify_fail(run, rank, ~0U, ~0U, 0, 0,
+				   "the call is not that of rank 0");
+	rc = npulink_verify(&d, &v);
+	if (!rc)
+		rc = npulink_verify_races(&d, &v);
+	if (rc != -EINVAL)
+		return rc;
+	if (v.reason == NPULINK_BAD_RACE)
+		return verify_fail(run, rank, v.step, ~0U, 0, 0,
+				   "not ordered after step %u, which touches the same bytes",
+				   v.other);
+	return verify_fail(run, rank, v.step, ~0U, 0, 0, "%s", npulink_bad_reason(v.reason));
+}
+
+static int load(struct verify_run *run)
+{
+	const struct coll_set *set = run->set;
+	uint64_t nsteps = 0;
+	uint32_t r;
+	int rc;
+
+	for (r = 0; r < run->nranks; r++) {
+		struct verify_rank *rank = &run->ranks[r];
+		struct coll_args args;
+		const char *why;
+
+		memset(&args, 0, sizeof(args));
+		rc = set->get(set->ctx, r, &args, &rank->plan);
+		if (rc)
+			return rc;
+		why = coll_args_check(&args);
+		if (why)
+			return verify_fail(run, r, ~0U, ~0U, 0, 0, "%s", why);
+		rc = plan_args_fill(&args, &rank->args, &rank->mem);
+		if (!rc)
+			rc = check_alone(run, r);
+		if (rc)
+			return rc;
+		rank->base = nsteps;
+		nsteps += rank->plan.nsteps;
+		if (nsteps >= UINT32_MAX)
+			return -EOVERFLOW;
+		if (rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len > run->report->scratch)
+			run->report->scratch = rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len;
+	}
+	run->nsteps = nsteps;
+	run->report->steps = nsteps;
+	return 0;
+}
+
+static int alloc_steps(struct verify_run *run)
+{
+	size_t n = run->nsteps + 1;
+	uint32_t r, i;
+
+	run->owner = malloc(n * sizeof(*run->owner));
+	run->unit = malloc(n * sizeof(*run->unit));
+	run->from = malloc(n * sizeof(*run->from));
+	run->to = malloc(n * sizeof(*run->to));
+	run->need = calloc(n, sizeof(*run->need));
+	run->done = calloc(n, sizeof(*run->done));
+	run->first = calloc(n + 1, sizeof(*run->first));
+	run->stack = malloc(n * sizeof(*run->stack));
+	if (!run->owner || !run->unit || !run->from || !run->to || !run->need || !run->done ||
+	    !run->first || !run->stack)
+		return -ENOMEM;
+	memset(run->from, 0xff, n * sizeof(*run->from));
+	memset(run->to, 0xff, n * sizeof(*run->to));
+	for (r = 0; r < run->nranks; r++) {
+		const struct verify_rank *rank = &run->ranks[r];
+
+		for (i = 0; i < rank->plan.nsteps; i++) {
+			uint32_t me = rank->base + i;
+			bool chain = rank->plan.steps[i].flags & NPULINK_STEP_F_CHAIN;
+
+			run->owner[me] = r;
+			run->unit[me] = chain ? run->unit[me - 1] : me;
+		}
+	}
+	return 0;
+}
+
+static void free_run(struct verify_run *run)
+{
+	uint32_t r, i;
+
+	for (r = 0; run->ranks && r < run->nranks; r++) {
+		struct verify_rank *rank = &run->ranks[r];
+
+		coll_plan_free(&rank->plan);
+		free(rank->mem);
+		for (i = 0; i < NPULINK_MAX_SLOTS; i++)
+			image_free(&rank->slots[i]);
+	}
+	free(run->ranks);
+	free(run->owner);
+	free(run->unit);
+	free(run->from);
+	free(run->to);
+	free(run->need);
+	free(run->done);
+	free(run->first);
+	free(run->late);
+	free(run->stack);
+	free(run->knows);
+}
+
+/* Nobody may leave a barrier before everybody has entered it. */
+static int check_barrier(struct verify_run *run)
+{
+	uint32_t r, i, w, q, words = run->knows_words;
+	uint64_t *all = calloc(words + 1, sizeof(*all));
+	int rc = 0;
+
+	if (!all)
+		return -ENOMEM;
+	for (r = 0; r < run->nranks && !rc; r++) {
+		const struct verify_rank *rank = &run->ranks[r];
+
+		memset(all, 0, words * sizeof(*all));
+		all[r / 64] |= 1ULL << r % 64;
+		for (i = 0; i < rank->plan.nsteps; i++)
+			for (w = 0; w < words; w++)
+				all[w] |= run->knows[(size_t)(rank->base + i) * words + w];
+		for (q = 0; q < run->nranks && !rc; q++)
+			if (!(all[q / 64] >> q % 64 & 1))
+				rc = verify_fail(run, r, ~0U, ~0U, 0, 0,
+						 "may leave before rank %u has entered", q);
+	}
+	free(all);
+	return rc;
+}
+
+int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report)
+{
+	struct verify_run run = { .set = set, .report = report, .nranks = set->nranks };
+	struct value all;
+	uint32_t r;
+	int rc;
+
+	memset(report, 0, sizeof(*report));
+	report->in_order = true;
+	if (!set->nranks || set->nranks > NPULINK_MAX_RANKS)
+		return verify_fail(&run, 0, ~0U, ~0U, 0, 0, "there are no ranks, or too many");
+	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
+	rc = run.ranks ? load(&run) : -ENOMEM;
+	if (!rc)
+		rc = alloc_steps(&run);
+	if (!rc)
+		rc = verify_match(&run);
+	for (r = 0; r < run.nranks && !rc; r++)
+		rc = verify_put_inputs(&run, r);
+	if (!rc)
+		rc = verify_execute(&run);
+	if (!rc && run.knows_words)
+		rc = check_barrier(&run);
+	all = value_all(set->seed, set->nranks);
+	for (r = 0; r < run.nranks && !rc; r++)
+		rc = verify_check_outputs(&run, r, &all);
+	free_run(&run);
+	return rc;
+}
+
+/* ---- what an algorithm plans */
+
+struct planned {
+	const struct coll_algorithm *alg;
+	struct coll_args args;
+	uint64_t *rcounts;	/* alltoallv: the counts transposed */
+};
+
+static int get_planned(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan)
+{
+	const struct planned *p = ctx;
+
+	*args = p->args;
+	args->rank = rank;
+	if (args->collective == NPULINK_COLL_P2P) {
+		args->peer = 1 - rank;
+		args->send = !rank;
+	}
+	if (args->collective == NPULINK_COLL_ALLTOALLV) {
+		args->counts += (size_t)rank * args->nranks;
+		args->rcounts = p->rcounts + (size_t)rank * args->nranks;
+	}
+	return coll_plan_make(p->alg, args, plan);
+}
+
+int coll_verify_algorithm(const struct coll_algorithm *alg, const struct coll_args *args,
+			  struct coll_verify_report *report)
+{
+	struct planned p = { .alg = alg, .args = *args };
+	struct coll_set set = {
+		.nranks = args->nranks, .get = get_planned, .ctx = &p,
+		.seed = 0x6e70756c696e6bULL,
+	};
+	size_t i, j, n = args->nranks;
+	int rc;
+
+	if (args->collective == NPULINK_COLL_P2P && n != 2)
+		return -EOPNOTSUPP;
+	if (args->collective == NPULINK_COLL_ALLTOALLV) {
+		p.rcounts = malloc(n * n * sizeof(*p.rcounts));
+		if (!p.rcounts)
+			return -ENOMEM;
+		for (i = 0; i < n; i++)
+			for (j = 0; j < n; j++)
+				p.rcounts[i * n + j] = args->counts[j * n + i];
+	}
+	rc = coll_verify_set(&set, report);
+	free(p.rcounts);
+	return rc;
+}

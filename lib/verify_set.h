@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * verify_set.h - proves the plans of all ranks correct together: that they meet,
+ * end, race nowhere, and leave in every byte what the collective is defined to.
+ */
+#ifndef COLL_VERIFY_SET_H
+#define COLL_VERIFY_SET_H
+
+#include "plan.h"
+
+/**
+ * struct coll_set - the plans of all ranks
+ * @nranks: ranks
+ * @get: make @rank's plan and say what it was made for. @args may point to memory
+ *	 that lives as long as the set. Return 0 or -errno. The plan is freed with
+ *	 coll_plan_free()
+ * @ctx: for @get
+ * @seed: of the random numbers that stand for the ranks' inputs
+ */
+struct coll_set {
+	uint32_t nranks;
+	int (*get)(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan);
+	void *ctx;
+	uint64_t seed;
+};
+
+/**
+ * struct coll_verify_report - what was found
+ * @rank: where it is wrong
+ * @step: step of that rank, ~0 if it is not about one
+ * @slot: slot of @off, ~0 if it is not about bytes
+ * @off: first byte concerned
+ * @len: bytes concerned
+ * @reason: one line
+ * @steps: steps of all ranks
+ * @messages: messages between ranks
+ * @bytes: bytes in them
+ * @scratch: largest scratch memory of a rank
+ * @in_order: every result is added up in the order of ranks (but for swapped
+ *	      operands)
+ */
+struct coll_verify_report {
+	uint32_t rank, step, slot;
+	uint64_t off, len;
+	char reason[200];
+	uint64_t steps, messages, bytes, scratch;
+	bool in_order;
+};
+
+/**
+ * coll_verify_set() - prove the plans of a set correct
+ * @set: the plans
+ * @report: what was found; counts are also valid on success
+ *
+ * Nothing is assumed about buffering: a send ends only when its receiver has
+ * taken it, a windowed step only takes what the next rank takes from it.
+ *
+ * Return: 0 if proved, -EINVAL if not, with @report; else -errno (-ENOMEM, what
+ * @get returned).
+ */
+int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report);
+
+/**
+ * coll_verify_algorithm() - prove what an algorithm plans for one call
+ * @alg: algorithm
+ * @args: call, @args->rank is not looked at. p2p: rank 0 sends to rank 1 of 2.
+ *	  alltoallv: @args->counts has nranks * nranks elements, row by sender; both
+ *	  displacements are NULL
+ * @report: what was found
+ */
+int coll_verify_algorithm(const struct coll_algorithm *alg, const struct coll_args *args,
+			  struct coll_verify_report *report);
+
+#endif /* COLL_VERIFY_SET_H */

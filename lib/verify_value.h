@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * verify_value.h - symbolic contents of buffers: which ranks' inputs, of which
+ * place, a range of bytes is the sum of. Used by the set verifier only.
+ */
+#ifndef COLL_VERIFY_VALUE_H
+#define COLL_VERIFY_VALUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A sum of inputs. Every rank is a random 128-bit number, and @sum their sum with
+ * multiplicity; since @count bounds the multiplicities, two equal sums are the
+ * same multiset but for a chance of 2^-100 or so.
+ */
+struct value {
+	unsigned __int128 sum;
+	uint64_t expr;		/* hash of the expression: equal bits if equal */
+	uint32_t count;		/* inputs added up, with multiplicity; saturates */
+	uint32_t lo, hi;	/* ranks, if they are a range added up in order */
+	uint32_t flags;
+};
+
+#define VALUE_FOREIGN	(1 << 0)	/* the caller's bytes that are no input */
+#define VALUE_MIXED	(1 << 1)	/* a sum of bytes of different places */
+#define VALUE_DIVIDED	(1 << 2)	/* AVG has divided it */
+#define VALUE_DISORDER	(1 << 3)	/* not added up in the order of ranks */
+#define VALUE_LATE	(1 << 4)	/* something was added after the division */
+
+/*
+ * Bytes [off, off + len) of a slot hold the places [base, base + len) of an
+ * input. A place is a byte of a shard: shard << PLACE_BITS | byte.
+ */
+struct piece {
+	uint64_t off, len, base;
+	struct value v;
+	uint32_t step;		/* that wrote it; ~0: there from the start */
+};
+
+#define PLACE_BITS	41
+
+/* Pieces by offset. What lies between them was never written. */
+struct image {
+	struct piece *p;
+	size_t n, cap;
+};
+
+struct value value_of_rank(uint64_t seed, uint32_t rank);
+struct value value_foreign(uint32_t rank);
+struct value value_divide(struct value v);
+/* The sum of all ranks: what a reduction is for; @expr and order are not set. */
+struct value value_all(uint64_t seed, uint32_t nranks);
+
+void image_free(struct image *img);
+
+/*
+ * Append what is in [off, off + len) to @out, offsets counted from 0. Returns
+ * -ENODATA if a byte was never written, with *@bad its offset, or -ENOMEM.
+ */
+int image_read(const struct image *img, uint64_t off, uint64_t len, struct image *out,
+	       uint64_t *bad);
+
+/* Replace [off, off + len) by @in, whose offsets count from 0. 0 or -ENOMEM. */
+int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in);
+
+/* Forget what is in [off, off + len). */
+int image_erase(struct image *img, uint64_t off, uint64_t len);
+
+/* @out = @a + @b, both of the same length; divided if @divide. */
+int image_sum(const struct image *a, const struct image *b, bool divide, struct image *out);
+
+/* Append one piece at the end. */
+int image_append(struct image *img, uint64_t len, uint64_t base, struct value v, uint32_t step);
+
+#endif /* COLL_VERIFY_VALUE_H */
