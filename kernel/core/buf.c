@@ -109,6 +109,44 @@ static void npulink_buf_free_memory(struct npulink_buf *buf)
 	buf->mem.nranges = 0;
 }
 
+/* Make it known to the device; undone when it is freed, or when the device goes. */
+int npulink_buf_map(struct npulink_buf *buf)
+{
+	struct npulink_device *dev = buf->dev;
+	int rc = 0;
+
+	mutex_lock(&dev->lock);
+	if (dev->gone)
+		rc = -ENODEV;
+	else if (dev->ops->map)
+		rc = dev->ops->map(dev, buf);
+	if (!rc)
+		list_add_tail(&buf->dev_node, &dev->bufs);
+	mutex_unlock(&dev->lock);
+	return rc;
+}
+
+static void npulink_buf_unmap(struct npulink_buf *buf)
+{
+	lockdep_assert_held(&buf->dev->lock);
+	if (list_empty(&buf->dev_node))
+		return;
+	list_del_init(&buf->dev_node);
+	if (buf->dev->ops->unmap)
+		buf->dev->ops->unmap(buf->dev, buf);
+}
+
+/* The device is going, nothing is in flight on it. */
+void npulink_bufs_unmap(struct npulink_device *dev)
+{
+	struct npulink_buf *buf, *next;
+
+	mutex_lock(&dev->lock);
+	list_for_each_entry_safe(buf, next, &dev->bufs, dev_node)
+		npulink_buf_unmap(buf);
+	mutex_unlock(&dev->lock);
+}
+
 /* Nobody needs the memory any more. */
 static void npulink_buf_work(struct work_struct *work)
 {
@@ -116,6 +154,9 @@ static void npulink_buf_work(struct work_struct *work)
 
 	if (buf->mn.mm)
 		mmu_interval_notifier_remove(&buf->mn);
+	mutex_lock(&buf->dev->lock);
+	npulink_buf_unmap(buf);
+	mutex_unlock(&buf->dev->lock);
 	if (buf->kind == NPULINK_BUF_DMABUF)
 		npulink_buf_dmabuf_release(buf);
 	npulink_buf_free_memory(buf);
@@ -154,6 +195,7 @@ void npulink_buf_release(struct kref *kref)
 {
 	struct npulink_buf *buf = container_of(kref, struct npulink_buf, obj.kref);
 
+	put_device(&buf->dev->dev);
 	kfree_rcu(buf, rcu);
 }
 
@@ -171,6 +213,8 @@ struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
 	atomic_set(&buf->base, 1);
 	buf->kind = kind;
 	buf->dev = file->dev;
+	get_device(&buf->dev->dev);
+	INIT_LIST_HEAD(&buf->dev_node);
 	mutex_init(&buf->mutex);
 	INIT_WORK(&buf->work, npulink_buf_work);
 	INIT_WORK(&buf->unmap_work, npulink_buf_unmap_work);
@@ -376,6 +420,9 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_buf_pin(buf, cmd->len);
 	if (rc)
 		goto err_abort;
+	rc = npulink_buf_map(buf);
+	if (rc)
+		goto err_abort;
 	cmd->out_id = buf->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
@@ -432,6 +479,8 @@ struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len)
 	}
 	npulink_ranges_finish(&rs, &buf->mem);
 	if (!rc)
+		rc = npulink_buf_map(buf);
+	if (!rc)
 		return buf;
 	npulink_buf_discard(buf);
 	return ERR_PTR(rc);
@@ -444,7 +493,7 @@ int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len)
 	int rc = npulink_ranges_add(&rs, va, len);
 
 	npulink_ranges_finish(&rs, &buf->mem);
-	return rc;
+	return rc ?: npulink_buf_map(buf);
 }
 
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)

@@ -61,6 +61,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
 	npulink_watchdog_init(file);
 	file->dev = dev;
+	file->doorbell = -1;
 	file->nmm = npulink_mm_attach(file);
 	if (IS_ERR(file->nmm)) {
 		rc = PTR_ERR(file->nmm);
@@ -150,6 +151,8 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_mm_detach(file);
 	mutex_lock(&dev->lock);
 	list_del(&file->dev_node);
+	if (file->doorbell >= 0)
+		ida_free(&dev->doorbells, file->doorbell);
 	mutex_unlock(&dev->lock);
 	npulink_slots_free(file);
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
@@ -342,7 +345,11 @@ static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struc
 		goto out;
 	}
 	/* The page rings for this file only; each file gets another one. */
-	pa = dev->ops->doorbell(dev, file->doorbell);
+	mutex_lock(&dev->lock);
+	if (file->doorbell < 0)
+		file->doorbell = ida_alloc_max(&dev->doorbells, dev->ndoorbells - 1, GFP_KERNEL);
+	pa = file->doorbell < 0 ? 0 : dev->ops->doorbell(dev, file->doorbell);
+	mutex_unlock(&dev->lock);
 	if (!pa)
 		goto out;
 	npulink_vma_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);

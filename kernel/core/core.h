@@ -151,7 +151,7 @@ struct npulink_file {
 	const struct cred *cred;
 	struct pid *tgid;
 	bool dead;
-	u32 doorbell;			/* index of its doorbell page */
+	int doorbell;			/* index of its doorbell page, -1: none yet */
 	struct mutex mutex;
 	struct xarray objects;
 	struct npulink_buf *arena;
@@ -218,6 +218,7 @@ struct npulink_buf {
 	bool suspect;
 	bool unmapped;
 	struct npulink_device *dev;
+	struct list_head dev_node;	/* dev->bufs, if mapped */
 	struct npulink_charge charge;
 	struct mutex mutex;
 	unsigned long uaddr;
@@ -242,6 +243,8 @@ static inline bool npulink_buf_tryget(struct npulink_buf *buf)
 void npulink_buf_unuse(struct npulink_buf *buf);
 void npulink_buf_drop_base(struct npulink_buf *buf);
 struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind);
+int npulink_buf_map(struct npulink_buf *buf);
+void npulink_bufs_unmap(struct npulink_device *dev);
 int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma);
 int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len);
 void npulink_buf_dmabuf_release(struct npulink_buf *buf);

@@ -51,6 +51,7 @@ static void npulink_device_release(struct device *d)
 	if (!dev->gone)
 		xa_erase(&npulink_devices, dev->id);
 	xa_destroy(&dev->links);
+	ida_destroy(&dev->doorbells);
 	percpu_ref_exit(&dev->users);
 	kfree(dev->priv);
 	kfree(dev);
@@ -77,13 +78,20 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	init_completion(&dev->drained);
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->files);
+	INIT_LIST_HEAD(&dev->bufs);
+	ida_init(&dev->doorbells);
 	xa_init(&dev->links);
 	device_initialize(&dev->dev);
 	dev->dev.class = npulink_class;
 	dev->dev.parent = parent;
 	dev->dev.release = npulink_device_release;
+	dev->dev.devt = MKDEV(MAJOR(npulink_devt), dev->id);
 	cdev_init(&dev->cdev, &npulink_fops);
 	dev->cdev.owner = THIS_MODULE;
+	if (dev_set_name(&dev->dev, "npu%u", dev->id)) {
+		put_device(&dev->dev);
+		return ERR_PTR(-ENOMEM);
+	}
 	return dev;
 
 err_ref:
@@ -101,10 +109,7 @@ int npulink_device_register(struct npulink_device *dev)
 
 	if (!dev->ops->submit || !dev->slice || dev->slice & (dev->slice - 1))
 		return -EINVAL;
-	dev->dev.devt = MKDEV(MAJOR(npulink_devt), dev->id);
-	rc = dev_set_name(&dev->dev, "npu%u", dev->id);
-	if (!rc)
-		rc = cdev_device_add(&dev->cdev, &dev->dev);
+	rc = cdev_device_add(&dev->cdev, &dev->dev);
 	if (rc)
 		return rc;
 	/* Published last: whoever finds it finds it whole. */
@@ -132,6 +137,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	if (dev->ops->quiesce)
 		dev->ops->quiesce(dev);
 	npulink_comm_flush();
+	npulink_bufs_unmap(dev);
 	if (dev->ops->release)
 		dev->ops->release(dev);
 	dev->ops = NULL;

@@ -14,6 +14,7 @@
 
 #include <linux/cdev.h>
 #include <linux/device.h>
+#include <linux/idr.h>
 #include <linux/llist.h>
 #include <linux/mm_types.h>
 #include <linux/percpu-refcount.h>
@@ -260,8 +261,10 @@ struct npulink_device {
 	struct percpu_ref users;
 	struct completion drained;
 	bool gone;
-	struct mutex lock;		/* files, links */
+	struct mutex lock;		/* files, bufs, adding links, doorbells */
 	struct list_head files;
+	struct list_head bufs;		/* those that are mapped */
+	struct ida doorbells;		/* pages given out */
 	struct xarray links;		/* by id of the peer device */
 	void *priv;
 };
@@ -273,7 +276,8 @@ struct npulink_device {
  * @parent: parent in the device tree, or NULL
  * @priv_size: bytes at npulink_device.priv, zeroed
  *
- * Task context. Undone by npulink_device_put().
+ * Its id and name are known from here on. Task context. Undone by
+ * npulink_device_put().
  *
  * Return: the device or ERR_PTR.
  */
