@@ -12,6 +12,7 @@
 #ifdef CONFIG_X86_64
 #include <asm/cpufeature.h>
 #include <asm/fpu/api.h>
+#include <asm/fpu/types.h>
 
 static inline bool soft_fpu_exists(void)
 {
@@ -30,7 +31,15 @@ static inline bool soft_fpu_has_avx2(void)
 
 static inline void soft_fpu_begin(void)
 {
+	/*
+	 * The default, with "inexact" noted already. To the hardware that is all the
+	 * same, but an emulator which has that flag to set cannot let the host's
+	 * unit do the work until it is set: with sums that are exact, never.
+	 */
+	const u32 mxcsr = MXCSR_DEFAULT | 0x20;
+
 	kernel_fpu_begin();
+	asm volatile("ldmxcsr %0" : : "m" (mxcsr));
 }
 
 static inline void soft_fpu_end(void)

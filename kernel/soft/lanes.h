@@ -6,11 +6,14 @@
  *	VARIANT		prefix of all function names
  *	VBYTES		bytes of a vector register; 0: scalars
  *
- * LANES(type) is then a vector of that type, or the type itself, and SEL() picks
- * lane by lane. GCC's and clang's vector arithmetic does the rest.
+ * LANES(type) is then a vector of that type, or the type itself, SEL() picks lane by
+ * lane, and IS_NAN() looks at f or its bits, whichever is cheaper (for scalars the
+ * bits, above all where floating point is emulated). GCC's and clang's vector
+ * arithmetic does the rest.
  */
 #undef LANES
 #undef SEL
+#undef IS_NAN
 
 #if VBYTES
 #define LANES(type)	type __attribute__((__vector_size__(VBYTES)))
@@ -20,9 +23,11 @@
 										\
 	((x) & m_) | ((y) & ~m_);						\
 })
+#define IS_NAN(f, bits, inf)	((f) != (f))
 #else
 #define LANES(type)	type
 #define SEL(type, cond, x, y)	((type)((cond) ? (x) : (y)))
+#define IS_NAN(f, bits, inf)	((bits) << 1 > (inf) << 1)
 #endif
 
 #ifndef SOFT_NAME

@@ -19,6 +19,7 @@
 #include <linux/types.h>
 #include <linux/npulink_step.h>
 #ifdef __KERNEL__
+#include <linux/compiler.h>
 #include <linux/string.h>
 #include <npulink/device.h>
 #else

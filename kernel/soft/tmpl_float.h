@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tmpl_float.h - SUM, PROD and division of float or double. Expects TYPE (a
- * name other than that of tmpl_fminmax.h), FTYPE, UTYPE (unsigned of its size)
- * and NAN_BITS.
+ * name other than that of tmpl_fminmax.h), FTYPE, UTYPE (unsigned of its size),
+ * INFINITE (the bits of +infinity) and NAN_BITS.
  */
 #define WORD	LANES(UTYPE)
 #define FWORD	LANES(FTYPE)
@@ -21,7 +21,7 @@ static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u3
 	else
 		f = f / (FTYPE)by;
 	__builtin_memcpy(&z, &f, sizeof(z));
-	return SEL(UTYPE, f != f, (UTYPE)NAN_BITS, z);
+	return SEL(UTYPE, IS_NAN(f, z, (UTYPE)INFINITE), (UTYPE)NAN_BITS, z);
 }
 
 #include "tmpl_loop.h"
@@ -45,4 +45,5 @@ static void SOFT_NAME(div)(void *dst, size_t n, u32 by)
 #undef TYPE
 #undef FTYPE
 #undef UTYPE
+#undef INFINITE
 #undef NAN_BITS

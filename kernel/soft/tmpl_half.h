@@ -45,9 +45,10 @@ static __always_inline HWORD SOFT_FN(half, round_bf)(HFLOAT f)
 	HWORD x = SOFT_FN(half, as_bits)(f);
 	HWORD rounded = x + 0x7fff + ((x >> 16) & 1);
 
-	return SEL(u32, f != f, SOFT_NANBF << 16, rounded);
+	return SEL(u32, IS_NAN(f, x, 0x7f800000U), SOFT_NANBF << 16, rounded);
 }
 
+#define SOFT_ROLLED
 #define TYPE	bfloat16
 #define WORD	HWORD
 
@@ -112,13 +113,18 @@ static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u3
 
 /*
  * A half's bits, moved to a float's place, are off by a factor of 2^112, also
- * where it is subnormal.
+ * where it is subnormal. Scalar code adds that to the exponent where it can.
  */
 static __always_inline HFLOAT SOFT_NAME(widen)(HWORD x)
 {
 	HWORD em = (x & 0x7fff) << 13;
-	HWORD bits = SOFT_FN(half, as_bits)(SOFT_FN(half, as_float)(em) * 0x1p112f);
+	HWORD bits;
 
+#if !VBYTES
+	if (likely(em >= 0x00800000 && em < 0x0f800000))
+		return SOFT_FN(half, as_float)((em + 0x38000000) | ((x & 0x8000) << 16));
+#endif
+	bits = SOFT_FN(half, as_bits)(SOFT_FN(half, as_float)(em) * 0x1p112f);
 	bits = SEL(u32, (HSIGNED)em >= 0x0f800000, em | 0x7f800000, bits);
 	return SOFT_FN(half, as_float)(bits | ((x & 0x8000) << 16));
 }
@@ -131,12 +137,17 @@ static __always_inline HWORD SOFT_NAME(narrow)(HFLOAT f)
 	HWORD em = x & 0x7fffffff;
 	/* Rebias, and round what is cut off; a carry into the exponent is right. */
 	HWORD normal = (em - 0x38000000 + 0x0fff + ((em >> 13) & 1)) >> 13;
-	/* Adding 0.5 has the unit round at the last place of a subnormal half. */
-	HWORD tiny = SOFT_FN(half, as_bits)(SOFT_FN(half, as_float)(em) + 0.5f) - 0x3f000000;
+	HWORD tiny;
 
+#if !VBYTES
+	if (likely(em >= 0x38800000 && em < 0x47800000))
+		return normal | sign;
+#endif
+	/* Adding 0.5 has the unit round at the last place of a subnormal half. */
+	tiny = SOFT_FN(half, as_bits)(SOFT_FN(half, as_float)(em) + 0.5f) - 0x3f000000;
 	normal = SEL(u32, (HSIGNED)em < 0x38800000, tiny, normal);
 	normal = SEL(u32, (HSIGNED)em >= 0x47800000, 0x7c00U, normal);
-	return SEL(u32, f != f, SOFT_NAN16, normal | sign);
+	return SEL(u32, IS_NAN(f, x, 0x7f800000U), SOFT_NAN16, normal | sign);
 }
 
 static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u32 by)
@@ -171,6 +182,7 @@ static void SOFT_NAME(div)(void *dst, size_t n, u32 by)
 }
 
 #undef TYPE
+#undef SOFT_ROLLED
 #undef HFLOAT
 #undef HSIGNED
 #undef HWORD

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tmpl_loop.h - the loop around SOFT_NAME(apply)(x, y, op, by), which works on
- * one WORD. Everything is inlined, so op is a constant in each instance.
+ * one WORD. Everything is inlined, so op is a constant in each instance. Four words
+ * at a time, unless SOFT_ROLLED says that apply() is long.
  *
  * Copies of constant size become single load and store instructions, which is how
  * C spells an access of any alignment. The last, partial word is padded with
@@ -22,14 +23,16 @@ static __always_inline void SOFT_NAME(loop)(void *dst, const void *a, const void
 					    size_t bytes, enum soft_op op, u32 by)
 {
 	const size_t w = sizeof(WORD);
-	size_t i;
+	size_t i = 0;
 
-	for (i = 0; i + 4 * w <= bytes; i += 4 * w) {
+#ifndef SOFT_ROLLED
+	for (; i + 4 * w <= bytes; i += 4 * w) {
 		SOFT_NAME(word)(dst + i, a + i, b + i, op, by);
 		SOFT_NAME(word)(dst + i + w, a + i + w, b + i + w, op, by);
 		SOFT_NAME(word)(dst + i + 2 * w, a + i + 2 * w, b + i + 2 * w, op, by);
 		SOFT_NAME(word)(dst + i + 3 * w, a + i + 3 * w, b + i + 3 * w, op, by);
 	}
+#endif
 	for (; i + w <= bytes; i += w)
 		SOFT_NAME(word)(dst + i, a + i, b + i, op, by);
 	if (i < bytes) {

@@ -11,6 +11,8 @@
 #include <string.h>
 #include <linux/types.h>
 
+#define likely(x)	__builtin_expect(!!(x), 1)
+
 typedef __u8 u8;
 typedef __u16 u16;
 typedef __u32 u32;
