@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * no_alloc - once a plan has run, posting it again allocates nothing: the kernel's own
+ * allocation tracepoints, with stacks, see no allocation by npulink.ko, inline or
+ * through interrupts. Creating a plan is seen, so the net has no hole.
+ *
+ * npulink-test: timeout=120
+ */
+#include <pthread.h>
+#include <sys/stat.h>
+#include "raw.h"
+#include "kselftest_harness.h"
+
+#define TRACEFS "/sys/kernel/tracing/"
+#define ROUNDS 50
+
+static int trace_write(const char *file, const char *text)
+{
+	char path[128];
+	int fd, rc;
+
+	snprintf(path, sizeof(path), TRACEFS "%s", file);
+	fd = open(path, O_WRONLY | O_TRUNC);
+	if (fd < 0)
+		return -errno;
+	rc = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+static int trace_all(const char *on)
+{
+	static const char * const events[] = {
+		"kmalloc", "kmalloc_node", "kmem_cache_alloc", "kmem_cache_alloc_node",
+		"mm_page_alloc",
+	};
+	unsigned int i;
+	int rc = 0, n = 0;
+	char file[64];
+
+	for (i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		snprintf(file, sizeof(file), "events/kmem/%s/enable", events[i]);
+		rc = trace_write(file, on);
+		if (rc && rc != -ENOENT)
+			return rc;
+		n += !rc;
+	}
+	return n ? 0 : -ENOENT;
+}
+
+/* Allocations whose stack goes through npulink.ko; the first is printed. */
+static int trace_count(void)
+{
+	FILE *f = fopen(TRACEFS "trace", "r");
+	char line[512];
+	int n = 0;
+
+	if (!f)
+		return -errno;
+	while (fgets(line, sizeof(line), f)) {
+		if (!strstr(line, "[npulink]"))
+			continue;
+		if (n++ < 4)
+			printf("# %s", line);
+	}
+	fclose(f);
+	return n;
+}
+
+struct rank {
+	pthread_t thread;
+	int fd, rank, comm, plan, in, out;
+	size_t len;
+	int *src, *dst;
+	int errors;
+};
+
+static int rank_plan(struct rank *r)
+{
+	struct npulink_slot slots[] = {
+		{ .min_len = r->len, .access = NPULINK_SLOT_READ },
+		{ .min_len = r->len, .access = NPULINK_SLOT_WRITE },
+	};
+	struct npulink_step steps[2] = {
+		raw_step(NPULINK_STEP_SEND, r->len),
+		raw_step(NPULINK_STEP_RECV | NPULINK_STEP_REDUCE, r->len),
+	};
+
+	steps[0].send_peer = !r->rank;
+	steps[1].recv_peer = !r->rank;
+	steps[1].dst_slot = 1;
+	return raw_plan(r->fd, r->comm, slots, 2, steps, 2);
+}
+
+static void *rank_rounds(void *arg)
+{
+	struct rank *r = arg;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		struct npulink_post post = raw_post_cmd(r->plan, NPULINK_POST_WAIT);
+
+		raw_bind(&post, r->in, 0, r->len);
+		raw_bind(&post, r->out, 0, r->len);
+		if (raw_ioctl(r->fd, NPULINK_POST, &post) || post.out_result.status)
+			r->errors++;
+	}
+	return NULL;
+}
+
+static int both_ranks(struct rank *ranks)
+{
+	int i, errors = 0;
+
+	for (i = 0; i < 2; i++)
+		pthread_create(&ranks[i].thread, NULL, rank_rounds, &ranks[i]);
+	for (i = 0; i < 2; i++) {
+		pthread_join(ranks[i].thread, NULL);
+		errors += ranks[i].errors;
+	}
+	return errors;
+}
+
+FIXTURE(no_alloc) {
+	struct rank ranks[2];
+};
+
+FIXTURE_VARIANT(no_alloc) {
+	size_t len;
+};
+
+FIXTURE_VARIANT_ADD(no_alloc, inlined) { .len = 1024 };
+FIXTURE_VARIANT_ADD(no_alloc, interrupts) { .len = 512 << 10 };
+
+FIXTURE_SETUP(no_alloc)
+{
+	uint8_t secret[16];
+	int i;
+
+	raw_secret(secret);
+	for (i = 0; i < 2; i++) {
+		struct rank *r = &self->ranks[i];
+
+		memset(r, 0, sizeof(*r));
+		r->rank = i;
+		r->len = variant->len;
+		r->fd = raw_open(i);
+		ASSERT_GE(r->fd, 0);
+		r->comm = raw_comm(r->fd, secret, i, 2);
+		ASSERT_GT(r->comm, 0);
+		r->src = calloc(1, r->len);
+		r->dst = calloc(1, r->len);
+		r->in = raw_register(r->fd, r->src, r->len, NPULINK_BUF_READONLY);
+		ASSERT_GT(r->in, 0);
+		r->out = raw_register(r->fd, r->dst, r->len, 0);
+		ASSERT_GT(r->out, 0);
+		r->plan = rank_plan(r);
+		ASSERT_GT(r->plan, 0);
+	}
+}
+
+FIXTURE_TEARDOWN(no_alloc)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		close(self->ranks[i].fd);
+		free(self->ranks[i].src);
+		free(self->ranks[i].dst);
+	}
+}
+
+TEST_F(no_alloc, posting_again_allocates_nothing)
+{
+	if (access(TRACEFS "trace", W_OK))
+		SKIP(return, "tracefs is not there or not ours");
+	ASSERT_EQ(0, both_ranks(self->ranks));
+	ASSERT_EQ(0, trace_write("options/stacktrace", "1"));
+	ASSERT_EQ(0, trace_write("trace", ""));
+	ASSERT_EQ(0, trace_all("1"));
+	EXPECT_EQ(0, both_ranks(self->ranks));
+	ASSERT_EQ(0, trace_all("0"));
+	EXPECT_EQ(0, trace_count());
+
+	/* The control: this does allocate. */
+	ASSERT_EQ(0, trace_write("trace", ""));
+	ASSERT_EQ(0, trace_all("1"));
+	EXPECT_GT(rank_plan(&self->ranks[0]), 0);
+	ASSERT_EQ(0, trace_all("0"));
+	EXPECT_GT(trace_count(), 0);
+	trace_write("options/stacktrace", "0");
+	trace_write("trace", "");
+}
+
+TEST_HARNESS_MAIN
