@@ -260,7 +260,7 @@ static void slot_access(struct coll_plan *plan, uint32_t slot, uint32_t access, 
 		plan->slots[slot].access |= access;
 }
 
-static void plan_fill_slots(struct coll_plan *plan)
+void plan_fill_slots(struct coll_plan *plan)
 {
 	uint32_t i;
 
@@ -367,6 +367,31 @@ void coll_plan_free(struct coll_plan *plan)
 {
 	free(plan->steps);
 	memset(plan, 0, sizeof(*plan));
+}
+
+void coll_plan_stats(const struct coll_plan *plan, struct coll_plan_stats *stats)
+{
+	const struct npulink_step *s = plan->steps;
+	uint32_t i;
+
+	memset(stats, 0, sizeof(*stats));
+	for (i = 0; i < plan->nsteps; i++, s++) {
+		bool chain = s->flags & NPULINK_STEP_F_CHAIN;
+
+		if (s->op & NPULINK_STEP_SEND) {
+			stats->sends++;
+			stats->sent += s->len;
+		}
+		if (s->op & NPULINK_STEP_RECV) {
+			stats->recvs++;
+			stats->received += s->len;
+		}
+		if (!s->op || s->op == NPULINK_STEP_SEND)
+			continue;
+		stats->read += (s->op & NPULINK_STEP_REDUCE) && !chain ? 2 * s->len : s->len;
+		if (!chain)
+			stats->written += s->len;
+	}
 }
 
 struct npulink_plan_desc coll_plan_desc(const struct coll_plan *plan)

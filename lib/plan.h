@@ -171,6 +171,22 @@ int coll_plan_make(const struct coll_algorithm *alg, const struct coll_args *arg
 void coll_plan_free(struct coll_plan *plan);
 
 /**
+ * struct coll_plan_stats - what a plan moves
+ * @sends: messages sent
+ * @recvs: messages received
+ * @sent: bytes in them
+ * @received: bytes in them
+ * @read: bytes that the device reads, here or at a peer; a chain's dst counts as
+ *	  read by its first step only
+ * @written: bytes that the device writes; a chain counts once
+ */
+struct coll_plan_stats {
+	uint64_t sends, recvs, sent, received, read, written;
+};
+
+void coll_plan_stats(const struct coll_plan *plan, struct coll_plan_stats *stats);
+
+/**
  * coll_plan_desc() - a plan as the kernel's verifier wants it
  * @plan: plan; the description points into it
  */

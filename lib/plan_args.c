@@ -134,6 +134,8 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->root = 0;
 	if (!is_reducing(in->collective))
 		out->redop = 0;
+	if (in->collective == NPULINK_COLL_BARRIER)
+		out->dtype = 0;
 	if (in->collective == NPULINK_COLL_BARRIER || is_v(in->collective))
 		out->count = 0;
 	if (in->collective != NPULINK_COLL_ALLTOALLV)

@@ -79,6 +79,12 @@ void plan_chain(struct coll_plan *plan, uint32_t step);	/* continues the one bef
 void plan_channel(struct coll_plan *plan, uint32_t step, uint32_t channel);
 
 /*
+ * Which slots there are, and their access, from the steps; slots that no step
+ * touches get length 0.
+ */
+void plan_fill_slots(struct coll_plan *plan);
+
+/*
  * How a buffer is cut into one shard per rank: by counts (v forms), into shards
  * of equal size, or a given number of elements as evenly as can be: n / p each
  * and one more for the first n % p. All in bytes.

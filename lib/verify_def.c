@@ -228,11 +228,7 @@ static const char *wrong(const struct verify_run *run, const struct piece *p,
 		return "holds a sum of bytes of different places";
 	if (p->base != span->base + (p->off - span->off))
 		return "holds bytes that belong elsewhere";
-	if (span->who == ALL) {
-		one = *all;
-	} else {
-		one = value_of_rank(run->set->seed, span->who);
-	}
+	one = span->who == ALL ? *all : value_of_rank(run->set->seed, span->who);
 	if (p->v.count < one.count)
 		return span->who == ALL ? "does not hold the inputs of all ranks" :
 		       "holds too little";
@@ -246,7 +242,8 @@ static const char *wrong(const struct verify_run *run, const struct piece *p,
 		return "was divided before the sum was complete, or twice";
 	if (divided != !!(p->v.flags & VALUE_DIVIDED))
 		return divided ? "was not divided for the average" : "was divided";
-	if ((p->v.flags & VALUE_DISORDER) || (span->who == ALL && p->v.hi - p->v.lo + 1 != run->nranks))
+	if ((p->v.flags & VALUE_DISORDER) ||
+	    (span->who == ALL && p->v.hi - p->v.lo + 1 != run->nranks))
 		run->report->in_order = false;
 	return NULL;
 }
