@@ -167,7 +167,7 @@ setup:
 
 # ---- demo, test, check: each from a bare machine
 
-jobs := --no-print-directory -j$(shell nproc)
+jobs := -s --no-print-directory -j$(shell nproc)
 
 # Modules for the kernel that the virtual machine boots, which need not be the
 # one that KDIR names.
