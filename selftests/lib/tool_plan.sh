@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# npulink plan: needs no module. What the planners plan is tested elsewhere; this is
+# about what the command shows of it, and about bad input.
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+
+colls="allreduce reduce broadcast scatter scatterv gather gatherv allgather allgatherv
+	reduce_scatter reduce_scatterv alltoall alltoallv barrier"
+
+for coll in $colls; do
+	json "show $coll" '.collective == "'$coll'" and (.steps | length) > 0 and
+		([.steps[].step] == [range(.steps | length)])' npulink -j plan show $coll -p 5 -k 3 -r 1
+	json "verify $coll" '.proved and .steps > 0' npulink -j plan verify $coll -p 5 -n 7
+	json "list $coll" 'length > 0 and all(.collective == "'$coll'")' npulink -j plan list $coll
+done
+json "list" 'length > 20' npulink -j plan list
+for coll in allreduce broadcast reduce_scatter alltoall; do
+	for alg in $(npulink -j plan list $coll | jq -r '.[].algorithm'); do
+		json "verify $coll $alg" '.algorithm == "'$alg'" and .proved' \
+			npulink -j plan verify $coll -a $alg -p 8 -n 100 -d double
+	done
+done
+json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
+json "uneven shards" '.counts == [5, 0, 7] and .proved' \
+	npulink -j plan verify allgatherv -p 3 --counts 5,0,7
+json "uneven alltoallv" '.proved' npulink -j plan verify alltoallv -p 3 --counts 5,0,7
+json "steps name earlier ones" '[.steps[] | .step as $s | .after[] | . < $s] | all' \
+	npulink -j plan show allreduce -a ring -p 9 -n 999
+json "bytes" '[.steps[] | select(.to != null) | .bytes] | add == 6 * 1000 / 4 * 4' \
+	npulink -j plan show allreduce -a ring -p 4 -n 1000
+json "avg divides" '[.steps[] | select(.divide)] | length > 0' \
+	npulink -j plan show reduce_scatter -p 4 -o avg
+json "words of others" '.collective == "allreduce" and .datatype == "float16"' \
+	npulink -j plan show all_reduce -d fp16
+check "text" sh -c "npulink plan show allreduce -p 3 | grep -q ' recv+0 '"
+expect "one rank" 0 npulink plan show allreduce -p 1
+
+expect "no collective" 2 npulink plan show
+expect "unknown collective" 2 npulink plan show teapot
+expect "unknown word" 2 npulink plan show allreduce teapot
+expect "unknown option" 2 npulink plan show allreduce --teapot
+expect "option without value" 2 npulink plan show allreduce -p
+expect "no ranks" 2 npulink plan show allreduce -p 0
+expect "negative count" 2 npulink plan show allreduce -n -1
+expect "unknown type" 2 npulink plan show allreduce -d teapot
+expect "unknown operation" 2 npulink plan show allreduce -o teapot
+expect "rank out of range" 1 npulink plan show allreduce -p 4 -k 4
+expect "root out of range" 1 npulink plan show broadcast -p 4 -r 4
+expect "unknown algorithm" 1 npulink plan show allreduce -a teapot
+expect "algorithm that cannot do it" 1 npulink plan show alltoall -a pairwise-xor -p 3
+expect "too much" 1 npulink plan show allreduce -n 18446744073709551615
+expect "counts of another number of ranks" 1 npulink plan show scatterv -p 3 --counts 1,2
+expect "counts that are none" 2 npulink plan show scatterv -p 2 --counts 1,x
+expect "counts where there are none" 1 npulink plan show allreduce --counts 1,2
+expect_one_line "one line of complaint" npulink plan verify alltoall -a pairwise-xor -p 3
+
+finish
