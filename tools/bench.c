@@ -249,7 +249,6 @@ struct run {
 	double busbw_sum;
 	uint32_t nbusbw;
 	struct json_object *json_rows;
-	char *algorithms;	/* which were used, for the footer */
 };
 
 static volatile sig_atomic_t interrupted;
@@ -424,6 +423,7 @@ static void show_row(struct run *run, uint32_t row)
 	const struct bench *b = run->b;
 	const char *op = b->coll->reduces ? coll_redop_name(b->op) : "none";
 	int root = b->coll->rooted ? (int)b->root : -1;
+	const struct bench_choice *choice = &run->map.choices[row];
 	struct json_object *json = json_object_new_object();
 
 	if (!opts.json)
@@ -434,6 +434,11 @@ static void show_row(struct run *run, uint32_t row)
 	put_str(json, "type", dtype_label(b->dtype));
 	put_str(json, "redop", op);
 	json_object_object_add(json, "root", json_object_new_int(root));
+	if (*choice->algorithm) {
+		put_str(json, "algorithm", choice->algorithm);
+		json_object_object_add(json, "predicted",
+				       json_object_new_double(choice->predicted * 1e6));
+	}
 	for (uint32_t mode = 0; mode < BENCH_MODES; mode++)
 		show_mode(run, row, mode, json);
 	json_object_array_add(run->json_rows, json);
@@ -694,6 +699,29 @@ static struct json_object *json_errors(const struct run *run)
 	return array;
 }
 
+/* "# Algorithms : one-shot 8-512, ring 4096-16777216" */
+static void print_algorithms(const struct run *run)
+{
+	const struct bench_choice *choices = run->map.choices;
+	const struct bench *b = run->b;
+	uint32_t first = 0, row;
+
+	if (!b->nrows || !*choices[0].algorithm)
+		return;
+	printf("# %-20s :", "Algorithms");
+	for (row = 1; row <= b->nrows; row++) {
+		if (row < b->nrows && !strcmp(choices[row].algorithm, choices[first].algorithm))
+			continue;
+		printf("%s %s", first ? "," : "", choices[first].algorithm);
+		if (b->rows[row - 1].bytes)
+			printf(" %" PRIu64, b->rows[first].bytes);
+		if (row - 1 > first)
+			printf("-%" PRIu64, b->rows[row - 1].bytes);
+		first = row;
+	}
+	putchar('\n');
+}
+
 /* Prints the footer, writes the JSON, and says how it went. */
 static int conclude(struct run *run, struct json_object *root)
 {
@@ -710,6 +738,7 @@ static int conclude(struct run *run, struct json_object *root)
 		       run->wrong ? "FAILED" : "OK");
 		printf("# %-20s : %g %s\n", "Avg bus bandwidth", busbw,
 		       min <= 0 ? "" : slow ? "FAILED" : "OK");
+		print_algorithms(run);
 		printf("#\n# Collective test concluded: %s\n", b->coll->name);
 		fflush(stdout);
 	}
@@ -744,7 +773,8 @@ static int conclude(struct run *run, struct json_object *root)
 static int map_shared(const struct bench *b, struct bench_map *map)
 {
 	size_t nresults = (size_t)b->nrows * BENCH_MODES * b->nranks;
-	size_t results = (sizeof(struct bench_shared) + 63) & ~(size_t)63;
+	size_t choices = (sizeof(struct bench_shared) + 63) & ~(size_t)63;
+	size_t results = choices + b->nrows * sizeof(*map->choices);
 	size_t times = results + nresults * sizeof(*map->results);
 	size_t len = times + (b->per_iter ? nresults * b->iters * sizeof(*map->times) : 0);
 	uint8_t *addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -752,6 +782,7 @@ static int map_shared(const struct bench *b, struct bench_map *map)
 	if (addr == MAP_FAILED)
 		return -errno;
 	map->shared = (void *)addr;
+	map->choices = (void *)(addr + choices);
 	map->results = (void *)(addr + results);
 	map->times = b->per_iter ? (void *)(addr + times) : NULL;
 	return 0;
@@ -869,7 +900,7 @@ int bench_cmd(int argc, char **argv)
 		.dtype = COLL_FLOAT32, .op = COLL_SUM, .timeout = -1,
 	};
 	bool have_min = false, have_max = false;
-	char algorithm[128], *words[argc + 2];
+	char override[128], *words[argc + 2];
 	struct json_object *root;
 	int c, rc;
 
@@ -910,8 +941,8 @@ int bench_cmd(int argc, char **argv)
 	if (rc)
 		return rc;
 	if (b.algorithm) {
-		snprintf(algorithm, sizeof(algorithm), "%s:0-:%s", b.coll->name, b.algorithm);
-		b.algorithm = algorithm;
+		snprintf(override, sizeof(override), "%s:%s", b.coll->name, b.algorithm);
+		b.override = override;
 	}
 	rc = choose_devices(&b);
 	if (rc)

@@ -49,6 +49,7 @@ struct bench {
 	enum coll_op op;
 	uint32_t root, nranks;
 	const char *algorithm;
+	const char *override;	/* the same, as libcoll wants it */
 	double timeout;		/* seconds for one operation, negative: libcoll's default */
 	const char *json_path;
 	struct bench_row *rows;
@@ -58,6 +59,12 @@ struct bench {
 
 /* out of place, in place */
 #define BENCH_MODES	2
+
+/* What libcoll chose for a row, as rank 0 sees it; equal on all ranks. */
+struct bench_choice {
+	char algorithm[32];
+	double predicted;	/* seconds, 0 if unknown */
+};
 
 /* One rank's result of one mode of one row. */
 struct bench_result {
@@ -76,7 +83,7 @@ struct bench_rank {
 	char backend[16];
 };
 
-/* Shared by all processes. Results and times follow it. */
+/* Shared by all processes. Choices, results and times follow it. */
 struct bench_shared {
 	struct coll_unique_id id;
 	atomic_uint arrived, round, stop;	/* barrier */
@@ -85,6 +92,7 @@ struct bench_shared {
 
 struct bench_map {
 	struct bench_shared *shared;
+	struct bench_choice *choices;	/* [row] */
 	struct bench_result *results;	/* [row][mode][rank] */
 	double *times;			/* [row][mode][rank][iter], with per_iter */
 };

@@ -304,6 +304,21 @@ static int measure(struct self *self, uint32_t row, uint32_t mode)
 	return 0;
 }
 
+static void tell_choices(struct self *self)
+{
+	const struct bench *b = self->b;
+	const char *name;
+
+	for (uint32_t row = 0; row < b->nrows; row++) {
+		struct bench_choice *choice = &self->map->choices[row];
+
+		if (coll_comm_algorithm(self->comm, b->coll->name, b->rows[row].bytes, &name,
+					&choice->predicted))
+			return;
+		snprintf(choice->algorithm, sizeof(choice->algorithm), "%s", name);
+	}
+}
+
 static uint8_t *buf_alloc(size_t len)
 {
 	void *addr = mmap(NULL, len + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -334,7 +349,7 @@ static int init(struct self *self)
 
 	snprintf(device, sizeof(device), "npu%u", b->devices[self->rank]);
 	config.device = device;
-	config.algorithm = b->algorithm;
+	config.algorithm = b->override;
 	config.error_text = text;
 	config.error_size = sizeof(text);
 	if (b->timeout >= 0)
@@ -346,6 +361,8 @@ static int init(struct self *self)
 	coll_comm_info(self->comm, &info);
 	memcpy(me->engine, info.engine, sizeof(me->engine));
 	memcpy(me->backend, info.backend, sizeof(me->backend));
+	if (!self->rank)
+		tell_choices(self);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ loaded=
 
 say()
 {
-	printf '\n\033[1m%s\033[0m\n' "$*"
+	printf '\n== %s\n' "$*"
 }
 
 bad()
@@ -28,7 +28,7 @@ bad()
 
 finish()
 {
-	[ -z "$tmp" ] || rm -rf "$tmp"
+	rm -rf "$tmp"
 	[ -z "$loaded" ] || tools/vm/modules unload
 }
 
