@@ -166,6 +166,12 @@ void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
 	queue_work(npulink_comm_wq, &f->work);
 }
 
+/* For work that frees objects. Any context but NMI. */
+void npulink_comm_queue(struct work_struct *work)
+{
+	queue_work(npulink_comm_wq, work);
+}
+
 /* Wait until all failures that were reported have reached everybody. */
 void npulink_comm_flush(void)
 {

@@ -37,7 +37,8 @@ void npulink_plan_release(struct kref *kref)
 {
 	struct npulink_plan *plan = container_of(kref, struct npulink_plan, obj.kref);
 
-	schedule_work(&plan->release_work);
+	/* With the ranks: what it puts may free one, and module removal waits there. */
+	npulink_comm_queue(&plan->release_work);
 }
 
 bool npulink_plan_busy(struct npulink_object *obj)
@@ -397,7 +398,6 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	if (!npulink_device_can(plan->rank->dev, plan))
 		goto err_abort;
 	plan->p2p = plan->call.collective == NPULINK_COLL_P2P;
-	plan->p2p_send = plan->nsteps && plan->steps[0].op & NPULINK_STEP_SEND;
 	rc = npulink_plan_make_units(plan);
 	if (rc)
 		goto err_abort;
@@ -408,6 +408,8 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 		rc = -EINVAL;
 		goto err_abort;
 	}
+	/* One direction only: that of any of its streams. */
+	plan->p2p_send = plan->p2p && plan->streams[0].send;
 	cmd->out_id = plan->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
