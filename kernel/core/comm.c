@@ -84,6 +84,10 @@ static void npulink_comm_flood(struct npulink_comm *comm)
 	u32 i = 0;
 
 	mutex_lock(&comm->mutex);
+	/* Nobody joins or posts after a failure, so once is enough. */
+	if (comm->flooded)
+		i = comm->nranks;
+	comm->flooded = true;
 	while ((rank = npulink_comm_next_rank(comm, &i))) {
 		struct npulink_op *op, *next;
 
@@ -322,6 +326,16 @@ static int npulink_comm_join(struct npulink_rank *rank, const struct npulink_com
 	return rc;
 }
 
+static void npulink_conn_drop(struct npulink_conn *conn)
+{
+	struct npulink_rank *peer = xchg(&conn->peer, NULL);
+
+	if (peer)
+		npulink_rank_put(peer);
+	npulink_link_put(xchg(&conn->link, NULL));
+	npulink_link_put(xchg(&conn->back, NULL));
+}
+
 /* Everything of a rank but the memory; worker context. */
 static void npulink_rank_free(struct work_struct *work)
 {
@@ -329,8 +343,10 @@ static void npulink_rank_free(struct work_struct *work)
 	struct npulink_conn *conn;
 	unsigned long i;
 
-	xa_for_each(&rank->conns, i, conn)
+	xa_for_each(&rank->conns, i, conn) {
+		npulink_conn_drop(conn);
 		kfree(conn);
+	}
 	xa_destroy(&rank->conns);
 	if (rank->comm)
 		npulink_comm_put(rank->comm);
@@ -350,11 +366,20 @@ void npulink_rank_put(struct npulink_rank *rank)
 	kref_put(&rank->obj.kref, npulink_rank_release);
 }
 
+/* If not, it is closed at once, so that nobody makes it busy before it has left. */
 bool npulink_rank_busy(struct npulink_object *obj)
 {
 	struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+	bool busy;
 
-	return READ_ONCE(rank->nplans) || !list_empty_careful(&rank->ops);
+	mutex_lock(&rank->comm->mutex);
+	spin_lock_irq(&rank->lock);
+	busy = rank->nplans || !list_empty(&rank->ops);
+	if (!busy)
+		rank->closed = true;
+	spin_unlock_irq(&rank->lock);
+	mutex_unlock(&rank->comm->mutex);
+	return busy;
 }
 
 /* Others that wait for an operation that this rank never posted, wait in vain. */
@@ -410,14 +435,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	if (cause.cause)
 		npulink_comm_fail_now(comm, &cause);
 	/* Ranks point at each other: let go, or none would ever be freed. */
-	xa_for_each(&rank->conns, id, conn) {
-		struct npulink_rank *peer = xchg(&conn->peer, NULL);
-
-		if (peer)
-			npulink_rank_put(peer);
-		npulink_link_put(xchg(&conn->link, NULL));
-		npulink_link_put(xchg(&conn->back, NULL));
-	}
+	xa_for_each(&rank->conns, id, conn)
+		npulink_conn_drop(conn);
 }
 
 void npulink_rank_destroy(struct npulink_object *obj)
@@ -521,24 +540,23 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 		npulink_rank_put(rank);
 		return rc;
 	}
+	/* Before the lock: a page fault may take as long as the user likes. */
+	cmd->out_id = rank->obj.id;
+	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
+	if (rc)
+		goto err_abort;
 	rc = mutex_lock_interruptible(&npulink_comms_lock);
 	if (rc)
 		goto err_abort;
 	rc = npulink_comm_join(rank, cmd);
-	if (!rc) {
-		/* Visible to the file's other threads before the lock is dropped. */
-		cmd->out_id = rank->obj.id;
-		rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
-		if (!rc) {
-			npulink_object_publish(file, &rank->obj);
-			mutex_unlock(&npulink_comms_lock);
-			return 0;
-		}
-		mutex_unlock(&npulink_comms_lock);
-		npulink_rank_leave(rank);
-		goto err_abort;
-	}
+	/* Visible to the file's other threads before the lock is dropped. */
+	if (!rc)
+		npulink_object_publish(file, &rank->obj);
 	mutex_unlock(&npulink_comms_lock);
+	if (rc)
+		goto err_abort;
+	return 0;
+
 err_abort:
 	npulink_object_abort(file, &rank->obj);
 	return rc;

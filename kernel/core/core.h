@@ -280,6 +280,7 @@ struct npulink_cause {
  * @ranks: members of this node by rank, RCU
  * @left: ranks that left in good order
  * @failed: set once, after cause was filled in
+ * @flooded: all ranks have been told; under mutex
  */
 struct npulink_comm {
 	struct kref kref;
@@ -296,6 +297,7 @@ struct npulink_comm {
 	unsigned long *left;
 	spinlock_t lock;
 	bool failed;
+	bool flooded;
 	struct npulink_cause cause;
 	struct work_struct abort_work;
 	struct {

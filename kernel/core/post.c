@@ -116,7 +116,7 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 	int rc = 0;
 
 	spin_lock_irqsave(&rank->lock, flags);
-	if (READ_ONCE(rank->comm->failed)) {
+	if (smp_load_acquire(&rank->comm->failed)) {
 		rc = rank->comm->cause.status;
 	} else if (rank->closed) {
 		rc = -ENOENT;
@@ -175,7 +175,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -EINVAL;
 	if (post->nbinds != plan->nslots)
 		goto err_plan;
-	if (READ_ONCE(plan->rank->comm->failed)) {
+	if (smp_load_acquire(&plan->rank->comm->failed)) {
 		rc = plan->rank->comm->cause.status;
 		goto err_plan;
 	}
@@ -190,17 +190,18 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	if (rc)
 		goto err_op;
 	op->cookie = post->cookie;
+	op->start_ns = ktime_get_ns();
+	if (post->deadline_ns) {
+		/* Complete before the watchdog can see it. */
+		op->deadline = jiffies + 1 + nsecs_to_jiffies(post->deadline_ns);
+		op->has_deadline = true;
+	}
 	rc = npulink_slot_take(file, op, held);
 	if (rc)
 		goto err_op;
 	rc = -EFAULT;
 	if (put_user(op->seq, &user->out_seq))
 		goto err_slot;
-	op->start_ns = ktime_get_ns();
-	if (post->deadline_ns) {
-		op->has_deadline = true;
-		op->deadline = jiffies + 1 + nsecs_to_jiffies(post->deadline_ns);
-	}
 	rc = npulink_op_publish(op, &cause);
 	if (rc) {
 		if (cause.cause)

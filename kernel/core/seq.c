@@ -76,6 +76,7 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 	op->rank = npulink_rank_get(plan->rank);
 	refcount_set(&op->refs, 1);
 	op->state = NPULINK_OP_NEW;
+	op->number = ~0ULL;
 	op->done = false;
 	op->held = false;
 	op->has_deadline = false;
@@ -171,11 +172,15 @@ void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run)
 {
 	if (test_and_set_bit(RANK_SCHED, &rank->flags))
 		return;
-	npulink_rank_get(rank);
-	list_add_tail(&rank->run_node, &run->ranks);
+	/* None left: somebody else has run it to its end since we left our event there. */
+	if (kref_get_unless_zero(&rank->obj.kref))
+		list_add_tail(&rank->run_node, &run->ranks);
 }
 
-/* Put an event, whose @pending is set and holds @op, into its rank's inbox. */
+/*
+ * Put an event, whose @pending is set and holds @op, into its rank's inbox. From then
+ * on only RCU, which the caller has to hold, keeps the rank's memory.
+ */
 static void npulink_deliver(struct npulink_event *ev, struct npulink_op *op,
 			    struct npulink_run *run)
 {
@@ -1105,7 +1110,9 @@ void npulink_step_done(struct npulink_req *req, int status)
 	NPULINK_RUN_IRQ(run);
 
 	req->core.status = status;
+	rcu_read_lock();
 	npulink_deliver(&req->ev, req->core.op, &run);
+	rcu_read_unlock();
 	npulink_run(&run);
 }
 NPULINK_EXPORT(npulink_step_done);
@@ -1116,7 +1123,9 @@ void npulink_link_event(struct npulink_link *link, int event, struct npulink_eve
 
 	switch (event) {
 	case NPULINK_LINK_BELL:
+		rcu_read_lock();
 		npulink_deliver(ev, npulink_event_op(ev), &run);
+		rcu_read_unlock();
 		npulink_run(&run);
 		break;
 	case NPULINK_LINK_DOWN:
