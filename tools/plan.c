@@ -10,6 +10,7 @@
 #include <string.h>
 #include "internal.h"
 #include "npulink.h"
+#include "plan_text.h"
 #include "verify_set.h"
 #include "words.h"
 
@@ -21,8 +22,8 @@ struct query {
 	const struct coll_algorithm *alg;
 	uint64_t *counts;	/* of the v forms */
 	size_t ncounts;
-	double seconds;		/* predicted by the tuner, if it chose */
-	bool chosen;
+	bool all, text;		/* show: of all ranks, libcoll's text form */
+	const char *file;	/* verify: read the plans from there */
 };
 
 static const struct option long_opts[] = {
@@ -36,6 +37,9 @@ static const struct option long_opts[] = {
 	{ "root", required_argument, NULL, 'r' },
 	{ "in-place", no_argument, NULL, 'i' },
 	{ "chunks", required_argument, NULL, 'C' },
+	{ "all", no_argument, NULL, 'A' },
+	{ "text", no_argument, NULL, 't' },
+	{ "file", required_argument, NULL, 'f' },
 	CMD_OPTION_END
 };
 
@@ -120,6 +124,15 @@ static bool set_option(struct query *q, const char **algorithm, int c, const cha
 		return true;
 	case 'C':
 		return parse_u32(arg, 1 << 20, &args->chunks) && args->chunks;
+	case 'A':
+		q->all = true;
+		return true;
+	case 't':
+		q->text = true;
+		return true;
+	case 'f':
+		q->file = arg;
+		return true;
 	}
 	return false;
 }
@@ -130,6 +143,14 @@ static const char *option_name(int c)
 		if (long_opts[i].val == c)
 			return long_opts[i].name;
 	return "?";
+}
+
+/* alltoallv: every rank sends counts[i] to rank i, so rank i gets that from each. */
+static void set_rank(struct query *q, uint32_t rank)
+{
+	q->args.rank = rank;
+	for (uint32_t i = 0; q->args.rcounts && i < q->args.nranks; i++)
+		((uint64_t *)q->args.rcounts)[i] = q->counts[rank];
 }
 
 /* Complete the arguments of the v forms: equal shards unless --counts says otherwise. */
@@ -158,13 +179,11 @@ static int fill_counts(struct query *q)
 	args->counts = q->counts;
 	if (args->collective != NPULINK_COLL_ALLTOALLV)
 		return 0;
-	/* Every rank sends counts[i] to rank i, so rank i gets that from each. */
 	rcounts = calloc(args->nranks, sizeof(*rcounts));
 	if (!rcounts)
 		return fail("not enough memory");
-	for (uint32_t i = 0; i < args->nranks; i++)
-		rcounts[i] = q->counts[args->rank];
 	args->rcounts = rcounts;
+	set_rank(q, args->rank);
 	return 0;
 }
 
@@ -173,6 +192,7 @@ static int choose(struct query *q, const char *algorithm)
 	const char *collective = coll_collective_name(q->args.collective), *why;
 	char text[400] = "";
 	struct coll_tune tune;
+	double seconds;
 	int rc;
 
 	if (algorithm) {
@@ -188,11 +208,10 @@ static int choose(struct query *q, const char *algorithm)
 	rc = coll_tune_init(&tune, NULL, NULL, q->args.nranks, text, sizeof(text));
 	if (rc)
 		return fail("%s", *text ? text : coll_strerror(rc));
-	rc = coll_tune_choose(&tune, &q->args, &q->alg, &q->seconds, text, sizeof(text));
+	rc = coll_tune_choose(&tune, &q->args, &q->alg, &seconds, text, sizeof(text));
 	coll_tune_free(&tune);
 	if (rc)
 		return fail("%s", *text ? text : coll_strerror(rc));
-	q->chosen = true;
 	return 0;
 }
 
@@ -214,6 +233,9 @@ static int parse_query(struct query *q, int argc, char **argv, const char *lette
 					   optarg, option_name(c));
 	}
 	argc -= optind;
+	if (q->file)
+		return argc ? usage_error("plan %s: unknown word \"%s\"", argv[0],
+					  argv[optind]) : -1;
 	if (!argc)
 		return usage_error("plan %s: which collective? see: npulink plan %s --help",
 				   argv[0], argv[0]);
@@ -245,36 +267,6 @@ static void free_query(struct query *q)
 }
 
 /* ---- show */
-
-/* The names of DESIGN.md: what arrives, what is done to it, what is kept and sent. */
-static const char *step_name(const struct npulink_step *step)
-{
-	switch (step->op) {
-	case 0:
-		return "nop";
-	case NPULINK_STEP_COPY:
-		return "copy";
-	case NPULINK_STEP_REDUCE:
-		return "reduce";
-	case NPULINK_STEP_SEND:
-		return "send";
-	case NPULINK_STEP_RECV:
-		return "recv";
-	case NPULINK_STEP_RECV | NPULINK_STEP_REDUCE:
-		return "recvReduce";
-	case NPULINK_STEP_RECV | NPULINK_STEP_SEND:
-		return step->flags & NPULINK_STEP_F_TRANSIENT ? "recvSend" : "recvCopySend";
-	case NPULINK_STEP_RECV | NPULINK_STEP_REDUCE | NPULINK_STEP_SEND:
-		return step->flags & NPULINK_STEP_F_TRANSIENT ? "recvReduceSend" :
-							       "recvReduceCopySend";
-	case NPULINK_STEP_COPY | NPULINK_STEP_SEND:
-		return "copySend";
-	case NPULINK_STEP_REDUCE | NPULINK_STEP_SEND:
-		return "reduceSend";
-	default:
-		return "?";
-	}
-}
 
 static const char *slot_name(uint32_t slot, char buf[16])
 {
@@ -337,7 +329,7 @@ static void show_step(const struct coll_plan *plan, uint32_t i)
 				      i - step->dep[j]);
 	if (step->flags & NPULINK_STEP_F_DRAIN)
 		snprintf(after, sizeof(after), "all");
-	printf("%5u  %-18s %5s %5s %10" PRIu64 "  %-18s %-16s %s", i, step_name(step),
+	printf("%5u  %-18s %5s %5s %10" PRIu64 "  %-18s %-16s %s", i, coll_step_name(step),
 	       peer_name(step->recv_peer, from), peer_name(step->send_peer, to),
 	       (uint64_t)step->len, reads, writes, *after ? after : "-");
 	if (step->channel)
@@ -418,7 +410,7 @@ static struct json_object *json_step(const struct coll_plan *plan, uint32_t i)
 	struct json_object *obj = json_object_new_object(), *after = json_object_new_array();
 
 	put_u64(obj, "step", i);
-	put_str(obj, "does", step_name(step));
+	put_str(obj, "does", coll_step_name(step));
 	if (step->recv_peer != NPULINK_NO_PEER)
 		put_u64(obj, "from", step->recv_peer);
 	if (step->send_peer != NPULINK_NO_PEER)
@@ -491,14 +483,42 @@ static struct json_object *json_plan(const struct query *q, const struct coll_pl
 	return obj;
 }
 
-static int make_plan(const struct query *q, struct coll_plan *plan)
+static int make_plan(struct query *q, uint32_t rank, struct coll_plan *plan)
 {
-	int rc = coll_plan_make(q->alg, &q->args, plan);
+	int rc;
 
+	set_rank(q, rank);
+	rc = coll_plan_make(q->alg, &q->args, plan);
 	if (!rc)
 		return 0;
 	return fail("cannot plan %s %s: %s", coll_collective_name(q->args.collective),
 		    q->alg->name, coll_strerror(rc));
+}
+
+static int show_rank(struct query *q, uint32_t rank, struct json_object *array)
+{
+	struct coll_plan plan;
+	char *text = NULL;
+	int rc;
+
+	rc = make_plan(q, rank, &plan);
+	if (rc)
+		return rc;
+	if (opts.json) {
+		json_object_array_add(array, json_plan(q, &plan));
+	} else if (q->text) {
+		if (coll_plan_format(&q->args, q->alg->name, &plan, &text))
+			rc = fail("not enough memory");
+		else
+			fputs(text, stdout);
+		free(text);
+	} else {
+		if (rank && q->all)
+			putchar('\n');
+		show_text(q, &plan);
+	}
+	coll_plan_free(&plan);
+	return rc;
 }
 
 static const char show_usage[] =
@@ -508,26 +528,31 @@ static const char show_usage[] =
 	"done; FROM and TO are ranks, READS and WRITES are buffer + offset in bytes.\n"
 	"\n"
 	"  -k, --rank RANK       whose steps (0)\n"
+	"      --all             the steps of all ranks\n"
+	"  -t, --text            in the form that \"plan verify --file\" reads\n"
 	OPTIONS_HELP
-	"  -j, --json            JSON\n";
+	"  -j, --json            JSON; with --all, an array\n";
 
 static int plan_show(int argc, char **argv)
 {
-	struct coll_plan plan;
+	struct json_object *array = json_object_new_array();
 	struct query q;
+	uint32_t rank;
 	int rc;
 
-	rc = parse_query(&q, argc, argv, "a:p:k:n:d:o:r:i", show_usage);
-	if (rc < 0) {
-		rc = make_plan(&q, &plan);
-		if (!rc) {
-			if (opts.json)
-				json_print(json_plan(&q, &plan));
-			else
-				show_text(&q, &plan);
-			coll_plan_free(&plan);
-		}
-	}
+	rc = parse_query(&q, argc, argv, "a:p:k:n:d:o:r:it", show_usage);
+	if (rc >= 0)
+		goto out;
+	rc = 0;
+	if (!q.all)
+		rc = show_rank(&q, q.args.rank, array);
+	else
+		for (rank = 0; !rc && rank < q.args.nranks; rank++)
+			rc = show_rank(&q, rank, array);
+	if (!rc && opts.json)
+		json_print(json_object_get(q.all ? array : json_object_array_get_idx(array, 0)));
+out:
+	json_object_put(array);
 	free_query(&q);
 	return rc;
 }
@@ -536,12 +561,15 @@ static int plan_show(int argc, char **argv)
 
 static const char verify_usage[] =
 	"Usage: npulink [-j] plan verify COLLECTIVE [OPTION]...\n"
+	"       npulink [-j] plan verify --file FILE\n"
 	"\n"
 	"Proves the plans of all ranks right together: steps stay within their buffers,\n"
 	"no two that may run at a time touch the same bytes, every send meets its receive,\n"
 	"nothing waits in a circle, and every byte of the result holds exactly what the\n"
 	"collective is defined to leave there.\n"
 	"\n"
+	"  -f, --file FILE       the plans of all ranks, as \"plan show --all --text\" prints\n"
+	"                        them; - is standard input\n"
 	OPTIONS_HELP
 	"  -j, --json            JSON\n"
 	"\n"
@@ -611,6 +639,165 @@ static int refuse(const struct coll_verify_report *report)
 	return fail("rank %u%s: %s", report->rank, where, report->reason);
 }
 
+static int conclude(const struct query *q, const struct coll_verify_report *report, int rc)
+{
+	if (rc && rc != -EINVAL)
+		return fail("cannot verify it: %s", coll_strerror(rc));
+	if (opts.json)
+		json_print(json_report(q, report, !rc));
+	else if (!rc)
+		show_report(q, report);
+	return rc ? refuse(report) : EXIT_SUCCESS;
+}
+
+/* ---- verify --file */
+
+/* Plans of a file by rank. */
+struct file_set {
+	struct coll_text *texts;
+	size_t n, cap;
+	const struct coll_text **by_rank;
+};
+
+static char *read_all(const char *path, size_t *len)
+{
+	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+	char *text = NULL, *bigger;
+	size_t cap = 0, n;
+
+	*len = 0;
+	if (!file)
+		return NULL;
+	do {
+		if (*len == cap) {
+			cap = cap ? 2 * cap : 65536;
+			bigger = realloc(text, cap);
+			if (!bigger) {
+				free(text);
+				text = NULL;
+				break;
+			}
+			text = bigger;
+		}
+		n = fread(text + *len, 1, cap - *len, file);
+		*len += n;
+	} while (n);
+	if (ferror(file)) {
+		free(text);
+		text = NULL;
+	}
+	if (file != stdin)
+		fclose(file);
+	return text;
+}
+
+static int parse_file(const char *path, const char *text, size_t len, struct file_set *set)
+{
+	struct coll_text_error error;
+	uint32_t line = 0;
+	int rc;
+
+	for (;;) {
+		if (set->n == set->cap) {
+			struct coll_text *texts;
+
+			set->cap = set->cap ? 2 * set->cap : 16;
+			texts = reallocarray(set->texts, set->cap, sizeof(*texts));
+			if (!texts)
+				return fail("not enough memory");
+			set->texts = texts;
+		}
+		rc = coll_plan_parse(&text, &len, &line, &set->texts[set->n], &error);
+		if (rc == -ENOENT)
+			return 0;
+		if (rc == -EINVAL)
+			return fail("%s:%u: %s", path, error.line, error.text);
+		if (rc)
+			return fail("%s: %s", path, strerror(-rc));
+		set->n++;
+	}
+}
+
+/* One plan for each rank, all for the same call. */
+static int sort_file(const char *path, struct file_set *set)
+{
+	const struct coll_args *first, *args;
+	uint32_t nranks;
+
+	if (!set->n)
+		return fail("%s: there is no plan in it", path);
+	first = &set->texts[0].args;
+	nranks = first->nranks;
+	set->by_rank = calloc(nranks, sizeof(*set->by_rank));
+	if (!set->by_rank)
+		return fail("not enough memory");
+	for (size_t i = 0; i < set->n; i++) {
+		args = &set->texts[i].args;
+		if (args->nranks != nranks || args->collective != first->collective ||
+		    args->dtype != first->dtype || args->redop != first->redop ||
+		    args->root != first->root || args->count != first->count)
+			return fail("%s: the plans of rank %u and %u are for different calls",
+				    path, first->rank, args->rank);
+		if (set->by_rank[args->rank])
+			return fail("%s: there are two plans of rank %u", path, args->rank);
+		set->by_rank[args->rank] = &set->texts[i];
+	}
+	for (uint32_t rank = 0; rank < nranks; rank++)
+		if (!set->by_rank[rank])
+			return fail("%s: the plan of rank %u of %u is missing", path, rank, nranks);
+	return 0;
+}
+
+/* The verifier frees what it gets, so it gets a copy. */
+static int get_plan(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan)
+{
+	const struct file_set *set = ctx;
+	const struct coll_text *text = set->by_rank[rank];
+	size_t len = text->plan.nsteps * sizeof(*plan->steps);
+
+	*args = text->args;
+	*plan = text->plan;
+	plan->steps = malloc(len ?: 1);
+	if (!plan->steps)
+		return -ENOMEM;
+	memcpy(plan->steps, text->plan.steps, len);
+	plan->cap = plan->nsteps;
+	return 0;
+}
+
+static int verify_file(struct query *q)
+{
+	struct coll_verify_report report = { };
+	struct coll_algorithm alg = { };
+	struct file_set file = { };
+	struct coll_set set = { .get = get_plan, .ctx = &file, .seed = 1 };
+	size_t len;
+	char *text;
+	int rc;
+
+	text = read_all(q->file, &len);
+	if (!text)
+		return fail("cannot read %s: %s", q->file, strerror(errno));
+	rc = parse_file(q->file, text, len, &file);
+	if (!rc)
+		rc = sort_file(q->file, &file);
+	if (!rc) {
+		q->args = file.texts[0].args;
+		alg.name = *file.texts[0].algorithm ? file.texts[0].algorithm : "of the file";
+		q->alg = &alg;
+		set.nranks = q->args.nranks;
+		rc = coll_verify_set(&set, &report);
+		rc = conclude(q, &report, rc);
+	}
+	for (size_t i = 0; i < file.n; i++)
+		coll_text_free(&file.texts[i]);
+	free(file.texts);
+	free(file.by_rank);
+	free(text);
+	q->args = (struct coll_args){ };
+	return rc;
+}
+
 static int plan_verify(int argc, char **argv)
 {
 	struct coll_verify_report report = { };
@@ -618,9 +805,13 @@ static int plan_verify(int argc, char **argv)
 	struct query q;
 	int rc;
 
-	rc = parse_query(&q, argc, argv, "a:p:n:d:o:r:i", verify_usage);
+	rc = parse_query(&q, argc, argv, "a:p:n:d:o:r:if:", verify_usage);
 	if (rc >= 0)
 		goto out;
+	if (q.file) {
+		rc = verify_file(&q);
+		goto out;
+	}
 	if (q.args.collective == NPULINK_COLL_ALLTOALLV) {
 		rows = all_rows(&q);
 		if (!rows) {
@@ -631,16 +822,7 @@ static int plan_verify(int argc, char **argv)
 	}
 	rc = coll_verify_algorithm(q.alg, &q.args, &report);
 	q.args.counts = q.counts;
-	if (rc && rc != -EINVAL) {
-		rc = fail("cannot verify it: %s", coll_strerror(rc));
-		goto out;
-	}
-	if (opts.json)
-		json_print(json_report(&q, &report, !rc));
-	else if (!rc)
-		show_report(&q, &report);
-	if (rc)
-		rc = refuse(&report);
+	rc = conclude(&q, &report, rc);
 out:
 	free(rows);
 	free_query(&q);

@@ -37,6 +37,26 @@ json "words of others" '.collective == "allreduce" and .datatype == "float16"' \
 check "text" sh -c "npulink plan show allreduce -p 3 | grep -q ' recv+0 '"
 expect "one rank" 0 npulink plan show allreduce -p 1
 
+for coll in $colls; do
+	npulink plan show $coll -p 5 -n 7 --all --text >"$scratch/plans"
+	json "read $coll back" '.proved and .collective == "'$coll'"' \
+		npulink -j plan verify -f "$scratch/plans"
+done
+json "all ranks" '[.[].rank] == [0, 1, 2]' npulink -j plan show broadcast -p 3 --all
+check "standard input" sh -c "npulink plan show barrier -p 3 --all -t | npulink plan verify -f -"
+# A step less, a rank less, a byte less.
+npulink plan show allreduce -a ring -p 3 --all -t >"$scratch/good"
+sed '/^[0-9]* recv /d' "$scratch/good" >"$scratch/bad"
+expect "a step is missing" 1 npulink plan verify -f "$scratch/bad"
+sed '/^rank 1/,/^end/d' "$scratch/good" >"$scratch/bad"
+expect "a rank is missing" 1 npulink plan verify -f "$scratch/bad"
+sed '0,/after=/s/ after=[0-9,]*//' "$scratch/good" >"$scratch/bad"
+check "something was changed" sh -c "! cmp -s '$scratch/good' '$scratch/bad'"
+expect "an order is missing" 1 npulink plan verify -f "$scratch/bad"
+echo teapot >"$scratch/bad"
+expect_one_line "no plan" npulink plan verify -f "$scratch/bad"
+expect "no file" 1 npulink plan verify -f "$scratch/none"
+
 expect "no collective" 2 npulink plan show
 expect "unknown collective" 2 npulink plan show teapot
 expect "unknown word" 2 npulink plan show allreduce teapot
