@@ -35,24 +35,26 @@ static u32 scalar_div_to_odd(float x, u32 by)
 
 void soft_float16_div(void *dst, size_t n, u32 by)
 {
+	u32 bits;
 	u16 x;
 
 	for (; n; n--, dst += sizeof(x)) {
 		__builtin_memcpy(&x, dst, sizeof(x));
-		x = scalar_float16_narrow(scalar_half_as_float(
-			scalar_div_to_odd(scalar_float16_widen(x), by)));
+		bits = scalar_div_to_odd(scalar_float16_widen(x), by);
+		x = scalar_float16_narrow(scalar_half_as_float(bits));
 		__builtin_memcpy(dst, &x, sizeof(x));
 	}
 }
 
 void soft_bfloat16_div(void *dst, size_t n, u32 by)
 {
+	u32 bits;
 	u16 x;
 
 	for (; n; n--, dst += sizeof(x)) {
 		__builtin_memcpy(&x, dst, sizeof(x));
-		x = scalar_half_round_bf(scalar_half_as_float(
-			scalar_div_to_odd(scalar_half_as_float((u32)x << 16), by))) >> 16;
+		bits = scalar_div_to_odd(scalar_half_as_float((u32)x << 16), by);
+		x = scalar_half_round_bf(scalar_half_as_float(bits)) >> 16;
 		__builtin_memcpy(dst, &x, sizeof(x));
 	}
 }

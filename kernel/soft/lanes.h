@@ -16,7 +16,8 @@
 #undef IS_NAN
 
 #if VBYTES
-#define LANES(type)	type __attribute__((__vector_size__(VBYTES)))
+#define LANES(lane_t)								\
+	lane_t __attribute__((__vector_size__(VBYTES)))
 #define SEL(type, cond, x, y)							\
 ({										\
 	LANES(type) m_ = (LANES(type))(cond);					\
@@ -25,7 +26,8 @@
 })
 #define IS_NAN(f, bits, inf)	((f) != (f))
 #else
-#define LANES(type)	type
+#define LANES(lane_t)								\
+	lane_t
 #define SEL(type, cond, x, y)	((type)((cond) ? (x) : (y)))
 #define IS_NAN(f, bits, inf)	((bits) << 1 > (inf) << 1)
 #endif

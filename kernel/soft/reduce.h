@@ -32,22 +32,23 @@
 #define SOFT_NAN64	0x7ff8000000000000ULL
 
 /* Divisors up to here are exact in a float. Communicators are smaller. */
-#define SOFT_DIV_MAX	(1U << 24)
+#define SOFT_DIV_MAX	0x1000000
 
 /**
  * struct soft_variant - one way to compile the loops
+ * @reduce: dst[i] = a[i] (+) b[i] for n elements; dst may be a or b
+ * @div: dst[i] /= by for n elements
  * @name: for people
  * @fpu: uses vector or floating point registers
- * @reduce: dst[i] = a[i] (+) b[i] for n elements; dst may be a or b; addresses
- *	    may have any alignment. NULL: this variant does not have it
- * @div: dst[i] /= by
+ *
+ * Addresses may have any alignment. NULL: this variant does not have it.
  */
 struct soft_variant {
-	const char *name;
-	bool fpu;
 	void (*reduce[NPULINK_DTYPES][NPULINK_REDOPS])(void *dst, const void *a,
 						       const void *b, size_t n);
 	void (*div[NPULINK_DTYPES])(void *dst, size_t n, u32 by);
+	const char *name;
+	bool fpu;
 };
 
 extern const struct soft_variant soft_int_scalar;

@@ -114,6 +114,7 @@ static void soft_choose(const char *name)
 int soft_select_init(void)
 {
 	unsigned int v, d, r;
+	u32 rate;
 	u8 *buf;
 
 	buf = kmalloc(3 * SOFT_BENCH_BYTES, GFP_KERNEL);
@@ -126,9 +127,10 @@ int soft_select_init(void)
 			continue;
 		for (d = 0; d < NPULINK_DTYPES; d++) {
 			for (r = 0; r < NPULINK_REDOPS; r++) {
-				if (soft_variants[v]->reduce[d][r])
-					soft_rates[v][d][r] = max(1U,
-						soft_measure(soft_variants[v], d, r, buf));
+				if (!soft_variants[v]->reduce[d][r])
+					continue;
+				rate = soft_measure(soft_variants[v], d, r, buf);
+				soft_rates[v][d][r] = max(rate, 1U);
 			}
 		}
 		cond_resched();

@@ -13,7 +13,7 @@
 
 static __always_inline SWORD SOFT_NAME(key)(WORD x)
 {
-	const UTYPE magnitude = (UTYPE)~((UTYPE)1 << SBITS);
+	const UTYPE magnitude = (UTYPE)-1 / 2;
 	WORD negative = (WORD)((SWORD)x >> SBITS);
 
 	return (SWORD)(x ^ (negative & magnitude));
@@ -21,7 +21,7 @@ static __always_inline SWORD SOFT_NAME(key)(WORD x)
 
 static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u32 by)
 {
-	const STYPE magnitude = (STYPE)~((UTYPE)1 << SBITS);
+	const STYPE magnitude = (UTYPE)-1 / 2;
 	SWORD kx = SOFT_NAME(key)(x), ky = SOFT_NAME(key)(y);
 	WORD z;
 

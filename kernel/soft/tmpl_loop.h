@@ -44,4 +44,5 @@ static __always_inline void SOFT_NAME(loop)(void *dst, const void *a, const void
 		__builtin_memcpy(dst + i, &x, bytes - i);
 	}
 }
+
 #undef WORD

@@ -120,7 +120,7 @@ static __int128 icalc(__int128 a, __int128 b, int op)
 	case NPULINK_SUM:
 		return a + b;
 	case NPULINK_PROD:
-		return (unsigned __int128)a * (unsigned __int128)b;
+		return (uint64_t)a * (uint64_t)b;
 	case NPULINK_MIN:
 		return a < b ? a : b;
 	default:
@@ -150,8 +150,12 @@ static double get_float(int dtype, uint64_t x)
 	switch (dtype) {
 	case NPULINK_FLOAT16: return decode(half, x);
 	case NPULINK_BFLOAT16: return decode(bfloat, x);
-	case NPULINK_FLOAT32: memcpy(&f, &x, 4); return f;
-	default: memcpy(&d, &x, 8); return d;
+	case NPULINK_FLOAT32:
+		memcpy(&f, &x, 4);
+		return f;
+	default:
+		memcpy(&d, &x, 8);
+		return d;
 	}
 }
 
