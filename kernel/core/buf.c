@@ -236,6 +236,7 @@ static bool npulink_buf_invalidate(struct mmu_interval_notifier *mn,
 	struct npulink_buf *buf = container_of(mn, struct npulink_buf, mn);
 
 	mmu_interval_set_seq(mn, seq);
+	smp_wmb();	/* see npulink_buf_use() */
 	switch (range->event) {
 	case MMU_NOTIFY_UNMAP:
 	case MMU_NOTIFY_RELEASE:
@@ -283,9 +284,13 @@ static int npulink_check_vmas(unsigned long start, unsigned long end)
 			rc = -EFAULT;
 			break;
 		}
-		if (vma->vm_file && vma->vm_flags & VM_SHARED && !is_vm_hugetlb_page(vma) &&
-		    file_inode(vma->vm_file)->i_sb->s_magic != TMPFS_MAGIC)
-			rc = -EOPNOTSUPP;
+		if (vma->vm_file && vma->vm_flags & VM_SHARED && !is_vm_hugetlb_page(vma)) {
+			struct inode *inode = file_inode(vma->vm_file);
+
+			/* devtmpfs has the same magic. */
+			if (!S_ISREG(inode->i_mode) || inode->i_sb->s_magic != TMPFS_MAGIC)
+				rc = -EOPNOTSUPP;
+		}
 		start = vma->vm_end;
 	}
 	mmap_read_unlock(mm);
@@ -367,9 +372,13 @@ int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf)
 	if (rc)
 		goto err_unuse;
 	if (READ_ONCE(buf->suspect)) {
-		/* What is invalidated from here on marks it again. */
+		/*
+		 * What begins to be invalidated from here on marks it again; what has
+		 * begun, and still shows the old pages, is waited for.
+		 */
 		WRITE_ONCE(buf->suspect, false);
 		smp_mb();
+		mmu_interval_read_begin(&buf->mn);
 		rc = READ_ONCE(buf->unmapped) ? -ESTALE : npulink_buf_compare(buf);
 		if (rc)
 			WRITE_ONCE(buf->suspect, true);

@@ -124,50 +124,44 @@ void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause
 	npulink_comm_flood(comm);
 }
 
-/* All communicators that have a rank on @dev. Any context but NMI. */
-struct npulink_device_failure {
-	struct work_struct work;
-	struct npulink_device *dev;
-	u32 cause;
-	int status;
-};
-
-static void npulink_device_fail_work(struct work_struct *work)
+void npulink_device_fail_work(struct work_struct *work)
 {
-	struct npulink_device_failure *f = container_of(work, struct npulink_device_failure, work);
+	struct npulink_device *dev = container_of(work, struct npulink_device, fail_work);
+	u64 why = atomic64_xchg(&dev->failure, 0);
 	struct npulink_file *file;
 	unsigned long id;
 
-	mutex_lock(&f->dev->lock);
-	list_for_each_entry(file, &f->dev->files, dev_node) {
+	mutex_lock(&dev->lock);
+	/* why is 0 if an earlier run has taken two failures at once. */
+	list_for_each_entry(file, &dev->files, dev_node) {
 		struct npulink_object *obj;
 
-		for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+		wake_up(&file->poll_wq);
+		for (id = 0; why && (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
 			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
 			struct npulink_cause cause = {
-				.cause = f->cause, .rank = rank->rank, .peer = NPULINK_NO_PEER,
-				.step = ~0U, .number = ~0ULL, .code = -f->status,
+				.cause = why >> 32, .rank = rank->rank, .peer = NPULINK_NO_PEER,
+				.step = ~0U, .number = ~0ULL, .code = (u32)why,
 			};
 
 			npulink_comm_fail_now(rank->comm, &cause);
 			npulink_object_put(obj);
 		}
 	}
-	mutex_unlock(&f->dev->lock);
-	put_device(&f->dev->dev);
-	kfree(f);
+	mutex_unlock(&dev->lock);
+	put_device(&dev->dev);
 }
 
+/*
+ * All communicators that have a rank on @dev. The first of several failures at a time
+ * is reported for all of them. Any context but NMI.
+ */
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
 {
-	struct npulink_device_failure *f = kzalloc(sizeof(*f), GFP_ATOMIC | __GFP_NOFAIL);
-
-	INIT_WORK(&f->work, npulink_device_fail_work);
-	f->dev = dev;
-	f->cause = cause;
-	f->status = status;
+	atomic64_cmpxchg(&dev->failure, 0, (u64)cause << 32 | (u32)-status);
 	get_device(&dev->dev);
-	queue_work(npulink_comm_wq, &f->work);
+	if (!queue_work(npulink_comm_wq, &dev->fail_work))
+		put_device(&dev->dev);
 }
 
 /* For work that frees objects. Any context but NMI. */
@@ -545,18 +539,25 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
 		goto err_abort;
+	/* Either the removal of the device finds the rank, or the rank finds it gone. */
+	rc = -ENODEV;
+	if (!percpu_ref_tryget_live(&file->dev->users))
+		goto err_abort;
 	rc = mutex_lock_interruptible(&npulink_comms_lock);
 	if (rc)
-		goto err_abort;
+		goto err_users;
 	rc = npulink_comm_join(rank, cmd);
 	/* Visible to the file's other threads before the lock is dropped. */
 	if (!rc)
 		npulink_object_publish(file, &rank->obj);
 	mutex_unlock(&npulink_comms_lock);
+	percpu_ref_put(&file->dev->users);
 	if (rc)
 		goto err_abort;
 	return 0;
 
+err_users:
+	percpu_ref_put(&file->dev->users);
 err_abort:
 	npulink_object_abort(file, &rank->obj);
 	return rc;

@@ -56,7 +56,8 @@ struct npulink_link *npulink_link_next(struct npulink_device *dev, unsigned long
 struct npulink_link *npulink_link_get(struct npulink_device *dev, struct npulink_device *peer,
 				      bool create);
 void npulink_link_put(struct npulink_link *link);
-void npulink_links_drop(struct npulink_device *dev);
+void npulink_links_drop(struct npulink_device *dev, struct list_head *dropped);
+void npulink_links_close(struct list_head *dropped);
 
 /* ---- account.c ---------------------------------------------------------- */
 
@@ -384,6 +385,7 @@ int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
+void npulink_device_fail_work(struct work_struct *work);
 void npulink_comm_queue(struct work_struct *work);
 void npulink_comm_flush(void);
 int npulink_comm_init(void);
@@ -504,6 +506,8 @@ struct npulink_unit_state {
 	u64 done;		/* bytes through the engine */
 	u32 deps;
 	u32 next;		/* in op->starting or op->starved; ~0 ends */
+	u16 waits;		/* of a chain: members before it have arrived .. */
+	bool missing;		/* .. and this one has not */
 	u8 phase;
 };
 

@@ -76,6 +76,7 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	dev->ops = ops;
 	dev->slice = 128 << 10;
 	init_completion(&dev->drained);
+	INIT_WORK(&dev->fail_work, npulink_device_fail_work);
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->files);
 	INIT_LIST_HEAD(&dev->bufs);
@@ -120,6 +121,8 @@ NPULINK_EXPORT(npulink_device_register);
 
 void npulink_device_unregister(struct npulink_device *dev)
 {
+	LIST_HEAD(links);
+
 	/* No new files, plans, links. */
 	cdev_device_del(&dev->cdev, &dev->dev);
 	mutex_lock(&dev->lock);
@@ -127,16 +130,19 @@ void npulink_device_unregister(struct npulink_device *dev)
 	mutex_unlock(&dev->lock);
 	percpu_ref_kill(&dev->users);
 	/* End what is running, here and on the peers of those who run here. */
-	npulink_links_drop(dev);
+	npulink_links_drop(dev, &links);
 	xa_erase(&npulink_devices, dev->id);
 	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
 	npulink_comm_flush();
 	wait_for_completion(&dev->drained);
+	/* Those who were about to join have joined, or been refused. */
+	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
 	/* A peer that read link->down before it was set has rung by now. */
 	synchronize_rcu();
 	if (dev->ops->quiesce)
 		dev->ops->quiesce(dev);
 	npulink_comm_flush();
+	npulink_links_close(&links);
 	npulink_bufs_unmap(dev);
 	if (dev->ops->release)
 		dev->ops->release(dev);

@@ -210,6 +210,7 @@ int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 		return -ENOENT;
 	if (vma->vm_end - vma->vm_start != len)
 		return -EINVAL;
+	npulink_vma_flags_set(vma, VM_DONTCOPY);
 	return remap_vmalloc_range(vma, ring, 0);
 }
 

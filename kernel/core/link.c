@@ -5,10 +5,16 @@
  */
 #include "core.h"
 
+static void npulink_link_close(struct npulink_link *link)
+{
+	if (link->ops && link->ops->close)
+		link->ops->close(link);
+	link->ops = NULL;
+}
+
 static void npulink_link_free(struct npulink_link *link)
 {
-	if (link->ops->close)
-		link->ops->close(link);
+	npulink_link_close(link);
 	put_device(&link->dev->dev);
 	put_device(&link->peer->dev);
 	kfree(link);
@@ -98,8 +104,11 @@ struct npulink_link *npulink_link_next(struct npulink_device *dev, unsigned long
 	return link;
 }
 
-/* @dev is going: ring none of its links any more, and forget them. May sleep. */
-void npulink_links_drop(struct npulink_device *dev)
+/*
+ * @dev is going: ring none of its links any more, and have nobody find them. They are
+ * put on @dropped, with their reference. May sleep.
+ */
+void npulink_links_drop(struct npulink_device *dev, struct list_head *dropped)
 {
 	struct npulink_device *other;
 	struct npulink_link *link;
@@ -109,17 +118,32 @@ void npulink_links_drop(struct npulink_device *dev)
 	for (id = 0; (other = npulink_device_next(&id)); id++) {
 		mutex_lock(&other->lock);
 		link = other == dev ? NULL : xa_erase(&other->links, dev->id);
-		if (link)
+		if (link) {
 			WRITE_ONCE(link->down, true);
+			list_add_tail(&link->dropped, dropped);
+		}
 		mutex_unlock(&other->lock);
-		npulink_link_put(link);
 		put_device(&other->dev);
 	}
 	mutex_lock(&dev->lock);
 	xa_for_each(&dev->links, i, link) {
 		xa_erase(&dev->links, i);
 		WRITE_ONCE(link->down, true);
-		npulink_link_put(link);
+		list_add_tail(&link->dropped, dropped);
 	}
 	mutex_unlock(&dev->lock);
+}
+
+/*
+ * Nobody rings them any more. Ranks may have them for as long as their files are
+ * open, when the backend's module may have gone. May sleep.
+ */
+void npulink_links_close(struct list_head *dropped)
+{
+	struct npulink_link *link, *next;
+
+	list_for_each_entry_safe(link, next, dropped, dropped) {
+		npulink_link_close(link);
+		npulink_link_put(link);
+	}
 }

@@ -113,6 +113,8 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 		struct npulink_unit_state *us = &op->units[i];
 
 		us->done = 0;
+		us->waits = 0;
+		us->missing = false;
 		us->deps = plan->units[i].ndeps;
 		us->phase = NPULINK_UNIT_BLOCKED;
 	}
@@ -451,69 +453,76 @@ static bool npulink_steps_fit(const struct npulink_step *to, const struct npulin
 	       (!(from->flags & NPULINK_STEP_F_TRANSIENT) || !(from->src2_off % esize));
 }
 
+/*
+ * Has the peer of a unit's member @i offered bytes beyond those done? If so, lowers *n
+ * to what of them lies in one piece.
+ */
+static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *n,
+				   struct npulink_cause *bad)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *st = &op->plan->steps[un->first + i];
+	const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+	u64 done = op->units[unit].done, avail;
+	const struct npulink_step *from;
+	struct npulink_op *peer;
+	u32 ps;
+
+	if (!(st->op & NPULINK_STEP_RECV))
+		return true;
+	peer = op->streams[pos->recv_stream].peer;
+	if (!peer)
+		return false;
+	ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+	from = &peer->plan->steps[ps];
+	if (unlikely(!npulink_steps_fit(st, from, un->esize))) {
+		*bad = (struct npulink_cause) {
+			.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank,
+			.peer = peer->rank->rank, .step = un->first + i,
+			.number = op->number, .calls = { op->plan->call, peer->plan->call },
+		};
+		return false;
+	}
+	avail = smp_load_acquire(&peer->cells[ps].avail);
+	if (!avail || (st->len && avail - 1 == done))
+		return false;
+	*n = min(*n, avail - 1 - done);
+	if (from->flags & NPULINK_STEP_F_TRANSIENT && from->src2_off)
+		*n = min(*n, from->src2_off - done % from->src2_off);
+	return true;
+}
+
 /* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
 static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_cause *bad)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	const struct npulink_step *steps = &op->plan->steps[un->first];
-	const struct npulink_step *last = &steps[un->nsteps - 1];
-	u64 len = last->len, done = op->units[unit].done;
+	u32 step = un->first + un->nsteps - 1, i;
+	const struct npulink_step *last = &op->plan->steps[step];
+	struct npulink_unit_state *us = &op->units[unit];
+	u64 len = last->len, done = us->done;
 	u64 n = min_t(u64, len - done, op->rank->dev->slice);
-	u32 i;
+	u32 seen = us->waits;
 
-	for (i = 0; i < un->nsteps; i++) {
-		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
-		struct npulink_op_stream *os;
-		struct npulink_op *peer;
-		u64 avail;
-		u32 ps;
-
-		if (!(steps[i].op & NPULINK_STEP_RECV))
-			continue;
-		os = &op->streams[pos->recv_stream];
-		peer = os->peer;
-		if (!peer)
+	/* Each member of a long chain is looked at when it rings, not at every bell. */
+	us->missing = true;
+	for (; us->waits < un->nsteps; us->waits++)
+		if (!npulink_member_arrived(op, unit, us->waits, &n, bad))
 			return 0;
-		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
-		if (unlikely(!npulink_steps_fit(&steps[i], &peer->plan->steps[ps], un->esize))) {
-			bad->cause = NPULINK_CAUSE_MISMATCH;
-			bad->rank = op->rank->rank;
-			bad->peer = peer->rank->rank;
-			bad->step = un->first + i;
-			bad->number = op->number;
-			bad->calls[0] = op->plan->call;
-			bad->calls[1] = peer->plan->call;
-			return 0;
-		}
-		avail = smp_load_acquire(&peer->cells[ps].avail);
-		if (!avail)
-			return 0;
-		n = min(n, avail - 1 - done);
-	}
+	us->missing = false;
+	us->waits = 0;
+	for (i = 0; i < seen; i++)
+		npulink_member_arrived(op, unit, i, &n, bad);
 	if (!len)
 		return -1;
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off) {
-		const struct npulink_cell *cell = &op->cells[un->first + un->nsteps - 1];
 		u64 window = last->src2_off;
-		u64 taken = min(smp_load_acquire(&cell->taken), len);
+		u64 taken = min(smp_load_acquire(&op->cells[step].taken), len);
 
 		n = min(n, window - (done - taken));
 		n = min(n, window - done % window);
 	}
-	/* A sender's window may end before what it has offered does. */
-	for (i = 0; i < un->nsteps; i++) {
-		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
-		const struct npulink_step *sst;
-
-		if (!(steps[i].op & NPULINK_STEP_RECV))
-			continue;
-		sst = &op->streams[pos->recv_stream].peer->plan->steps
-			[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
-		if (sst->flags & NPULINK_STEP_F_TRANSIENT && sst->src2_off)
-			n = min(n, sst->src2_off - done % sst->src2_off);
-	}
 	/* Elements are not divided; the rest comes with the next bytes. */
-	return done + n == len ? n : rounddown(n, op->plan->units[unit].esize);
+	return done + n == len ? n : rounddown(n, un->esize);
 }
 
 /* The peers' bytes up to units[unit].done have been taken: tell those who wait. */
@@ -662,7 +671,13 @@ static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *r
 	/* From here on whoever has more for us rings again. */
 	atomic_xchg(&ev->pending, 0);
 	if (op->state == NPULINK_OP_RUNNING) {
-		npulink_unit_advance(op, op->plan->pos[ev->kind].unit, run);
+		u32 unit = op->plan->pos[ev->kind].unit;
+		const struct npulink_unit_state *us = &op->units[unit];
+
+		if (us->phase == NPULINK_UNIT_ACTIVE && us->missing &&
+		    ev->kind != op->plan->units[unit].first + us->waits)
+			return;
+		npulink_unit_advance(op, unit, run);
 		npulink_op_advance(op, run);
 	}
 }

@@ -19,6 +19,7 @@
 #include <linux/mm_types.h>
 #include <linux/percpu-refcount.h>
 #include <linux/refcount.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <linux/npulink.h>
 
@@ -185,12 +186,13 @@ struct npulink_link_stats {
 
 /**
  * struct npulink_link - one direction between two devices of this node
- * @ops: the backend's
+ * @ops: the backend's, NULL after @close
  * @down: the core rings no more
  * @dev: near end: rings
  * @peer: far end: is rung
  * @stats: see there
  * @refs: plans that use it, and the table of @dev
+ * @dropped: the core's, when one of its devices goes
  * @priv: for the backend
  *
  * Exists from the first plan that uses it until one of its devices goes.
@@ -202,6 +204,7 @@ struct npulink_link {
 	struct npulink_device *peer;
 	struct npulink_link_stats stats;
 	refcount_t refs;
+	struct list_head dropped;
 	void *priv;
 };
 
@@ -261,6 +264,8 @@ struct npulink_device {
 	struct percpu_ref users;
 	struct completion drained;
 	bool gone;
+	atomic64_t failure;		/* cause << 32 | errno */
+	struct work_struct fail_work;
 	struct mutex lock;		/* files, bufs, adding links, doorbells */
 	struct list_head files;
 	struct list_head bufs;		/* those that are mapped */
