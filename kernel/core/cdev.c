@@ -264,6 +264,8 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 		 NPULINK_ANYONE | NPULINK_GONE_OK),
 	IOCTL_OP(NPULINK_RING_SETUP, npulink_ring_setup_ioctl, npulink_ring_setup, out_len, 0),
 	IOCTL_OP(NPULINK_DESTROY, npulink_destroy_ioctl, npulink_destroy, id, NPULINK_GONE_OK),
+	IOCTL_OP(NPULINK_COMM_MEMBERS, npulink_comm_members_ioctl, npulink_comm_members, bits,
+		 NPULINK_GONE_OK),
 };
 
 int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)

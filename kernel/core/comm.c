@@ -668,6 +668,53 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	return rc;
 }
 
+/* 64 ranks from @first on, as far as they are below @end. */
+static u64 npulink_comm_alive(struct npulink_comm *comm, u32 first, u32 end)
+{
+	u64 bits = 0;
+	u32 i;
+
+	rcu_read_lock();
+	for (i = first; i < min(end, first + 64); i++) {
+		struct npulink_rank *rank = rcu_dereference(comm->ranks[i]);
+
+		/* Whoever is told of a death is told after this was set. */
+		if (rank && !READ_ONCE(rank->file->dead))
+			bits |= BIT_ULL(i - first);
+	}
+	rcu_read_unlock();
+	return bits;
+}
+
+int npulink_comm_members_ioctl(struct npulink_ucmd *ucmd)
+{
+	struct npulink_comm_members *cmd = ucmd->cmd;
+	u64 __user *user = u64_to_user_ptr(cmd->bits);
+	struct npulink_rank *rank;
+	u32 i, end;
+	int rc = 0;
+
+	if (cmd->flags)
+		return -EOPNOTSUPP;
+	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
+	if (IS_ERR(rank))
+		return PTR_ERR(rank);
+	if (cmd->first % 64 || check_add_overflow(cmd->first, cmd->nranks, &end) ||
+	    end > rank->comm->nranks)
+		rc = -EINVAL;
+	cmd->out_alive = 0;
+	for (i = cmd->first; !rc && i < end; i += 64) {
+		u64 bits = npulink_comm_alive(rank->comm, i, end);
+
+		cmd->out_alive += hweight64(bits);
+		if (put_user(bits, user++))
+			rc = -EFAULT;
+		cond_resched();
+	}
+	npulink_rank_put(rank);
+	return rc ?: npulink_ucmd_respond(ucmd, sizeof(*cmd));
+}
+
 int npulink_comm_init(void)
 {
 	get_random_bytes(&npulink_comms_key, sizeof(npulink_comms_key));

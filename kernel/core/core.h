@@ -384,6 +384,7 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_members_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
 void npulink_device_fail_work(struct work_struct *work);
 void npulink_comm_queue(struct work_struct *work);

@@ -61,6 +61,7 @@ enum {
 	NPULINK_CMD_WAIT,
 	NPULINK_CMD_RING_SETUP,
 	NPULINK_CMD_DESTROY,
+	NPULINK_CMD_COMM_MEMBERS,
 };
 
 /* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
@@ -371,6 +372,31 @@ struct npulink_comm_status {
 	struct npulink_call out_calls[2];
 };
 #define NPULINK_COMM_STATUS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_STATUS)
+
+/**
+ * struct npulink_comm_members - ioctl(NPULINK_COMM_MEMBERS)
+ * @size: sizeof(struct npulink_comm_members)
+ * @flags: 0
+ * @comm_id: communicator
+ * @first: first rank asked for, a multiple of 64
+ * @nranks: number of ranks asked for
+ * @out_alive: how many of them are alive
+ * @bits: address of __u64 [(nranks + 63) / 64]: bit i of word w is set if rank
+ *	  first + 64 w + i has joined, has not left, and its process lives
+ *
+ * Works also when the communicator has failed: it is how survivors find out who
+ * they are. An operation that ended with EOWNERDEAD never finds the dead rank alive.
+ */
+struct npulink_comm_members {
+	__u32 size;
+	__u32 flags;
+	__u32 comm_id;
+	__u32 first;
+	__u32 nranks;
+	__u32 out_alive;
+	__aligned_u64 bits;
+};
+#define NPULINK_COMM_MEMBERS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_MEMBERS)
 
 /* Why PLAN_CREATE (or libcoll's verifier) refused a plan. */
 #define NPULINK_BAD_NONE	0
