@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * bootstrap.c - ranks that are processes meet over loopback: with and without key,
+ * and everything that can go wrong, each with its one line.
+ */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include "mock.h"
+#include "internal.h"
+#include "kselftest.h"
+
+#define MAX_RANKS	16
+
+/* What a rank's process leaves behind. */
+struct outcome {
+	int rc;
+	char text[600];
+	char warning[300];
+	uint8_t secret[16];
+};
+
+static struct outcome *outcomes;
+static char port[8];
+static const char *scratch_env[MAX_RANKS][3];	/* for one rank each: NAME=VALUE */
+
+/* A port that nobody listens at, now. */
+static int free_port(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
+	    getsockname(fd, (struct sockaddr *)&a, &len))
+		abort();
+	close(fd);
+	return ntohs(a.sin_port);
+}
+
+static void set_number(const char *name, unsigned int value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", value);
+	setenv(name, text, 1);
+}
+
+static void join(unsigned int rank, unsigned int nranks)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct outcome *o = &outcomes[rank];
+	struct coll_comm *comm;
+
+	set_number("RANK", rank);
+	set_number("WORLD_SIZE", nranks);
+	setenv("MASTER_ADDR", "127.0.0.1", 0);
+	setenv("COLL_PORT", port, 0);
+	setenv("COLL_DEVICE", "0", 0);
+	for (int i = 0; i < 3 && scratch_env[rank][i]; i++)
+		putenv((char *)scratch_env[rank][i]);
+	config.error_text = o->text;
+	config.error_size = sizeof(o->text);
+	o->rc = coll_comm_init_env(&comm, &config);
+	if (!o->rc) {
+		memcpy(o->secret, mock.comms->secret, 16);
+		if (coll_comm_warning(comm))
+			snprintf(o->warning, sizeof(o->warning), "%s", coll_comm_warning(comm));
+		coll_comm_destroy(comm);
+	}
+}
+
+static pid_t start(unsigned int rank, unsigned int nranks)
+{
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		join(rank, nranks);
+		_exit(0);
+	}
+	return pid;
+}
+
+static void clean(void)
+{
+	memset(outcomes, 0, MAX_RANKS * sizeof(*outcomes));
+	memset(scratch_env, 0, sizeof(scratch_env));
+	snprintf(port, sizeof(port), "%d", free_port());
+}
+
+/* All ranks, rank 0 last if @late. Returns how many failed. */
+static int run(unsigned int nranks, bool late)
+{
+	pid_t pid[MAX_RANKS];
+	int bad = 0;
+
+	for (unsigned int i = late; i < nranks; i++)
+		pid[i] = start(i, nranks);
+	if (late) {
+		usleep(300000);
+		pid[0] = start(0, nranks);
+	}
+	for (unsigned int i = 0; i < nranks; i++) {
+		waitpid(pid[i], NULL, 0);
+		bad += !!outcomes[i].rc;
+	}
+	return bad;
+}
+
+static bool said(unsigned int rank, int rc, const char *words)
+{
+	const struct outcome *o = &outcomes[rank];
+
+	if (o->rc == rc && strstr(o->text, words))
+		return true;
+	ksft_print_msg("rank %u: %d, not %d: \"%s\" has no \"%s\"\n", rank, o->rc, rc, o->text,
+		       words);
+	return false;
+}
+
+static bool same_secrets(unsigned int n)
+{
+	static const uint8_t zero[16];
+
+	for (unsigned int i = 0; i < n; i++)
+		if (memcmp(outcomes[i].secret, outcomes[0].secret, 16))
+			return false;
+	return memcmp(outcomes[0].secret, zero, 16);
+}
+
+static void test_meeting(void)
+{
+	uint8_t first[16];
+
+	clean();
+	ksft_test_result(!run(1, false) && same_secrets(1), "one rank\n");
+	clean();
+	ksft_test_result(!run(2, false) && same_secrets(2), "two ranks\n");
+	memcpy(first, outcomes[0].secret, 16);
+	clean();
+	ksft_test_result(!run(16, true) && same_secrets(16) && memcmp(first, outcomes[0].secret, 16),
+			 "sixteen ranks, rank 0 last\n");
+	clean();
+	setenv("COLL_KEY", "a secret that all ranks know", 1);
+	ksft_test_result(!run(5, false) && same_secrets(5) && !outcomes[1].warning[0],
+			 "with a key\n");
+	unsetenv("COLL_KEY");
+	clean();
+	for (int i = 0; i < 2; i++)
+		scratch_env[i][0] = "MASTER_ADDR=localhost";
+	ksft_test_result(!run(2, false) && !outcomes[0].warning[0] && !outcomes[1].warning[0],
+			 "by name; loopback needs no warning\n");
+}
+
+static void test_network_warning(void)
+{
+	char host[80] = "MASTER_ADDR=";
+
+	clean();
+	if (gethostname(host + 12, sizeof(host) - 13)) {
+		ksft_test_result_skip("no host name\n");
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		scratch_env[i][0] = host;
+		scratch_env[i][1] = "COLL_TIMEOUT=5";
+	}
+	if (run(2, false))
+		ksft_test_result_skip("cannot meet at %s: %s\n", host, outcomes[1].text);
+	else if (!outcomes[0].warning[0])
+		ksft_test_result_skip("%s is loopback\n", host);
+	else
+		ksft_test_result(strstr(outcomes[0].warning, "COLL_KEY") &&
+				 strstr(outcomes[1].warning, "COLL_KEY"),
+				 "without key over the network: a warning\n");
+}
+
+static void test_environment(void)
+{
+	clean();
+	scratch_env[0][0] = "WORLD_SIZE=";
+	run(1, false);
+	ksft_test_result(said(0, -EINVAL, "WORLD_SIZE is not set: start the program with torchrun"),
+			 "a variable is missing\n");
+	clean();
+	scratch_env[0][0] = "RANK=2x";
+	run(1, false);
+	ksft_test_result(said(0, -EINVAL, "RANK=\"2x\""), "a variable is no number\n");
+	clean();
+	scratch_env[0][0] = "RANK=7";
+	scratch_env[0][1] = "WORLD_SIZE=7";
+	run(1, false);
+	ksft_test_result(said(0, -EINVAL, "RANK=7 is not below WORLD_SIZE=7"), "rank too large\n");
+	clean();
+	scratch_env[0][0] = "WORLD_SIZE=2";
+	scratch_env[0][1] = "COLL_PORT=";
+	run(1, false);
+	ksft_test_result(said(0, -EINVAL, "MASTER_PORT is not set"), "no port\n");
+	clean();
+	scratch_env[0][0] = "WORLD_SIZE=2";
+	scratch_env[0][1] = "MASTER_ADDR=no-such-host.invalid";
+	run(1, false);
+	ksft_test_result(said(0, -EHOSTUNREACH, "MASTER_ADDR=\"no-such-host.invalid\""),
+			 "no such host\n");
+}
+
+static void test_late_ranks(void)
+{
+	clean();
+	for (int i = 0; i < 6; i++)
+		scratch_env[i][0] = "COLL_TIMEOUT=1";
+	for (int i = 0; i < 6; i++)
+		scratch_env[i][1] = "WORLD_SIZE=9";
+	run(3, false);
+	ksft_test_result(said(0, -ETIMEDOUT, "rank 3-8 did not come") &&
+			 said(2, -ETIMEDOUT, "rank 3-8 did not come"),
+			 "ranks that do not come are named on all others\n");
+	clean();
+	scratch_env[1][0] = "COLL_TIMEOUT=1";
+	waitpid(start(1, 2), NULL, 0);
+	ksft_test_result(said(1, -ETIMEDOUT, "rank 0 was not to be reached at 127.0.0.1 port"),
+			 "rank 0 does not come\n");
+}
+
+static void test_disagreement(void)
+{
+	clean();
+	scratch_env[2][0] = "WORLD_SIZE=4";
+	run(3, false);
+	ksft_test_result(said(0, -EPROTO, "WORLD_SIZE=4, rank 0 has WORLD_SIZE=3") &&
+			 said(2, -EPROTO, "WORLD_SIZE=4, rank 0 has WORLD_SIZE=3"),
+			 "another number of ranks\n");
+	clean();
+	scratch_env[2][0] = "RANK=1";
+	for (int i = 0; i < 3; i++)
+		scratch_env[i][1] = "COLL_TIMEOUT=5";
+	run(3, false);
+	ksft_test_result(said(0, -EEXIST, "rank 1 came twice") &&
+			 (outcomes[1].rc == -EEXIST || outcomes[1].rc == -ECONNRESET),
+			 "a rank comes twice\n");
+	clean();
+	for (int i = 0; i < 3; i++)
+		scratch_env[i][1] = "COLL_TIMEOUT=1";
+	scratch_env[0][0] = scratch_env[1][0] = "COLL_KEY=one";
+	scratch_env[2][0] = "COLL_KEY=two";
+	run(3, false);
+	ksft_test_result(said(2, -EACCES, "COLL_KEY is not that of rank 0") &&
+			 said(0, -ETIMEDOUT, "rank 2 did not come") &&
+			 said(1, -ETIMEDOUT, "1 connections had another COLL_KEY"), "another key\n");
+	clean();
+	for (int i = 0; i < 2; i++)
+		scratch_env[i][1] = "COLL_TIMEOUT=1";
+	scratch_env[0][0] = "COLL_KEY=one";
+	run(2, false);
+	ksft_test_result(said(1, -EACCES, "set on rank 0 and not on this rank"), "key on one side\n");
+	clean();
+	scratch_env[1][0] = "COLL_DEVICE=/nonexistent/npu7";
+	run(3, false);
+	ksft_test_result(said(0, -ENOENT, "rank 1 could not join: there is no /nonexistent/npu7") &&
+			 said(1, -ENOENT, "there is no /nonexistent/npu7") &&
+			 said(2, -ENOENT, "rank 1 could not join"), "a rank has no device\n");
+}
+
+/* ---- strangers */
+
+static int connect_stranger(void)
+{
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons(atoi(port)),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	for (int i = 0; i < 200; i++) {
+		if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
+			return fd;
+		usleep(10000);
+	}
+	return -1;
+}
+
+static void test_strangers(void)
+{
+	static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: scanner\r\n"
+				   "Accept: everything, of any length, as long as it takes\r\n\r\n";
+	int silent[100], fd, bad = 0;
+	pid_t root, other;
+
+	clean();
+	root = start(0, 2);
+	for (int i = 0; i < 100; i++)
+		silent[i] = connect_stranger();
+	fd = connect_stranger();
+	bad |= write(fd, http, sizeof(http)) < 0;
+	close(connect_stranger());
+	other = start(1, 2);
+	waitpid(other, NULL, 0);
+	waitpid(root, NULL, 0);
+	for (int i = 0; i < 100; i++)
+		close(silent[i]);
+	close(fd);
+	ksft_test_result(!bad && !outcomes[0].rc && !outcomes[1].rc && same_secrets(2),
+			 "strangers that are silent, talk nonsense, hang up\n");
+}
+
+/* Something else has the port: on rank 0 it cannot listen, on others it answers nonsense. */
+static void test_foreign_port(void)
+{
+	static const char nonsense[200] = "220 mail.example ESMTP";
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), peer;
+	pid_t pid;
+
+	clean();
+	a.sin_port = htons(atoi(port));
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 5))
+		abort();
+	waitpid(start(0, 2), NULL, 0);
+	ksft_test_result(said(0, -EADDRINUSE, "set COLL_PORT to a free port"), "port in use\n");
+	pid = start(1, 2);
+	peer = accept(fd, NULL, NULL);
+	if (write(peer, nonsense, sizeof(nonsense)) < 0)
+		abort();
+	waitpid(pid, NULL, 0);
+	close(peer);
+	close(fd);
+	ksft_test_result(said(1, -EPROTO, "is not libcoll"), "something else answers\n");
+}
+
+/* A rank 0 or member of the other protocol version, by hand. */
+static void test_versions(void)
+{
+	struct {
+		uint32_t magic, type;
+		int32_t status;
+		uint32_t len;
+		uint32_t protocol, version, keyed, nranks, rank, reserved;
+		uint8_t nonce[16], mac[32];
+	} frame = {
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 1,
+		.version = 9 << 16 | 8 << 8 | 7, .nranks = 2, .rank = 1,
+	};
+	char answer[1000];
+	pid_t pid;
+	int fd;
+
+	clean();
+	pid = start(0, 2);
+	fd = connect_stranger();
+	if (write(fd, &frame, sizeof(frame)) != sizeof(frame) ||
+	    read(fd, answer, sizeof(answer)) < 0)
+		abort();
+	waitpid(pid, NULL, 0);
+	close(fd);
+	ksft_test_result(said(0, -EPROTONOSUPPORT, "has libcoll 9.8.7, rank 0 has "
+			      COLL_VERSION_STRING), "another version\n");
+}
+
+static void test_death(void)
+{
+	struct timespec a, b;
+	pid_t pid[3];
+
+	clean();
+	pid[0] = start(0, 3);
+	pid[1] = start(1, 3);
+	usleep(400000);
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	kill(pid[1], SIGKILL);
+	waitpid(pid[1], NULL, 0);
+	waitpid(pid[0], NULL, 0);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (127.0.0.1:") && b.tv_sec - a.tv_sec < 3,
+			 "a rank that dies while others are awaited\n");
+	clean();
+	pid[0] = start(0, 3);
+	pid[1] = start(1, 3);
+	usleep(400000);
+	kill(pid[0], SIGKILL);
+	waitpid(pid[0], NULL, 0);
+	waitpid(pid[1], NULL, 0);
+	ksft_test_result(outcomes[1].rc < 0 && strstr(outcomes[1].text, "closed the connection"),
+			 "rank 0 dies\n");
+}
+
+/* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
+
+static bool is_hex(const uint8_t digest[32], const char *hex)
+{
+	char text[65];
+
+	for (int i = 0; i < 32; i++)
+		sprintf(text + 2 * i, "%02x", digest[i]);
+	return !strcmp(text, hex);
+}
+
+static void test_sha256(void)
+{
+	struct coll_sha256 s;
+	struct coll_hmac h;
+	uint8_t digest[32], key[131];
+
+	coll_sha256_init(&s);
+	coll_sha256_add(&s, "abc", 3);
+	coll_sha256_end(&s, digest);
+	ksft_test_result(is_hex(digest,
+		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"), "sha256\n");
+	coll_sha256_init(&s);
+	for (int i = 0; i < 1000000; i += 100)
+		for (int k = 0; k < 4; k++)
+			coll_sha256_add(&s, "aaaaaaaaaaaaaaaaaaaaaaaaa", 25);
+	coll_sha256_end(&s, digest);
+	ksft_test_result(is_hex(digest,
+		"cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
+			 "sha256 of a million\n");
+	coll_hmac_init(&h, "Jefe", 4);
+	coll_sha256_add(&h.inner, "what do ya want for nothing?", 28);
+	coll_hmac_end(&h, digest);
+	ksft_test_result(is_hex(digest,
+		"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"), "hmac\n");
+	memset(key, 0xaa, sizeof(key));
+	coll_hmac_init(&h, key, sizeof(key));
+	coll_sha256_add(&h.inner, "Test Using Larger Than Block-Size Key - Hash Key First", 54);
+	coll_hmac_end(&h, digest);
+	ksft_test_result(is_hex(digest,
+		"60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
+			 "hmac with a long key\n");
+}
+
+int main(void)
+{
+	outcomes = mmap(NULL, MAX_RANKS * sizeof(*outcomes), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	signal(SIGPIPE, SIG_IGN);
+	ksft_print_header();
+	ksft_set_plan(4 + 5 + 1 + 5 + 2 + 5 + 1 + 2 + 1 + 2);
+	test_sha256();
+	test_meeting();
+	test_network_warning();
+	test_environment();
+	test_late_ranks();
+	test_disagreement();
+	test_strangers();
+	test_foreign_port();
+	test_versions();
+	test_death();
+	ksft_finished();
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * drv.c - what libcoll does when ioctls fail or are interrupted, and how many it
+ * makes: against the mock.
+ */
+#include <sys/time.h>
+#include "mock.h"
+#include "coll.h"
+#include "internal.h"
+#include "kselftest.h"
+
+#define BIG	30000
+
+static struct coll_comm *comms[2];
+static int in[2][BIG], out[2][BIG];
+
+static void setup(const struct coll_config *base)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_unique_id id;
+
+	if (base)
+		config = *base;
+	config.device = "0";
+	coll_get_unique_id(&id);
+	for (int i = 0; i < 2; i++)
+		if (coll_comm_init_rank(&comms[i], 2, &id, i, &config))
+			ksft_exit_fail_msg("cannot make communicators\n");
+	for (int r = 0; r < 2; r++)
+		for (int i = 0; i < BIG; i++)
+			in[r][i] = r + i;
+}
+
+static int teardown(void)
+{
+	return coll_comm_destroy(comms[0]) | coll_comm_destroy(comms[1]);
+}
+
+/* Rank 1 by request, rank 0 blocking. */
+static int both(size_t count)
+{
+	struct coll_request *req;
+	int rc, other;
+
+	memset(out, 0, sizeof(out));
+	rc = coll_iallreduce(comms[1], in[1], out[1], count, COLL_INT32, COLL_SUM, &req);
+	if (rc)
+		return rc;
+	rc = coll_allreduce(comms[0], in[0], out[0], count, COLL_INT32, COLL_SUM);
+	other = coll_wait(&req);
+	for (size_t i = 0; i < count && !rc && !other; i++)
+		if (out[0][i] != (int)(2 * i + 1) || out[1][i] != out[0][i])
+			rc = -EILSEQ;
+	return rc ? rc : other;
+}
+
+static unsigned int total(void)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < 31; i++)
+		n += mock.calls[i];
+	return n;
+}
+
+/* The same in the other direction, so that rank 0 has nothing but its one call. */
+static void *late(void *arg)
+{
+	usleep(20000);
+	return (void *)(long)coll_allreduce(comms[1], in[1], out[1], (size_t)arg, COLL_INT32,
+					    COLL_SUM);
+}
+
+static void test_one_call(size_t count, const char *what)
+{
+	pthread_t thread;
+	void *rc;
+	int bad = both(count) | both(count);
+	unsigned int before = total();
+
+	pthread_create(&thread, NULL, late, (void *)count);
+	bad |= coll_allreduce(comms[0], in[0], out[0], count, COLL_INT32, COLL_SUM);
+	pthread_join(thread, &rc);
+	ksft_test_result(!bad && !rc && total() - before == 2, "%s: one ioctl for each rank\n", what);
+}
+
+static void test_signals(void)
+{
+	unsigned int posts, waits;
+	pthread_t thread;
+	void *rc;
+	int bad;
+
+	/* Refused before anything was done: made again. */
+	mock_fail(NPULINK_POST, -EINTR, 1, 3, false);
+	posts = mock_calls(NPULINK_POST);
+	bad = both(4);
+	ksft_test_result(!bad && mock_calls(NPULINK_POST) - posts == 5, "EINTR, nothing done\n");
+
+	/* Accepted and then interrupted: never posted again. */
+	posts = mock_calls(NPULINK_POST);
+	waits = mock_calls(NPULINK_WAIT);
+	mock_fail(NPULINK_POST, -EINTR, 0, 1, true);
+	mock_fail(NPULINK_WAIT, -EINTR, 0, 2, false);
+	pthread_create(&thread, NULL, late, (void *)4);
+	bad = coll_allreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM);
+	pthread_join(thread, &rc);
+	ksft_test_result(!bad && !rc && mock_calls(NPULINK_POST) - posts == 2 &&
+			 mock_calls(NPULINK_WAIT) - waits == 3 && out[0][3] == 7,
+			 "EINTR while waiting: WAIT goes on, no second POST\n");
+
+	/* The request form, interrupted while it waits. */
+	mock_fail(NPULINK_WAIT, -EINTR, 0, 5, false);
+	ksft_test_result(!both(4), "EINTR in coll_wait\n");
+}
+
+static void test_busy(void)
+{
+	struct coll_request *req[600] = { };
+	int bad = 0, rc = 0;
+	unsigned int n;
+
+	mock_fail(NPULINK_POST, -EBUSY, 1, 3, false);
+	ksft_test_result(!both(4), "EBUSY: a blocking call waits for room\n");
+
+	for (n = 0; n < 600 && !rc; n++)
+		rc = coll_irecv(comms[0], &out[0][n], 1, COLL_INT32, 1, &req[n]);
+	n--;
+	bad = rc != -EBUSY || !strstr(coll_comm_last_error(comms[0]), "in flight") ||
+	      n != mock.max_inflight;
+	ksft_test_result(!bad, "EBUSY: a request says so (%u)\n", n);
+	for (unsigned int i = 0; i < n; i++)
+		bad |= coll_send(comms[1], &in[1][i], 1, COLL_INT32, 0);
+	bad |= coll_waitall(n, req);
+	for (unsigned int i = 0; i < n; i++)
+		bad |= out[0][i] != in[1][i];
+	ksft_test_result(!bad, "EBUSY: all others arrive\n");
+
+	/* The ring holds results that nobody has looked at: starting more takes them. */
+	bad = 0;
+	for (unsigned int i = 0; i < 600; i++) {
+		bad |= coll_irecv(comms[0], &out[0][i], 1, COLL_INT32, 1, &req[i]);
+		bad |= coll_send(comms[1], &in[1][i], 1, COLL_INT32, 0);
+	}
+	bad |= coll_waitall(600, req);
+	for (unsigned int i = 0; i < 600; i++)
+		bad |= out[0][i] != in[1][i];
+	ksft_test_result(!bad, "ring: more results than it has room for\n");
+}
+
+static void test_stale(void)
+{
+	struct coll_comm_info before, after;
+	unsigned int registered;
+	int bad = both(BIG);
+
+	coll_comm_info(comms[0], &before);
+	registered = mock_calls(NPULINK_BUF_REGISTER);
+	ksft_test_result(!bad && !both(BIG) && mock_calls(NPULINK_BUF_REGISTER) == registered,
+			 "pinned memory is found again\n");
+
+	mock_fail(NPULINK_POST, -ESTALE, 1, 1, false);
+	bad = both(BIG);
+	coll_comm_info(comms[0], &after);
+	ksft_test_result(!bad && after.stale > before.stale &&
+			 mock_calls(NPULINK_BUF_REGISTER) > registered, "ESTALE: pinned again\n");
+
+	mock_fail(NPULINK_POST, -ESTALE, 0, 1, false);
+	ksft_test_result(!both(BIG), "ESTALE: of a request\n");
+
+	mock_fail(NPULINK_POST, -ESTALE, 0, 2, false);
+	bad = coll_allreduce(comms[0], in[0], out[0], BIG, COLL_INT32, COLL_SUM);
+	ksft_test_result(bad == -ESTALE && strstr(coll_comm_last_error(comms[0]), "changes"),
+			 "ESTALE twice is an error\n");
+}
+
+static void test_registrations(void)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_comm_info info;
+	char *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct coll_reg *a, *b, *c;
+	struct coll_dev *dev;
+	void *alloc;
+	int bad;
+
+	setup(&config);
+	dev = comms[0]->dev;
+	bad = coll_reg_get(dev, mem + 100, 5000, true, &a);
+	bad |= coll_reg_get(dev, mem + 200, 100, false, &b);
+	ksft_test_result(!bad && a == b && a->start % 4096 == 0 && a->end - a->start == 8192,
+			 "cache: a part of a range is found\n");
+	bad = coll_reg_get(dev, mem + 8000, 1000, true, &c);
+	ksft_test_result(!bad && c != a && !a->listed && c->listed &&
+			 c->start == a->start && c->end == a->start + 12288,
+			 "cache: a range that overlaps replaces by the union\n");
+	coll_reg_put(dev, a);
+	ksft_test_result(dev->regs.bytes == 12288 + 8192, "cache: in use, so it stays pinned\n");
+	coll_reg_put(dev, b);
+	ksft_test_result(dev->regs.bytes == 12288, "cache: unpinned with its last user\n");
+	coll_reg_put(dev, c);
+
+	mock.memlock = mock.locked + 4096;
+	bad = coll_reg_get(dev, mem + 65536, 8192, true, &a);
+	coll_comm_info(comms[0], &info);
+	ksft_test_result(!bad && info.registrations == 1, "cache: room is made at the limit\n");
+	coll_reg_put(dev, a);
+	mock.memlock = SIZE_MAX;
+
+	for (int i = 0; i < 100; i++) {
+		bad |= coll_reg_get(dev, mem + 8192 * i, 4096, true, &a);
+		coll_reg_put(dev, a);
+	}
+	ksft_test_result(!bad && dev->regs.n == 100, "cache: ranges that do not touch\n");
+	for (int i = 99; i >= 0; i--) {
+		bad |= coll_reg_get(dev, mem + 8192 * i, 4096, true, &a);
+		coll_reg_put(dev, a);
+	}
+	bad |= coll_reg_get(dev, mem, 100 * 8192 - 4096, true, &a);
+	ksft_test_result(!bad && dev->regs.n == 1, "cache: one range that holds all of them\n");
+	coll_reg_put(dev, a);
+
+	bad = coll_register(comms[0], mem, 4096);
+	while (coll_reg_evict(dev))
+		;
+	ksft_test_result(!bad && dev->regs.n == 1, "register: stays when others go\n");
+	ksft_test_result(!coll_deregister(comms[0], mem, 4096) && !dev->regs.n &&
+			 coll_deregister(comms[0], mem, 4096) == -ENOENT, "register: undone\n");
+
+	bad = coll_mem_alloc(comms[0], 50000, &alloc);
+	ksft_test_result(!bad && alloc && !((uintptr_t)alloc & 4095), "mem_alloc\n");
+	bad = coll_reg_get(dev, (char *)alloc + 1000, 40000, true, &a);
+	ksft_test_result(!bad && a->alloc && coll_mem_free(comms[0], alloc) == -EBUSY,
+			 "mem_alloc: is not pinned again, not freed while used\n");
+	coll_reg_put(dev, a);
+	ksft_test_result(coll_mem_free(comms[0], (char *)alloc + 4096) == -EINVAL &&
+			 !coll_mem_free(comms[0], alloc) && !dev->regs.n, "mem_free\n");
+	munmap(mem, 1 << 20);
+	teardown();
+}
+
+static void test_arena(void)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_dev *dev;
+	ptrdiff_t a, b, c;
+
+	config.arena = 8192;
+	setup(&config);
+	dev = comms[0]->dev;
+	a = coll_arena_get(dev, 1);
+	b = coll_arena_get(dev, 4096);
+	c = coll_arena_get(dev, 4033);
+	ksft_test_result(a == 0 && b == 64 && c == -1, "arena: first fit\n");
+	c = coll_arena_get(dev, 4032);
+	ksft_test_result(c == 4160 && coll_arena_get(dev, 1) == -1, "arena: full\n");
+	coll_arena_put(dev, b, 4096);
+	ksft_test_result(coll_arena_get(dev, 4097) == -1 && coll_arena_get(dev, 4096) == 64,
+			 "arena: a hole\n");
+	coll_arena_put(dev, 0, 8192);
+	ksft_test_result(coll_arena_get(dev, 8192) == 0 && coll_arena_get(dev, 8193) == -1,
+			 "arena: all of it\n");
+	ksft_test_result(!both(16) && !dev->copied, "arena: full, so memory is pinned\n");
+	coll_arena_put(dev, 0, 8192);
+	ksft_test_result(!both(16) && dev->copied == 1, "arena: free again\n");
+	teardown();
+}
+
+static void test_plans(void)
+{
+	struct coll_comm_info info;
+	unsigned int created, destroyed;
+	int bad = 0;
+
+	setup(NULL);
+	created = mock_calls(NPULINK_PLAN_CREATE);
+	for (size_t i = 1; i <= 300; i++)
+		bad |= both(i);
+	coll_comm_info(comms[0], &info);
+	ksft_test_result(!bad && info.plans == COLL_PLANS_MAX &&
+			 mock_calls(NPULINK_PLAN_CREATE) - created == 600, "plans: bounded\n");
+	bad |= both(300);
+	ksft_test_result(!bad && mock_calls(NPULINK_PLAN_CREATE) - created == 600,
+			 "plans: the latest is still there\n");
+	bad |= both(1);
+	ksft_test_result(!bad && mock_calls(NPULINK_PLAN_CREATE) - created == 602,
+			 "plans: the oldest is not\n");
+	mock_fail(NPULINK_PLAN_CREATE, -ENOMEM, 0, 2, false);
+	destroyed = mock_calls(NPULINK_DESTROY);
+	bad |= both(1000);
+	ksft_test_result(!bad && mock_calls(NPULINK_DESTROY) >= destroyed + 2,
+			 "plans: dropped when the kernel has no room\n");
+	mock_fail(NPULINK_PLAN_CREATE, -EINTR, 0, 2, false);
+	ksft_test_result(!both(1001), "plans: EINTR\n");
+	ksft_test_result(!teardown(), "plans: all gone when leaving\n");
+}
+
+static void test_device_gone(void)
+{
+	int rc;
+
+	setup(NULL);
+	mock_fail(NPULINK_POST, -ENODEV, 0, 1, false);
+	rc = coll_barrier(comms[0]);
+	ksft_test_result(rc == -ENODEV && strstr(coll_comm_last_error(comms[0]), "npu0 has gone"),
+			 "ENODEV: named\n");
+	teardown();
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(2 + 3 + 4 + 4 + 12 + 6 + 6 + 1);
+	setup(NULL);
+	test_one_call(4, "copied");
+	test_one_call(BIG, "pinned");
+	test_signals();
+	test_busy();
+	test_stale();
+	teardown();
+	test_registrations();
+	test_arena();
+	test_plans();
+	test_device_gone();
+	ksft_finished();
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * tune.c - the choice of algorithm: overrides, calibration files, and that all ranks
+ * choose alike.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "internal.h"
+#include "kselftest.h"
+
+static char text[512];
+
+static int init(struct coll_tune *tune, const char *file, const char *overrides)
+{
+	text[0] = 0;
+	return coll_tune_init(tune, file, overrides, 8, text, sizeof(text));
+}
+
+/* The name that an allreduce of so many bytes gets, or NULL. */
+static const char *choice(const struct coll_tune *tune, uint32_t collective, uint64_t count)
+{
+	struct coll_args args = {
+		.collective = collective, .dtype = NPULINK_INT8, .nranks = 8, .count = count,
+	};
+	const struct coll_algorithm *alg;
+	double seconds;
+
+	if (coll_tune_choose(tune, &args, &alg, &seconds, text, sizeof(text)))
+		return NULL;
+	return alg->name;
+}
+
+static void test_overrides(void)
+{
+	struct coll_tune t;
+
+	ksft_test_result(!init(&t, "", "allreduce:0-4k:mesh;4k-:ring") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLREDUCE, 0), "mesh") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLREDUCE, 4095), "mesh") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLREDUCE, 4096), "ring") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLREDUCE, 1ULL << 33), "ring"),
+			 "override by size\n");
+	coll_tune_free(&t);
+	ksft_test_result(!init(&t, "", " allgather:ring ; broadcast : 1M-1g:ring;allreduce:ring;") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLGATHER, 1), "ring") &&
+			 !strcmp(choice(&t, NPULINK_COLL_BROADCAST, 1 << 20), "ring"),
+			 "override of several collectives\n");
+	coll_tune_free(&t);
+	/* The payload of allgather is that of all shards. */
+	ksft_test_result(!init(&t, "", "allgather:0-64:mesh;64-:ring") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLGATHER, 7), "mesh") &&
+			 !strcmp(choice(&t, NPULINK_COLL_ALLGATHER, 8), "ring"),
+			 "override counts all shards\n");
+	coll_tune_free(&t);
+}
+
+static void test_bad_overrides(void)
+{
+	static const struct {
+		const char *override, *words;
+	} bad[] = {
+		{ "allreduce:fastest", "it has ring" },
+		{ "allredoce:ring", "no collective" },
+		{ "0-4k:ring", "must begin with a collective" },
+		{ "allreduce:4k:ring", "no range" },
+		{ "allreduce:4k-1k:ring", "no range" },
+		{ "allreduce:0-4x:ring", "no range" },
+		{ "allreduce:0-99999999999g:ring", "no range" },
+		{ "allreduce:0-4k:mesh;2k-:ring", "two algorithms" },
+		{ "allreduce:0-4k:mesh:ring", "COLLECTIVE:FROM-TO:ALGORITHM" },
+		{ "allreduce", "COLLECTIVE:FROM-TO:ALGORITHM" },
+		{ "alltoallv:0-4k:pairwise", "differs between ranks" },
+	};
+	struct coll_tune t;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
+		int rc = init(&t, "", bad[i].override);
+
+		if (rc != -EINVAL || !strstr(text, bad[i].words))
+			ksft_print_msg("%d: %s\n", rc, text);
+		ksft_test_result(rc == -EINVAL && strstr(text, bad[i].words), "\"%s\" is refused\n",
+				 bad[i].override);
+	}
+}
+
+static const char *refuse(const struct coll_args *args)
+{
+	return args->count > 5 ? "it is a test" : NULL;
+}
+
+static void test_override_not_honoured(void)
+{
+	struct coll_algorithm alg;
+	struct coll_tune t;
+
+	init(&t, "", "allreduce:ring");
+	alg = *t.overrides[0].alg;
+	alg.supports = refuse;
+	t.overrides[0].alg = &alg;
+	ksft_test_result(choice(&t, NPULINK_COLL_ALLREDUCE, 5) &&
+			 !choice(&t, NPULINK_COLL_ALLREDUCE, 6) &&
+			 strstr(text, "ring, which cannot do it: it is a test"),
+			 "an override that cannot be honoured is an error\n");
+	coll_tune_free(&t);
+}
+
+static void test_environment(void)
+{
+	struct coll_tune t;
+
+	setenv("COLL_ALGORITHM", "allreduce:ring", 1);
+	ksft_test_result(!init(&t, "", NULL) && t.noverrides == 1, "COLL_ALGORITHM\n");
+	coll_tune_free(&t);
+	ksft_test_result(!init(&t, "", "") && !t.noverrides, "the caller's word goes first\n");
+	coll_tune_free(&t);
+	unsetenv("COLL_ALGORITHM");
+	setenv("COLL_CALIBRATION", "/nonexistent", 1);
+	ksft_test_result(init(&t, NULL, "") == -ENOENT && strstr(text, "/nonexistent"),
+			 "COLL_CALIBRATION that does not exist\n");
+	unsetenv("COLL_CALIBRATION");
+}
+
+static int with_file(struct coll_tune *t, const char *content)
+{
+	char path[] = "/tmp/npulink-calibration-XXXXXX";
+	int fd = mkstemp(path), rc;
+
+	if (write(fd, content, strlen(content)) < 0)
+		return -EIO;
+	close(fd);
+	rc = init(t, path, "");
+	unlink(path);
+	return rc;
+}
+
+static void test_calibration(void)
+{
+	struct coll_tune t;
+
+	ksft_test_result(!with_file(&t, "# measured\nalpha = 1e-5\n beta=2e-10 # s/B\n\n"
+				    "gamma\t=\t3e-11\nports = all\nother = 5\n") &&
+			 t.params.alpha == 1e-5 && t.params.beta == 2e-10 &&
+			 t.params.gamma == 3e-11 && t.params.ports == 7, "calibration file\n");
+	ksft_test_result(with_file(&t, "alpha = 1e-5\nbeta = fast\n") == -EINVAL &&
+			 strstr(text, "line 2"), "calibration: not a number\n");
+	ksft_test_result(with_file(&t, "alpha = -1\n") == -EINVAL, "calibration: negative\n");
+	ksft_test_result(with_file(&t, "hello\n") == -EINVAL, "calibration: no assignment\n");
+	ksft_test_result(with_file(&t, "ports = 3\n") == -EINVAL, "calibration: ports\n");
+}
+
+/* Whatever differs between ranks must not count. */
+static void test_ranks_agree(void)
+{
+	uint64_t some[8] = { 1, 0, 5, 0, 9, 2, 2, 2 }, others[8] = { 7, 7, 1, 0, 0, 0, 3, 3 };
+	const struct coll_algorithm *first, *alg;
+	struct coll_tune t;
+	double seconds, cost;
+	bool agree = true;
+
+	init(&t, "", "");
+	for (uint32_t c = 0; c < NPULINK_COLL_P2P; c++) {
+		for (uint64_t count = 0; count < 1 << 22; count = 3 * count + 1) {
+			for (uint32_t rank = 0; rank < 8; rank++) {
+				struct coll_args args = {
+					.collective = c, .dtype = NPULINK_FLOAT32, .nranks = 8,
+					.root = 3, .rank = rank, .count = count,
+					.in_place = rank % 2, .counts = some,
+				};
+
+				if (c == NPULINK_COLL_ALLTOALLV) {
+					args.counts = rank % 2 ? NULL : some;
+					args.rcounts = rank % 3 ? some : others;
+				}
+				if (coll_tune_choose(&t, &args, &alg, &cost, text, sizeof(text))) {
+					ksft_print_msg("%s\n", text);
+					agree = false;
+					continue;
+				}
+				if (!rank) {
+					first = alg;
+					seconds = cost;
+				}
+				agree &= alg == first && cost == seconds;
+			}
+		}
+	}
+	ksft_test_result(agree, "all ranks choose alike\n");
+	coll_tune_free(&t);
+}
+
+int main(void)
+{
+	ksft_print_header();
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 1);
+	test_overrides();
+	test_bad_overrides();
+	test_override_not_honoured();
+	test_environment();
+	test_calibration();
+	test_ranks_agree();
+	ksft_finished();
+}
