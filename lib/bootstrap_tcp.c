@@ -46,7 +46,7 @@ struct greeting {
 	uint32_t keyed;
 	uint32_t nranks;
 	uint32_t rank;
-	uint32_t reserved;
+	uint32_t wait_ms;		/* in HELLO: how long rank 0 will still wait */
 	uint8_t nonce[16];
 };
 
@@ -366,6 +366,8 @@ static void accept_one(struct coll_bootstrap *b, struct conn *c)
 	struct greeting g = hello;
 	int fd;
 
+	g.wait_ms = remaining_ms(b);
+
 	fd = accept4(t->listen_fd, (struct sockaddr *)&addr, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
@@ -638,6 +640,7 @@ static int greet(struct coll_bootstrap *b, struct conn *c)
 		.protocol = PROTOCOL, .version = COLL_VERSION, .keyed = !!*b->key,
 		.nranks = b->nranks, .rank = b->rank,
 	};
+	uint64_t until_ns;
 	int rc, status = 0;
 
 	rc = frame_recv(b, c, HELLO, &hello, sizeof(hello), &status);
@@ -650,6 +653,10 @@ static int greet(struct coll_bootstrap *b, struct conn *c)
 	if (getrandom(g.nonce, sizeof(g.nonce), 0) != sizeof(g.nonce))
 		return coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
 	session_key(b, c, hello.nonce, g.nonce);
+	/* Only rank 0 knows who is missing: wait for its verdict. */
+	until_ns = coll_now_ns() + (hello.wait_ms + 2000ULL) * 1000000;
+	if (b->until_ns < until_ns)
+		b->until_ns = until_ns;
 	rc = frame_send(b, c, JOIN, 0, &g, sizeof(g));
 	if (!rc)
 		rc = frame_recv(b, c, WELCOME, NULL, 0, &status);

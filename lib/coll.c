@@ -148,34 +148,42 @@ static void flatten(struct coll_operation *op)
 	a->rdispls = NULL;
 }
 
+static bool is_self(const struct coll_args *a)
+{
+	return a->collective == NPULINK_COLL_P2P && a->peer == a->rank;
+}
+
+/* What is wrong with a call that no planner will see, because it needs no plan. */
+static const char *check_local(const struct coll_operation *op)
+{
+	struct coll_args a = op->args;
+
+	if (!is_self(&a))
+		return coll_args_check(&a);
+	if (a.count > NPULINK_MAX_LEN / npulink_dtype_size(a.dtype))
+		return "too large";
+	return a.count && !op->buf[!a.send] ? "the buffer is NULL" : NULL;
+}
+
 static int prepare(struct coll_operation *op, const void *send, void *recv)
 {
-	struct coll_args *a = &op->args;
-	bool self = a->collective == NPULINK_COLL_P2P && a->peer == a->rank;
-	struct coll_args check = *a;
+	const struct coll_args *a = &op->args;
 	const char *bad = NULL;
 	char what[128];
 
-	/* The plan cache has seen all others before. */
-	if (self)
-		check.peer = a->nranks == 1 ? 0 : !a->rank;
-	if ((self && a->nranks > 1) || a->nranks == 1) {
-		if (self && a->nranks == 1)
-			check.collective = NPULINK_COLL_BROADCAST;
-		bad = coll_args_check(&check);
-	} else if (a->collective != NPULINK_COLL_ALLTOALLV && a->root >= a->nranks) {
-		bad = coll_args_check(a);
-	}
-	if (!bad && a->dtype >= NPULINK_DTYPES)
+	/* The rest of the arguments is looked at when a plan is made, not in each call. */
+	if (a->dtype >= NPULINK_DTYPES)
 		bad = "no such data type";
-	if (!bad)
+	else if (a->root >= a->nranks)
+		bad = "the root is not below the number of ranks";
+	else if (a->peer >= a->nranks)
+		bad = "the peer is not below the number of ranks";
+	else
 		sort_buffers(op, send, recv);
 	if (!bad && (op->buf[0] == COLL_IN_PLACE || op->buf[1] == COLL_IN_PLACE))
 		bad = "COLL_IN_PLACE is not for this buffer, or not at this rank (see coll.h)";
-	if (!bad && self && a->count && !op->buf[!a->send])
-		bad = "the buffer is NULL";
-	if (!bad && self && a->count > NPULINK_MAX_LEN / npulink_dtype_size(a->dtype))
-		bad = "too large";
+	if (!bad && (is_self(a) || coll_op_is_local(op)))
+		bad = check_local(op);
 	if (bad) {
 		coll_describe(a, what, sizeof(what));
 		return coll_fail(op->comm, -EINVAL, "%s: %s", what, bad);
@@ -189,9 +197,7 @@ static int prepare(struct coll_operation *op, const void *send, void *recv)
 
 static int plan_locked(struct coll_operation *op)
 {
-	bool self = op->args.collective == NPULINK_COLL_P2P && op->args.peer == op->args.rank;
-
-	return self || coll_op_is_local(op) ? 0 : coll_op_plan(op);
+	return is_self(&op->args) || coll_op_is_local(op) ? 0 : coll_op_plan(op);
 }
 
 /* A request, or a call that joins the group. */
@@ -276,7 +282,7 @@ static int call(struct coll_comm *comm, const struct coll_args *args, const void
 		return call_later(&op, form, request);
 	if (coll_op_is_local(&op))
 		return coll_op_local(&op);
-	if (args->collective == NPULINK_COLL_P2P && args->peer == comm->rank)
+	if (is_self(&op.args))
 		return call_self(&op);
 	return coll_op_run(&op);
 }

@@ -312,7 +312,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
-	char what[128], why[320], where[48] = "";
+	char what[128], why[320], where[64] = "";
 
 	coll_describe(&op->args, what, sizeof(what));
 	if (coll_is_failure(rc) &&

@@ -141,31 +141,37 @@ static int add_override(struct coll_tune *tune, const struct coll_override *o)
 	return 0;
 }
 
+static char *next_field(char *item, char **save)
+{
+	char *field = strtok_r(item, ":", save);
+
+	return field ? trim(field) : NULL;
+}
+
 /* One of "allreduce:0-4k:mesh", "4k-:ring" (of the same collective), "allreduce:ring". */
 static int parse_item(struct coll_tune *tune, char *item, int *collective, char *text, size_t size)
 {
 	struct coll_override o = { .from = 0, .to = UINT64_MAX };
-	char *range, *name, *save, *first = strtok_r(item, ":", &save);
-	char names[128] = "";
+	char *range, *name, *save, names[128] = "";
 	const char *p;
 
-	range = first;
-	if (first && !isdigit((unsigned char)*first)) {
-		*collective = coll_collective_parse(first);
+	range = next_field(item, &save);
+	if (range && !isdigit((unsigned char)*range)) {
+		*collective = coll_collective_parse(range);
 		if (*collective < 0)
 			return coll_text(text, size, -EINVAL,
-					 "algorithm override: \"%s\" is no collective", first);
-		range = strtok_r(NULL, ":", &save);
+					 "algorithm override: \"%s\" is no collective", range);
+		range = next_field(NULL, &save);
 	}
 	if (*collective < 0)
 		return coll_text(text, size, -EINVAL,
 				 "algorithm override: it must begin with a collective, as in \"allreduce:0-4k:mesh;4k-:ring\"");
-	name = strtok_r(NULL, ":", &save);
+	name = next_field(NULL, &save);
 	if (!name) {
 		name = range;
 		range = NULL;
 	}
-	if (!name || strtok_r(NULL, ":", &save))
+	if (!name || next_field(NULL, &save))
 		return coll_text(text, size, -EINVAL,
 				 "algorithm override: an item must be COLLECTIVE:FROM-TO:ALGORITHM, FROM-TO:ALGORITHM or COLLECTIVE:ALGORITHM");
 	if (range) {
