@@ -32,8 +32,8 @@ struct reply {
 	char data[65536];
 	size_t len;
 	unsigned int nmessages, nreads;
-	int error;		/* of the acknowledgement or the end of the dump */
-	char text[128];		/* extended acknowledgement */
+	int error;		/* of the ACK, or of the end of the dump */
+	char text[128];		/* extended ACK */
 	uint16_t bad_attr;	/* offset that it points to */
 };
 

@@ -7,6 +7,7 @@
 # npulink-test: timeout=300
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
 
 for coll in allreduce reduce_scatter allgather alltoall broadcast reduce gather scatter \
 	sendrecv barrier; do
@@ -55,7 +56,7 @@ expect "average" 0 grep -q '^# Avg bus bandwidth *: [0-9]' "$scratch/table"
 npulink bench allreduce -p 4 -b 16M -e 16M -n 100000 >"$scratch/out" 2>"$scratch/err" &
 pid=$!
 victim=
-for i in $(seq 100); do
+for ((tries = 0; tries < 100; tries++)); do
 	sleep 0.2
 	victim=$(sed -n 's/^# *Rank *2 .*Pid *\([0-9]*\) .*/\1/p' "$scratch/out")
 	[ -z "$victim" ] || break

@@ -8,7 +8,7 @@
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 tree=$(cd "${NPULINK_TREE:-.}" && pwd)
 PATH=$tree/build/tools:$PATH
-cd "$scratch"
+cd "${scratch:?}" || exit 1
 
 # Writes one file per example: name.number.status, with commas for blanks.
 extract()

@@ -231,7 +231,7 @@ static double now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
+	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
 /* The parent's side of a running benchmark. */
@@ -298,11 +298,11 @@ static void print_header(const struct bench *b, const struct bench_map *map)
 
 	printf("#\n");
 	if (b->per_iter) {
-		printf("# %10s  %12s  %8s  %6s  %6s%14sout-of-place (+ per-iteration)%32s"
-		       "in-place (+ per-iteration)\n", "", "", "", "", "", "", "");
+		printf("# %10s  %12s  %8s  %6s  %6s%14s%s%32s%s\n", "", "", "", "", "", "",
+		       "out-of-place (+ per-iteration)", "", "in-place (+ per-iteration)");
 	} else {
-		printf("# %10s  %12s  %8s  %6s  %6s           out-of-place"
-		       "                       in-place          \n", "", "", "", "", "");
+		printf("# %10s  %12s  %8s  %6s  %6s%11s%s%23s%s\n", "", "", "", "", "", "",
+		       "out-of-place", "", "in-place");
 	}
 	printf("# %10s  %12s  %8s  %6s  %6s", "size", "count", "type", "redop", "root");
 	for (int mode = 0; mode < BENCH_MODES; mode++) {
@@ -310,13 +310,13 @@ static void print_header(const struct bench *b, const struct bench_map *map)
 		if (b->per_iter)
 			printf("  %7s  %7s  %7s  %7s", "i_min", "i_max", "i_p99", "i_cv%");
 	}
-	printf(" \n# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
+	printf("\n# %10s  %12s  %8s  %6s  %6s", "(B)", "(elements)", "", "", "");
 	for (int mode = 0; mode < BENCH_MODES; mode++) {
 		printf("  %7s  %6s  %6s  %6s", "(us)", "(GB/s)", "(GB/s)", "");
 		if (b->per_iter)
 			printf("  %7s  %7s  %7s  %7s", "(us)", "(us)", "(us)", "(%)");
 	}
-	printf(" \n");
+	putchar('\n');
 	fflush(stdout);
 }
 

@@ -42,7 +42,7 @@ static double now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec + ts.tv_nsec * 1e-9;
+	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
 /* Returns false if the parent wants us to end. */
@@ -235,7 +235,7 @@ static uint64_t check(struct self *self, uint64_t count, bool in_place, uint64_t
 	case NPULINK_COLL_GATHER:
 		if (!is_root(self))
 			break;
-		/* fall through */
+		__attribute__((fallthrough));
 	case NPULINK_COLL_ALLGATHER:
 		for (peer = 0; peer < b->nranks; peer++)
 			wrong += bench_data_check(data, peer, shift,

@@ -44,11 +44,7 @@ static struct {
 	size_t n;
 } findings;
 
-static struct finding *found(enum severity severity, const char *check, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-static void fix(struct finding *finding, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
+__printf(3, 4)
 static struct finding *found(enum severity severity, const char *check, const char *format, ...)
 {
 	struct finding *finding;
@@ -67,6 +63,7 @@ static struct finding *found(enum severity severity, const char *check, const ch
 	return finding;
 }
 
+__printf(2, 3)
 static void fix(struct finding *finding, const char *format, ...)
 {
 	va_list args;
@@ -296,7 +293,7 @@ static void explain_denied(const char *path, const struct stat *st, int error)
 
 	if (error == EPERM) {
 		f = found(ERROR, "access", "%s: this container may not use the device", path);
-		fix(f, "docker run --device %s ..., or allow its major number in the device cgroup",
+		fix(f, "docker run --device %s, or allow its major number in the device cgroup",
 		    path);
 	} else if (!(st->st_mode & 0060) || !st->st_gid) {
 		f = found(ERROR, "access", "%s belongs to group %s with mode %04o: for root only",
@@ -380,7 +377,7 @@ static void check_devices(void)
 	if (missing) {
 		f = found(ERROR, "devices", "%zu of %zu device nodes are missing: %s", missing,
 			  ndevs, first_missing);
-		fix(f, "in a container: docker run --device %s ..; else: udevadm trigger -s npulink",
+		fix(f, "in a container: docker run --device %s; else: udevadm trigger -s npulink",
 		    first_missing);
 	} else {
 		found(OK, "devices", "%zu device%s below /dev/npulink", ndevs,

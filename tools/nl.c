@@ -152,7 +152,7 @@ static int request(int cmd, int attr, uint32_t id, bool dump, struct list *list)
 	rc = nl_send_auto(sock, msg);
 	if (rc >= 0)
 		rc = nl_recvmsgs_default(sock);
-	/* A single reply is followed by an acknowledgement. */
+	/* A single reply is followed by an ACK. */
 	if (rc >= 0 && !dump)
 		rc = nl_wait_for_ack(sock);
 out:

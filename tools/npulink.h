@@ -17,6 +17,7 @@
 
 #define EXIT_USAGE	2
 
+#define __printf(f, a)	__attribute__((format(printf, f, a)))
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 /**
@@ -58,8 +59,8 @@ int cmd_option(int argc, char **argv, const char *letters, const struct option *
 #define CMD_OPTION_END	{ NULL, 0, NULL, 0 }
 
 /* print.c */
-int fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-int usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+__printf(1, 2) int fail(const char *format, ...);
+__printf(1, 2) int usage_error(const char *format, ...);
 void json_print(struct json_object *obj);
 void put_str(struct json_object *obj, const char *key, const char *value);
 void put_u64(struct json_object *obj, const char *key, uint64_t value);

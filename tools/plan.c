@@ -788,6 +788,7 @@ static int verify_file(struct query *q)
 		set.nranks = q->args.nranks;
 		rc = coll_verify_set(&set, &report);
 		rc = conclude(q, &report, rc);
+		q->alg = NULL;
 	}
 	for (size_t i = 0; i < file.n; i++)
 		coll_text_free(&file.texts[i]);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include "npulink.h"
 #include "plan.h"
 #include "words.h"
 
@@ -29,7 +30,7 @@ bool parse_dtype(const char *text, uint32_t *dtype)
 {
 	int rc;
 
-	for (size_t i = 0; i < sizeof(dtype_aliases) / sizeof(dtype_aliases[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(dtype_aliases); i++)
 		if (!strcasecmp(text, dtype_aliases[i].alias))
 			text = dtype_aliases[i].name;
 	rc = coll_dtype_parse(text);
@@ -68,7 +69,7 @@ bool parse_collective(const char *text, uint32_t *collective)
 	for (char *c = word; *c; c++)
 		if (*c == '-')
 			*c = '_';
-	for (size_t i = 0; i < sizeof(two) / sizeof(two[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(two); i++)
 		if (!strcmp(word, two[i][0]))
 			strcpy(word, two[i][1]);
 	rc = coll_collective_parse(word);

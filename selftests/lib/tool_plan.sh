@@ -5,6 +5,7 @@
 # about what the command shows of it, and about bad input.
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
 
 colls="allreduce reduce broadcast scatter scatterv gather gatherv allgather allgatherv
 	reduce_scatter reduce_scatterv alltoall alltoallv barrier"
