@@ -104,6 +104,7 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 	unsigned long id;
 
 	WRITE_ONCE(file->dead, true);
+	smp_mb();	/* pairs with npulink_comm_make_child() */
 	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
 		struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
 		struct npulink_cause c = {
@@ -113,6 +114,7 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		};
 
 		npulink_comm_fail_now(rank->comm, &c);
+		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
 		npulink_object_put(obj);
 	}
 }
@@ -264,8 +266,8 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 		 NPULINK_ANYONE | NPULINK_GONE_OK),
 	IOCTL_OP(NPULINK_RING_SETUP, npulink_ring_setup_ioctl, npulink_ring_setup, out_len, 0),
 	IOCTL_OP(NPULINK_DESTROY, npulink_destroy_ioctl, npulink_destroy, id, NPULINK_GONE_OK),
-	IOCTL_OP(NPULINK_COMM_MEMBERS, npulink_comm_members_ioctl, npulink_comm_members, bits,
-		 NPULINK_GONE_OK),
+	IOCTL_OP(NPULINK_COMM_SHRINK, npulink_comm_shrink_ioctl, npulink_comm_shrink, out_nranks,
+		 0),
 };
 
 int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)

@@ -18,7 +18,7 @@
 #include "core.h"
 
 static DEFINE_HASHTABLE(npulink_comms, 8);
-static DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, and who is in it */
+DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, who is in it, and comm->child */
 static siphash_key_t npulink_comms_key;
 static struct workqueue_struct *npulink_comm_wq;
 
@@ -207,21 +207,34 @@ int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank
 
 /* ---- life ----------------------------------------------------------------------------- */
 
-static void npulink_comm_release(struct kref *kref)
+static void npulink_comm_free(struct npulink_comm *comm)
 {
-	struct npulink_comm *comm = container_of(kref, struct npulink_comm, kref);
-
 	put_user_ns(comm->userns);
 	bitmap_free(comm->left);
 	kvfree(comm->ranks);
+	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
 	kfree(comm);
+}
+
+static void npulink_comm_release(struct kref *kref)
+	__releases(&npulink_comms_lock)
+{
+	struct npulink_comm *comm = container_of(kref, struct npulink_comm, kref);
+	struct npulink_comm *parent = comm->parent;
+
+	if (parent && parent->child == comm)
+		parent->child = NULL;
+	mutex_unlock(&npulink_comms_lock);
+	npulink_comm_free(comm);
+	if (parent)
+		npulink_comm_put(parent);
 }
 
 /* May sleep. */
 void npulink_comm_put(struct npulink_comm *comm)
 {
-	kref_put(&comm->kref, npulink_comm_release);
+	kref_put_mutex(&comm->kref, npulink_comm_release, &npulink_comms_lock);
 }
 
 static struct npulink_comm *npulink_comm_find(const u8 *secret)
@@ -236,27 +249,27 @@ static struct npulink_comm *npulink_comm_find(const u8 *secret)
 	return NULL;
 }
 
-static struct npulink_comm *npulink_comm_new(const struct npulink_comm_create *cmd)
+/* With one reference. Under npulink_comms_lock. */
+struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid)
 {
 	static u32 serial;
 	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
 
+	lockdep_assert_held(&npulink_comms_lock);
 	if (!comm)
 		return NULL;
 	kref_init(&comm->kref);
-	comm->ranks = kvcalloc(cmd->nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
-	comm->left = bitmap_zalloc(cmd->nranks, GFP_KERNEL_ACCOUNT);
+	comm->userns = get_user_ns(current_user_ns());
+	comm->ranks = kvcalloc(nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
+	comm->left = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	if (!comm->ranks || !comm->left) {
-		kvfree(comm->ranks);
-		bitmap_free(comm->left);
-		kfree(comm);
+		npulink_comm_free(comm);
 		return NULL;
 	}
-	memcpy(comm->secret, cmd->secret, sizeof(comm->secret));
-	comm->nranks = cmd->nranks;
-	comm->any_uid = cmd->flags & NPULINK_COMM_ANY_UID;
+	memcpy(comm->secret, secret, sizeof(comm->secret));
+	comm->nranks = nranks;
+	comm->any_uid = any_uid;
 	comm->uid = current_fsuid();
-	comm->userns = get_user_ns(current_user_ns());
 	comm->serial = ++serial;
 	mutex_init(&comm->mutex);
 	spin_lock_init(&comm->lock);
@@ -288,7 +301,8 @@ static int npulink_comm_join(struct npulink_rank *rank, const struct npulink_com
 	int rc = 0;
 
 	if (!comm) {
-		comm = npulink_comm_new(cmd);
+		comm = npulink_comm_new(cmd->secret, cmd->nranks,
+					cmd->flags & NPULINK_COMM_ANY_UID);
 		if (!comm)
 			return -ENOMEM;
 	} else {
@@ -407,7 +421,7 @@ static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npu
 void npulink_rank_leave(struct npulink_rank *rank)
 {
 	struct npulink_comm *comm = rank->comm;
-	struct npulink_cause cause = {};
+	struct npulink_cause cause = { .step = ~0U };
 	struct npulink_rank *other;
 	struct npulink_conn *conn;
 	unsigned long id;
@@ -428,6 +442,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	mutex_unlock(&npulink_comms_lock);
 	if (cause.cause)
 		npulink_comm_fail_now(comm, &cause);
+	cause.cause = NPULINK_CAUSE_LEFT;
+	npulink_comm_fail_heirs(comm, rank->rank, &cause);
 	/* Ranks point at each other: let go, or none would ever be freed. */
 	xa_for_each(&rank->conns, id, conn)
 		npulink_conn_drop(conn);
@@ -502,6 +518,35 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 
 /* ---- ioctls -------------------------------------------------------------------------------- */
 
+/* A rank that is in no communicator yet, and whose id is only reserved. */
+struct npulink_rank *npulink_rank_new(struct npulink_file *file)
+{
+	struct npulink_rank *rank;
+	int rc;
+
+	rc = npulink_file_start_worker(file);
+	if (rc)
+		return ERR_PTR(rc);
+	rank = kvzalloc(sizeof(*rank), GFP_KERNEL_ACCOUNT);
+	if (!rank)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&rank->obj.kref);
+	rank->file = npulink_file_get(file);
+	rank->dev = file->dev;
+	xa_init(&rank->conns);
+	spin_lock_init(&rank->lock);
+	init_llist_head(&rank->inbox);
+	INIT_LIST_HEAD(&rank->todo);
+	INIT_LIST_HEAD(&rank->ops);
+	INIT_WORK(&rank->release_work, npulink_rank_free);
+	rc = npulink_object_reserve(file, &rank->obj, NPULINK_OBJ_RANK);
+	if (rc) {
+		npulink_rank_put(rank);
+		return ERR_PTR(rc);
+	}
+	return rank;
+}
+
 int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_create *cmd = ucmd->cmd;
@@ -513,27 +558,10 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 		return -EOPNOTSUPP;
 	if (!cmd->nranks || cmd->nranks > NPULINK_MAX_RANKS || cmd->rank >= cmd->nranks)
 		return -EINVAL;
-	rc = npulink_file_start_worker(file);
-	if (rc)
-		return rc;
-	rank = kvzalloc(sizeof(*rank), GFP_KERNEL_ACCOUNT);
-	if (!rank)
-		return -ENOMEM;
-	kref_init(&rank->obj.kref);
-	rank->file = npulink_file_get(file);
-	rank->dev = file->dev;
+	rank = npulink_rank_new(file);
+	if (IS_ERR(rank))
+		return PTR_ERR(rank);
 	rank->rank = cmd->rank;
-	xa_init(&rank->conns);
-	spin_lock_init(&rank->lock);
-	init_llist_head(&rank->inbox);
-	INIT_LIST_HEAD(&rank->todo);
-	INIT_LIST_HEAD(&rank->ops);
-	INIT_WORK(&rank->release_work, npulink_rank_free);
-	rc = npulink_object_reserve(file, &rank->obj, NPULINK_OBJ_RANK);
-	if (rc) {
-		npulink_rank_put(rank);
-		return rc;
-	}
 	/* Before the lock: a page fault may take as long as the user likes. */
 	cmd->out_id = rank->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
@@ -563,7 +591,7 @@ err_abort:
 	return rc;
 }
 
-static struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
+struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
 {
 	struct npulink_object *obj = npulink_object_get(file, id, NPULINK_OBJ_RANK);
 
@@ -666,53 +694,6 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	npulink_rank_put(rank);
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	return rc;
-}
-
-/* 64 ranks from @first on, as far as they are below @end. */
-static u64 npulink_comm_alive(struct npulink_comm *comm, u32 first, u32 end)
-{
-	u64 bits = 0;
-	u32 i;
-
-	rcu_read_lock();
-	for (i = first; i < min(end, first + 64); i++) {
-		struct npulink_rank *rank = rcu_dereference(comm->ranks[i]);
-
-		/* Whoever is told of a death is told after this was set. */
-		if (rank && !READ_ONCE(rank->file->dead))
-			bits |= BIT_ULL(i - first);
-	}
-	rcu_read_unlock();
-	return bits;
-}
-
-int npulink_comm_members_ioctl(struct npulink_ucmd *ucmd)
-{
-	struct npulink_comm_members *cmd = ucmd->cmd;
-	u64 __user *user = u64_to_user_ptr(cmd->bits);
-	struct npulink_rank *rank;
-	u32 i, end;
-	int rc = 0;
-
-	if (cmd->flags)
-		return -EOPNOTSUPP;
-	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
-	if (IS_ERR(rank))
-		return PTR_ERR(rank);
-	if (cmd->first % 64 || check_add_overflow(cmd->first, cmd->nranks, &end) ||
-	    end > rank->comm->nranks)
-		rc = -EINVAL;
-	cmd->out_alive = 0;
-	for (i = cmd->first; !rc && i < end; i += 64) {
-		u64 bits = npulink_comm_alive(rank->comm, i, end);
-
-		cmd->out_alive += hweight64(bits);
-		if (put_user(bits, user++))
-			rc = -EFAULT;
-		cond_resched();
-	}
-	npulink_rank_put(rank);
-	return rc ?: npulink_ucmd_respond(ucmd, sizeof(*cmd));
 }
 
 int npulink_comm_init(void)

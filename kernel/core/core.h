@@ -274,6 +274,8 @@ struct npulink_cause {
 
 #define NPULINK_CALL_TABLE	64
 
+extern struct mutex npulink_comms_lock;
+
 /**
  * struct npulink_comm - a communicator, as far as it is on this node
  * @mutex: join, leave, abort
@@ -301,6 +303,9 @@ struct npulink_comm {
 	bool flooded;
 	struct npulink_cause cause;
 	struct work_struct abort_work;
+	struct npulink_comm *parent;
+	u32 *map;
+	struct npulink_comm *child;
 	struct {
 		u64 number;	/* + 1; 0: free */
 		u32 rank;
@@ -370,7 +375,11 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
+struct npulink_rank *npulink_rank_new(struct npulink_file *file);
+struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
+struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid);
 void npulink_comm_put(struct npulink_comm *comm);
+void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct npulink_cause *cause);
 void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
 void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause *cause);
 int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
@@ -384,7 +393,7 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
-int npulink_comm_members_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
 void npulink_device_fail_work(struct work_struct *work);
 void npulink_comm_queue(struct work_struct *work);

@@ -61,7 +61,7 @@ enum {
 	NPULINK_CMD_WAIT,
 	NPULINK_CMD_RING_SETUP,
 	NPULINK_CMD_DESTROY,
-	NPULINK_CMD_COMM_MEMBERS,
+	NPULINK_CMD_COMM_SHRINK,
 };
 
 /* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
@@ -374,29 +374,31 @@ struct npulink_comm_status {
 #define NPULINK_COMM_STATUS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_STATUS)
 
 /**
- * struct npulink_comm_members - ioctl(NPULINK_COMM_MEMBERS)
- * @size: sizeof(struct npulink_comm_members)
+ * struct npulink_comm_shrink - ioctl(NPULINK_COMM_SHRINK)
+ * @size: sizeof(struct npulink_comm_shrink)
  * @flags: 0
- * @comm_id: communicator
- * @first: first rank asked for, a multiple of 64
- * @nranks: number of ranks asked for
- * @out_alive: how many of them are alive
- * @bits: address of __u64 [(nranks + 63) / 64]: bit i of word w is set if rank
- *	  first + 64 w + i has joined, has not left, and its process lives
+ * @comm_id: communicator that has failed
+ * @out_id: id of the new communicator
+ * @out_rank: own rank in it
+ * @out_nranks: number of its ranks
  *
- * Works also when the communicator has failed: it is how survivors find out who
- * they are. An operation that ended with EOWNERDEAD never finds the dead rank alive.
+ * Joins the communicator of the survivors: the ranks whose process lived, and that had
+ * not left, when the first of them asked. They keep their order. Each survivor
+ * has to ask; if one dies or leaves instead, the new communicator fails as any other
+ * does, and can be shrunk in turn, also by those who find it failed when they join.
+ *
+ *  - EINVAL: the communicator has not failed
+ *  - EEXIST: asked before
  */
-struct npulink_comm_members {
+struct npulink_comm_shrink {
 	__u32 size;
 	__u32 flags;
 	__u32 comm_id;
-	__u32 first;
-	__u32 nranks;
-	__u32 out_alive;
-	__aligned_u64 bits;
+	__u32 out_id;
+	__u32 out_rank;
+	__u32 out_nranks;
 };
-#define NPULINK_COMM_MEMBERS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_MEMBERS)
+#define NPULINK_COMM_SHRINK _IO(NPULINK_TYPE, NPULINK_CMD_COMM_SHRINK)
 
 /* Why PLAN_CREATE (or libcoll's verifier) refused a plan. */
 #define NPULINK_BAD_NONE	0

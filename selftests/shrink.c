@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * shrink - the survivors of a failed communicator agree on who they are, keep their
+ * order, and can run collectives again; those who die or leave meanwhile are missed.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+#include "raw.h"
+#include "kselftest_harness.h"
+
+#define RANKS 4
+
+FIXTURE(shrink) {
+	int fd[RANKS];
+	int comm[RANKS];
+};
+
+FIXTURE_SETUP(shrink)
+{
+	uint8_t secret[16];
+	int r;
+
+	raw_secret(secret);
+	for (r = 0; r < RANKS; r++) {
+		self->fd[r] = raw_open(r);
+		ASSERT_GE(self->fd[r], 0);
+		self->comm[r] = raw_comm(self->fd[r], secret, r, RANKS);
+		ASSERT_GT(self->comm[r], 0);
+	}
+}
+
+FIXTURE_TEARDOWN(shrink)
+{
+	int r;
+
+	for (r = 0; r < RANKS; r++)
+		close(self->fd[r]);
+}
+
+static int shrink(int fd, int comm, struct npulink_comm_shrink *cmd)
+{
+	*cmd = (struct npulink_comm_shrink) { .size = sizeof(*cmd), .comm_id = comm };
+	return raw_ioctl(fd, NPULINK_COMM_SHRINK, cmd);
+}
+
+static int status(int fd, int comm, struct npulink_comm_status *st)
+{
+	*st = (struct npulink_comm_status) { .size = sizeof(*st), .comm_id = comm };
+	return raw_ioctl(fd, NPULINK_COMM_STATUS, st);
+}
+
+/* All ranks of a communicator pass a message of no bytes around: 0, or what it ended with. */
+static int ring(const int *fd, const int *comm, int n)
+{
+	struct npulink_post post[RANKS];
+	int rc = 0, r, got;
+
+	for (r = 0; r < n; r++) {
+		struct npulink_step steps[2] = {
+			raw_step(NPULINK_STEP_SEND, 0), raw_step(NPULINK_STEP_RECV, 0),
+		};
+		struct npulink_plan_create plan = raw_plan_cmd(comm[r], NULL, 0, steps, 2);
+
+		plan.call = (struct npulink_call) { .collective = NPULINK_COLL_BARRIER };
+		steps[0].send_peer = (r + 1) % n;
+		steps[1].recv_peer = (r + n - 1) % n;
+		rc = raw_ioctl(fd[r], NPULINK_PLAN_CREATE, &plan);
+		if (rc)
+			return rc;
+		post[r] = raw_post_cmd(plan.out_id, NPULINK_POST_HELD);
+		rc = raw_ioctl(fd[r], NPULINK_POST, &post[r]);
+		if (rc) {
+			raw_destroy(fd[r], plan.out_id);
+			return rc;
+		}
+	}
+	for (r = 0; r < n; r++) {
+		struct npulink_result res;
+
+		got = raw_wait(fd[r], post[r].out_seq, &res);
+		rc = rc ?: got ?: res.status;
+		raw_destroy(fd[r], post[r].plan_id);
+	}
+	return rc;
+}
+
+TEST_F(shrink, a_healthy_communicator_is_not_shrunk)
+{
+	struct npulink_comm_shrink cmd;
+
+	EXPECT_EQ(-EINVAL, shrink(self->fd[0], self->comm[0], &cmd));
+	EXPECT_EQ(-ENOENT, shrink(self->fd[0], 4711, &cmd));
+	cmd = (struct npulink_comm_shrink) { .size = sizeof(cmd), .flags = 1 };
+	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_COMM_SHRINK, &cmd));
+}
+
+TEST_F(shrink, survivors_go_on_in_order)
+{
+	int fd[] = { self->fd[0], self->fd[2], self->fd[3] }, comm[3];
+	struct npulink_comm_shrink cmd;
+	int i;
+
+	ASSERT_EQ(0, ring(self->fd, self->comm, RANKS));
+	close(self->fd[1]);
+	EXPECT_EQ(-EOWNERDEAD, ring(self->fd, self->comm, RANKS - 1));
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, shrink(fd[i], self->comm[i ? i + 1 : 0], &cmd));
+		EXPECT_EQ(i, (int)cmd.out_rank);
+		EXPECT_EQ(3, (int)cmd.out_nranks);
+		comm[i] = cmd.out_id;
+		EXPECT_EQ(-EEXIST, shrink(fd[i], self->comm[i ? i + 1 : 0], &cmd));
+	}
+	/* The old one can go before the new one is used. */
+	EXPECT_EQ(0, raw_destroy(fd[0], self->comm[0]));
+	EXPECT_EQ(0, ring(fd, comm, 3));
+	EXPECT_EQ(0, ring(fd, comm, 3));
+	self->fd[1] = -1;
+}
+
+TEST_F(shrink, who_dies_before_joining_is_missed_and_shrunk_away)
+{
+	int fd[] = { self->fd[0], self->fd[3] }, comm[2];
+	struct npulink_comm_shrink cmd;
+	struct npulink_comm_status st;
+
+	close(self->fd[1]);
+	ASSERT_EQ(0, shrink(self->fd[0], self->comm[0], &cmd));
+	EXPECT_EQ(3, (int)cmd.out_nranks);
+	comm[0] = cmd.out_id;
+	ASSERT_EQ(0, status(self->fd[0], comm[0], &st));
+	EXPECT_EQ(NPULINK_CAUSE_NONE, (int)st.out_cause);
+	/* Rank 2, which would have been 1 of the new one, goes, too. */
+	close(self->fd[2]);
+	ASSERT_EQ(0, status(self->fd[0], comm[0], &st));
+	EXPECT_EQ(NPULINK_CAUSE_DEATH, (int)st.out_cause);
+	EXPECT_EQ(1, (int)st.out_rank);
+	/* Rank 3 joins what has failed, and both go on from there. */
+	ASSERT_EQ(0, shrink(self->fd[3], self->comm[3], &cmd));
+	EXPECT_EQ(2, (int)cmd.out_rank);
+	comm[1] = cmd.out_id;
+	ASSERT_EQ(0, shrink(self->fd[3], comm[1], &cmd));
+	EXPECT_EQ(1, (int)cmd.out_rank);
+	EXPECT_EQ(2, (int)cmd.out_nranks);
+	comm[1] = cmd.out_id;
+	ASSERT_EQ(0, shrink(self->fd[0], comm[0], &cmd));
+	EXPECT_EQ(0, (int)cmd.out_rank);
+	comm[0] = cmd.out_id;
+	EXPECT_EQ(0, ring(fd, comm, 2));
+	self->fd[1] = -1;
+	self->fd[2] = -1;
+}
+
+TEST_F(shrink, who_leaves_instead_of_joining_is_missed)
+{
+	struct npulink_comm_shrink cmd;
+	struct npulink_comm_status st;
+
+	close(self->fd[1]);
+	ASSERT_EQ(0, shrink(self->fd[0], self->comm[0], &cmd));
+	ASSERT_EQ(0, raw_destroy(self->fd[3], self->comm[3]));
+	ASSERT_EQ(0, status(self->fd[0], cmd.out_id, &st));
+	EXPECT_EQ(NPULINK_CAUSE_LEFT, (int)st.out_cause);
+	EXPECT_EQ(-ESHUTDOWN, st.out_status);
+	EXPECT_EQ(2, (int)st.out_rank);
+	self->fd[1] = -1;
+}
+
+TEST_F(shrink, after_an_abort_all_survive)
+{
+	struct npulink_comm_abort abort = { .size = sizeof(abort), .comm_id = self->comm[2] };
+	struct npulink_comm_shrink cmd;
+	int comm[RANKS], i;
+
+	ASSERT_EQ(0, raw_ioctl(self->fd[2], NPULINK_COMM_ABORT, &abort));
+	for (i = 0; i < RANKS; i++) {
+		ASSERT_EQ(0, shrink(self->fd[i], self->comm[i], &cmd));
+		EXPECT_EQ(RANKS, (int)cmd.out_nranks);
+		comm[i] = cmd.out_id;
+	}
+	EXPECT_EQ(0, ring(self->fd, comm, RANKS));
+}
+
+TEST_HARNESS_MAIN
