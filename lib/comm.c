@@ -155,18 +155,25 @@ static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 	}
 }
 
-/* Takes over the reference to dev, also when it fails. */
-int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int nranks,
-		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
-		   char *text, size_t size)
+static void comm_free(struct coll_comm *comm)
+{
+	coll_tune_free(&comm->tune);
+	free(comm->group.v);
+	free(comm->group.kernels);
+	free(comm->group.posts);
+	pthread_mutex_destroy(&comm->error_lock);
+	free(comm);
+}
+
+/* All of it but the kernel's side. Does not take over the reference to dev. */
+int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int nranks,
+		  unsigned int rank, const struct coll_config *config, char *text, size_t size)
 {
 	struct coll_comm *comm = calloc(1, sizeof(*comm));
 	int rc;
 
-	if (!comm) {
-		coll_dev_put(dev);
+	if (!comm)
 		return coll_text(text, size, -ENOMEM, "out of memory");
-	}
 	comm->dev = dev;
 	comm->rank = rank;
 	comm->nranks = nranks;
@@ -175,29 +182,41 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 		comm->copy_max = dev->arena_size;
 	pthread_mutex_init(&comm->error_lock, NULL);
 	rc = read_deadline(config, &comm->deadline_ns, text, size);
-	if (rc)
-		goto err;
-	if (nranks > dev->info.out_max_ranks) {
-		rc = coll_text(text, size, -EINVAL, "%u ranks: the device allows at most %u", nranks,
-			       dev->info.out_max_ranks);
-		goto err;
+	if (!rc && nranks > dev->info.out_max_ranks)
+		rc = coll_text(text, size, -EINVAL, "%u ranks: the device allows at most %u",
+			       nranks, dev->info.out_max_ranks);
+	if (!rc)
+		rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks,
+				    text, size);
+	if (rc) {
+		comm_free(comm);
+		return rc;
 	}
-	rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks, text,
-			    size);
+	*commp = comm;
+	return 0;
+}
+
+/* Takes over the reference to dev, also when it fails. */
+int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int nranks,
+		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
+		   char *text, size_t size)
+{
+	struct coll_comm *comm;
+	int rc;
+
+	rc = coll_comm_new(&comm, dev, nranks, rank, config, text, size);
 	if (rc)
 		goto err;
 	rc = coll_drv_comm_create(&dev->drv, secret, rank, nranks, config->flags & COLL_ANY_UID,
 				  &comm->id);
 	if (rc) {
 		create_text(rc, nranks, text, size);
+		comm_free(comm);
 		goto err;
 	}
 	*commp = comm;
 	return 0;
 err:
-	coll_tune_free(&comm->tune);
-	pthread_mutex_destroy(&comm->error_lock);
-	free(comm);
 	coll_dev_put(dev);
 	return rc;
 }
@@ -238,16 +257,6 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
 }
 
 /* ---- leaving */
-
-static void comm_free(struct coll_comm *comm)
-{
-	coll_tune_free(&comm->tune);
-	free(comm->group.v);
-	free(comm->group.kernels);
-	free(comm->group.posts);
-	pthread_mutex_destroy(&comm->error_lock);
-	free(comm);
-}
 
 /*
  * A forked child has copies of everything, but the locks may be held by threads

@@ -203,6 +203,12 @@ int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code)
 	return drv_call_again(drv, NPULINK_COMM_ABORT, &arg);
 }
 
+int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, struct npulink_comm_shrink *out)
+{
+	*out = (struct npulink_comm_shrink) { .size = sizeof(*out), .comm_id = id };
+	return drv_call_again(drv, NPULINK_COMM_SHRINK, out);
+}
+
 int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st)
 {
 	*st = (struct npulink_comm_status) { .size = sizeof(*st), .comm_id = id };

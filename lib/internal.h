@@ -51,6 +51,7 @@ int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t 
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
 			 uint32_t nranks, bool any_uid, uint32_t *id);
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
+int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, struct npulink_comm_shrink *out);
 int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st);
 int coll_drv_plan_create(struct coll_drv *drv, uint32_t comm_id, const struct coll_plan *plan,
 			 struct npulink_plan_create *out);
@@ -367,6 +368,8 @@ struct coll_comm {
 };
 
 int coll_comm_enter(struct coll_comm *comm);
+int coll_comm_new(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
+		  unsigned int rank, const struct coll_config *config, char *text, size_t size);
 int coll_comm_make(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
 		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
 		   char *text, size_t size);

@@ -243,6 +243,24 @@ int coll_comm_destroy(struct coll_comm *comm);
  */
 int coll_comm_abort(struct coll_comm *comm, unsigned int code);
 
+/**
+ * coll_comm_shrink() - go on without the ranks that have died or left
+ * @comm: communicator that has failed; stays what it is, and is still to be destroyed
+ * @shrunk: communicator of the survivors, in their old order; NULL on failure
+ * @config: as for coll_comm_init_rank(), or NULL; device and share are not looked at:
+ *	    the device file of @comm is used
+ *
+ * Every survivor has to call it, at its own time; it does not wait for the others.
+ * One that dies before it has is noticed like any death: @shrunk fails, and can be
+ * shrunk again. After a failure that killed nobody (an abort, a deadline) all
+ * ranks survive. Only for ranks of one machine so far.
+ *
+ * Return: 0; -EINVAL: @comm has not failed; -EEXIST: called before; -EPERM, -ENOMEM,
+ * -ENODEV: see coll_comm_last_error() of @comm.
+ */
+int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
+		     const struct coll_config *config);
+
 #define COLL_NO_RANK	UINT32_MAX
 
 /**
