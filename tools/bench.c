@@ -581,9 +581,13 @@ static const char *mode_name(uint32_t mode)
 static void report(const struct run *run)
 {
 	const struct bench *b = run->b;
+	char size[16], prefix[32];
 	uint32_t shown = 0;
-	char size[16];
 
+	if (interrupted) {
+		fail("interrupted");
+		return;
+	}
 	for (uint32_t rank = 0; rank < b->nranks; rank++) {
 		const struct bench_rank *r = &run->map.shared->ranks[rank];
 		int status = run->status[rank];
@@ -606,9 +610,13 @@ static void report(const struct run *run)
 			fail("... and more ranks");
 			break;
 		}
-		human_bytes(b->rows[r->row].bytes, size);
-		fail("rank %u, %s of %s %s: %s", rank, b->coll->name, size, mode_name(r->mode),
-		     r->text);
+		/* libcoll's own texts say that already. */
+		snprintf(prefix, sizeof(prefix), "rank %u:", rank);
+		if (!strncmp(r->text, prefix, strlen(prefix)))
+			fail("%s", r->text);
+		else
+			fail("rank %u: %s of %s %s: %s", rank, b->coll->name,
+			     human_bytes(b->rows[r->row].bytes, size), mode_name(r->mode), r->text);
 	}
 }
 
