@@ -17,10 +17,13 @@ for coll in allreduce reduce_scatter allgather alltoall broadcast reduce gather 
 done
 json "nccl-tests' names" '.collective == "allreduce"' npulink bench all_reduce -p 2 -b 8 -e 8 -n 1 -j
 for op in sum prod min max avg; do
-	for type in int8 uint8 int32 uint64 half bfloat16 float double; do
+	for type in float bfloat16; do
 		check "allreduce $op of $type" \
 			npulink bench allreduce -p 3 -b 10K -e 10K -n 1 -o $op -d $type
 	done
+done
+for type in int8 uint8 int16 uint16 int32 uint32 int64 uint64 half double; do
+	check "allreduce avg of $type" npulink bench allreduce -p 3 -b 10K -e 10K -n 1 -o avg -d $type
 done
 check "ranks that share devices" npulink bench allreduce -p 11 -b 8 -e 64K -f 64 -n 1
 check "one rank" npulink bench allreduce -p 1 -b 8 -e 64K -f 64 -n 1
@@ -71,7 +74,30 @@ result $(($(date +%s) - start > 10)) "a rank was killed: it ends soon"
 cp "$scratch/err" "$scratch/killed"
 expect "a rank was killed: which one" 0 grep -q "rank 2 (pid $victim) was killed by signal 9" \
 	"$scratch/killed"
-expect "a rank was killed: others know it" 0 grep -q "^npulink: rank [013], .*: .*rank 2" \
+expect "a rank was killed: others know it" 0 grep -q "^npulink: rank [013]: .*rank 2" \
 	"$scratch/killed"
+
+# Interrupted: nobody is left behind.
+npulink bench allreduce -p 4 -b 16M -e 16M -n 100000 >"$scratch/out" 2>"$scratch/err" &
+pid=$!
+sleep 3
+kill -INT $pid
+status=0
+wait $pid || status=$?
+result $((status != 130)) "interrupted: exit status"
+expect "interrupted: no rank is left" 1 pgrep -P 1 -x npulink
+
+# A rank is stopped: the others do not wait for ever.
+npulink bench allreduce -p 3 -b 64K -e 64K -n 1000000 -T 2 >"$scratch/out" 2>"$scratch/err" &
+pid=$!
+sleep 3
+victim=$(sed -n 's/^# *Rank *1 .*Pid *\([0-9]*\) .*/\1/p' "$scratch/out")
+kill -STOP "$victim"
+status=0
+wait $pid || status=$?
+result $((status != 1)) "a rank is stopped: exit status"
+cp "$scratch/err" "$scratch/stopped"
+expect "a rank is stopped: others know it" 0 grep -q "^npulink: rank [02]: .*rank 1" \
+	"$scratch/stopped"
 
 finish

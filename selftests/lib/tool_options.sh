@@ -1,0 +1,59 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the npulink command takes for a size or a number, and what not; and the
+# netlink header against its YNL spec. Needs no module.
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
+tree=${NPULINK_TREE:-.}
+
+# doctor takes a size and works everywhere; 2 is for a wrong command line.
+takes()
+{
+	expect "size $1" 0 sh -c 'npulink doctor -m "$1"; [ $? != 2 ]' - "$1"
+}
+
+refuses()
+{
+	expect "no size: '$1'" 2 npulink doctor -m "$1"
+}
+
+for size in 0 1 65536 0x1000 8K 8k 3M 3MiB 2G 2GB 1T 16777215T; do
+	takes $size
+done
+for size in '' ' 1' -1 +1 1Q K 1KK 1Kx 1.5M 16777216T 18446744073709551616 0x1p3; do
+	refuses "$size"
+done
+expect "options after words" 0 npulink plan list allreduce -j
+expect "long option with =" 0 npulink plan show allreduce --ranks=3
+expect "end of options" 2 npulink plan show -- --ranks
+expect "value missing" 2 npulink plan show allreduce --ranks
+expect "ambiguous long option" 2 npulink plan show allreduce --ran
+expect "help wins" 0 npulink plan show --help --teapot
+json "JSON before and after" 'length > 0' npulink -j plan list -j --pretty
+
+# names SET: NPULINK_A_SET_*, in the order of the spec
+names()
+{
+	awk -v set="$1" '
+		/^  -$/ { inside = 0 }
+		$1 == "name:" && /^    name:/ { inside = $2 == set }
+		inside && $1 == "name:" && /^        name:/ {
+			name = toupper($2)
+			gsub(/-/, "_", name)
+			print "NPULINK_A_" toupper(set) "_" name
+		}
+		/^operations:/ { exit }
+	' "$tree/uapi/specs/npulink.yaml"
+}
+
+for set in dev link; do
+	names $set >"$scratch/spec"
+	check "spec names attributes of $set" test -s "$scratch/spec"
+	sed -n "s/^\t\(NPULINK_A_${set^^}_[A-Z_]*\),$/\1/p" "$tree/uapi/linux/npulink_genl.h" |
+		grep -v _UNSPEC >"$scratch/header"
+	check "header and spec agree about $set" cmp "$scratch/spec" "$scratch/header"
+done
+
+finish
