@@ -321,8 +321,12 @@ struct plan_shards plan_shards(const struct coll_args *args)
 	case NPULINK_COLL_BROADCAST:
 		return plan_split(args->count, args->nranks, esize);
 	}
+	if (!is_v(args->collective))
+		return (struct plan_shards){
+			.n = args->nranks, .esize = esize, .count = args->count,
+		};
 	return (struct plan_shards){
-		.n = args->nranks, .esize = esize, .count = args->count,
+		.n = args->nranks, .esize = esize,
 		.counts = args->counts, .displs = args->displs,
 	};
 }

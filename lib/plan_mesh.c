@@ -237,32 +237,85 @@ static int mesh_gather(const struct coll_args *args, struct coll_plan *plan)
 }
 
 /*
- * Everybody reads everybody. All ranks add up in the order of ranks, so all get
- * the same bits: ((x0 + x1) + x2) + ..; in IEEE arithmetic a + b = b + a, so rank
- * 1 may begin with its own. In place, the input must outlive the result.
+ * Everybody reads everybody, and all ranks add up in the order of ranks, so that
+ * all get the same bits: ((x0 + x1) + x2) + ..  In IEEE arithmetic a + b = b + a, so
+ * rank 1 may begin with its own. In place, the input must outlive the result.
+ */
+static struct plan_at shot_input(const struct coll_args *args, struct coll_plan *plan,
+				 uint64_t n, uint32_t *saved)
+{
+	struct plan_at own = at_send(0);
+
+	*saved = PLAN_NONE;
+	if (plan_in_place(args)) {
+		own = plan_scratch(plan, n);
+		*saved = plan_copy(plan, at_recv(0), own, n);
+	}
+	return own;
+}
+
+/*
+ * Messages come in the order in which they are sent, into scratch memory, and
+ * are added up when all are there: no rank waits for another's turn.
  */
 static int one_shot_allreduce(const struct coll_args *args, struct coll_plan *plan)
 {
 	struct mesh m = mesh_of(args);
 	uint64_t n = args->count * m.s.esize;
-	uint32_t k, members = 0, saved = PLAN_NONE, step;
-	struct plan_at own = at_send(0), dst = at_recv(0);
+	uint32_t k, saved, step = PLAN_NONE;
+	struct plan_at own = shot_input(args, plan, n, &saved), dst = at_recv(0);
+	struct plan_at *in = malloc(m.p * sizeof(*in));
 
-	if (plan_in_place(args)) {
-		own = plan_scratch(plan, n);
-		saved = plan_copy(plan, dst, own, n);
-	}
+	if (!in)
+		return -ENOMEM;
 	for (k = 1; k < m.p; k++) {
 		plan_after(plan, saved);
 		plan_send(plan, to_peer(&m, k), own, n);
 	}
+	in[m.rank] = own;
+	for (k = 1; k < m.p; k++) {
+		in[from_peer(&m, k)] = plan_scratch(plan, n);
+		plan_recv(plan, from_peer(&m, k), in[from_peer(&m, k)], n);
+	}
+	for (k = 1; k < m.p; k++) {
+		bool begin = (k - 1) % NPULINK_CHAIN_MAX == 0;
 
-	if (m.rank < 2) {
+		if (k == 1)
+			plan_after_all(plan);
+		else if (begin)
+			plan_after(plan, step);
+		step = plan_reduce(plan, k == 1 ? in[0] : dst, in[k], dst, n);
+		if (!begin)
+			plan_chain(plan, step);
+	}
+	plan_final(plan, step);
+	free(in);
+	return 0;
+}
+
+/*
+ * The device takes the inputs where they are, in one pass. With one port per rank
+ * this is slower than the above, since all begin with rank 0's: sends go in the
+ * order in which the receivers ask.
+ */
+static int one_shot_chain_allreduce(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct mesh m = mesh_of(args);
+	uint64_t n = args->count * m.s.esize;
+	uint32_t k, members = 0, saved, step;
+	struct plan_at own = shot_input(args, plan, n, &saved), dst = at_recv(0);
+
+	for (k = 0; k < m.p; k++) {
+		if (k == m.rank)
+			continue;
 		plan_after(plan, saved);
+		plan_send(plan, k, own, n);
+	}
+	plan_after(plan, saved);
+	if (m.rank < 2) {
 		step = plan_recv_reduce(plan, 1 - m.rank, own, dst, n);
 		members = 1;
 	} else {
-		plan_after(plan, saved);
 		step = plan_recv(plan, 0, dst, n);
 	}
 	for (k = m.rank < 2 ? 2 : 1; k < m.p; k++) {
@@ -293,6 +346,20 @@ static double cost_exchange(const struct coll_args *args, const struct coll_cost
 	return c->ports > 1 ? one : (args->nranks - 1) * one;
 }
 
+/*
+ * With a port for each rank, a chain of 64 is taken at once; what is left begins
+ * when that is done.
+ */
+static double chains(const struct coll_args *args)
+{
+	return (args->nranks - 1 + NPULINK_CHAIN_MAX - 1) / NPULINK_CHAIN_MAX;
+}
+
+static double cost_chains(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	return c->ports > 1 ? chains(args) * cost_exchange(args, c) : cost_exchange(args, c);
+}
+
 static double cost_gamma(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
@@ -307,7 +374,7 @@ static double cost_shards(const struct coll_args *args, const struct coll_cost_p
 
 static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	return cost_shards(args, c) + cost_gamma(args, c);
+	return args->nranks > 1 ? cost_chains(args, c) + cost_gamma(args, c) : 0;
 }
 
 static double cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)
@@ -317,7 +384,7 @@ static double cost_broadcast(const struct coll_args *args, const struct coll_cos
 
 static double cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	return 2 * cost_shards(args, c) + cost_gamma(args, c);
+	return cost_shards(args, c) + cost_reduce_scatter(args, c);
 }
 
 static double cost_one_shot(const struct coll_args *args, const struct coll_cost_params *c)
@@ -328,6 +395,19 @@ static double cost_one_shot(const struct coll_args *args, const struct coll_cost
 	if (c->ports > 1 && args->nranks > 1)
 		return c->alpha + n * c->beta + p1 * n * c->gamma;
 	return p1 * (c->alpha + n * (c->beta + c->gamma));
+}
+
+static double cost_one_shot_chain(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	double n = (double)args->count * npulink_dtype_size(args->dtype);
+
+	/* The first input has to be there before a chain can begin. */
+	if (c->ports > 1 && args->nranks > 2)
+		return (1 + chains(args)) * (c->alpha + n * c->beta) +
+		       (args->nranks - 1) * n * c->gamma;
+	if (args->nranks < 2)
+		return 0;
+	return (2.0 * args->nranks - 3) * (c->alpha + n * (c->beta + c->gamma));
 }
 
 /* Scatterv and gatherv, all messages over the root's one port. */
@@ -348,6 +428,7 @@ static double cost_linear(const struct coll_args *args, const struct coll_cost_p
 #define FORM_LINEAR	"(p-1) alpha + (bytes not the root's own) beta"
 #define FORM_SHARDS	"one port: (p-1) alpha + (p-1)/p n beta; " \
 			"p-1 ports: alpha + n beta/p"
+/* With p-1 ports, for p <= 65: see chains(). */
 #define FORM_REDUCE	"one port: (p-1) alpha + (p-1)/p n (beta + gamma); " \
 			"p-1 ports: alpha + n beta/p + (p-1)/p n gamma"
 #define FORM_TWICE	"one port: 2(p-1) alpha + 2(p-1)/p n beta; " \
@@ -366,7 +447,11 @@ const struct coll_algorithm coll_mesh_algorithms[] = {
 	ROW(ALLREDUCE, "one-shot", true,
 	    "one port: (p-1)(alpha + n beta + n gamma); p-1 ports: alpha + n beta + (p-1) n gamma",
 	    one_shot_allreduce, cost_one_shot,
-	    .desc = "everybody reads everybody; for small n"),
+	    .desc = "everybody gets everybody's input and adds all up; for small n"),
+	ROW(ALLREDUCE, "one-shot-chain", false,
+	    "one port: (2p-3)(alpha + n beta + n gamma); p-1 ports: 2 (alpha + n beta) + (p-1) n gamma",
+	    one_shot_chain_allreduce, cost_one_shot_chain,
+	    .desc = "everybody reads everybody in one pass, in the order of ranks; for small n"),
 	ROW(REDUCE, "mesh", true, FORM_BOTH, mesh_reduce, cost_allreduce,
 	    .commutative = true, .desc = "each rank sums up one shard and gives it to the root"),
 	ROW(BROADCAST, "mesh", true, FORM_TWICE, mesh_broadcast, cost_broadcast,

@@ -35,28 +35,29 @@ static struct tree tree_of(const struct coll_args *args)
 
 /* ---- broadcast and reduce */
 
+/*
+ * An only child gets it slice by slice. Several do not wait for one another: they
+ * all take it from here as soon as it is here.
+ */
 static int binomial_broadcast(const struct coll_args *args, struct coll_plan *plan)
 {
 	struct tree t = tree_of(args);
 	uint64_t n = args->count * t.s.esize;
 	struct plan_at src = t.v ? at_recv(0) : plan_input(args, 0);
 	uint32_t d, got = PLAN_NONE;
-	bool first = t.v;
 
+	if (t.v && t.p - t.v > 1 && (t.span == 2 || (t.span > 2 && t.p - t.v == 2))) {
+		plan_recv_send(plan, t.parent, rank_of(&t, t.v + 1), src, n);
+		return 0;
+	}
+	if (t.v)
+		got = plan_recv(plan, t.parent, src, n);
 	for (d = t.span / 2; d; d /= 2) {
 		if (d >= t.p - t.v)
 			continue;
-		if (first) {
-			/* The first child gets it slice by slice. */
-			got = plan_recv_send(plan, t.parent, rank_of(&t, t.v + d), src, n);
-			first = false;
-			continue;
-		}
 		plan_after(plan, got);
 		plan_send(plan, rank_of(&t, t.v + d), src, n);
 	}
-	if (first)
-		plan_recv(plan, t.parent, src, n);
 	if (!t.v && !plan_in_place(args))
 		plan_copy(plan, at_send(0), at_recv(0), n);
 	return 0;
@@ -292,6 +293,9 @@ static double bytes(const struct coll_args *args)
 
 static double cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)
 {
+	/* No number below p has more bits set than this. */
+	if (c->ports > 1)
+		return lg_floor(args->nranks) * (c->alpha + bytes(args) * c->beta);
 	return lg_ceil(args->nranks) * (c->alpha + bytes(args) * c->beta);
 }
 
@@ -368,7 +372,8 @@ static double cost_gatherv(const struct coll_args *args, const struct coll_cost_
 	  .formula = form, .plan = plan_, .cost = cost_, __VA_ARGS__ }
 
 const struct coll_algorithm coll_tree_algorithms[] = {
-	ROW(BROADCAST, "binomial", "L (alpha + n beta)", binomial_broadcast, cost_broadcast,
+	ROW(BROADCAST, "binomial", "L (alpha + n beta); p-1 ports: floor(lg p) (alpha + n beta)",
+	    binomial_broadcast, cost_broadcast,
 	    .desc = "whoever has it gives it to one more rank, in each of L rounds"),
 	ROW(REDUCE, "binomial", "L (alpha + n beta + n gamma)", binomial_reduce, cost_reduce,
 	    .commutative = true,
