@@ -14,6 +14,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/npulink.h>
 
@@ -126,5 +128,163 @@ static inline struct npulink_step raw_step(uint8_t op, uint64_t len)
 		.dtype = op & NPULINK_STEP_REDUCE ? NPULINK_INT32 : 0,
 	};
 }
+
+static inline int raw_status(int fd, uint32_t comm, struct npulink_comm_status *st)
+{
+	*st = (struct npulink_comm_status) { .size = sizeof(*st), .comm_id = comm };
+	return raw_ioctl(fd, NPULINK_COMM_STATUS, st);
+}
+
+static inline int raw_abort(int fd, uint32_t comm, uint32_t code)
+{
+	struct npulink_comm_abort cmd = { .size = sizeof(cmd), .comm_id = comm, .code = code };
+
+	return raw_ioctl(fd, NPULINK_COMM_ABORT, &cmd);
+}
+
+static inline int raw_info(int fd, struct npulink_device_info *info)
+{
+	*info = (struct npulink_device_info) { .size = sizeof(*info) };
+	return raw_ioctl(fd, NPULINK_DEVICE_INFO, info);
+}
+
+static inline int raw_buf_alloc(int fd, size_t len, uint64_t *mmap_offset)
+{
+	struct npulink_buf_alloc cmd = { .size = sizeof(cmd), .len = len };
+	int rc = raw_ioctl(fd, NPULINK_BUF_ALLOC, &cmd);
+
+	*mmap_offset = cmd.out_mmap_offset;
+	return rc ? rc : (int)cmd.out_id;
+}
+
+static inline void *raw_anon(size_t len)
+{
+	return mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static inline uint64_t raw_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
+}
+
+static inline void raw_sleep_ms(unsigned int ms)
+{
+	struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+/* Poll for something that workers do in the background. */
+#define RAW_EVENTUALLY(cond) ({ \
+	unsigned int tries_ = 1000; \
+	while (!(cond) && --tries_) \
+		raw_sleep_ms(10); \
+	tries_ != 0; \
+})
+
+/* ---- files of /proc, /sys and debugfs that hold one number or line */
+
+static inline int raw_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = write(fd, text, strlen(text)) < 0 ? -errno : 0;
+	close(fd);
+	return rc;
+}
+
+static inline long long raw_read(const char *path)
+{
+	char text[64] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	if (read(fd, text, sizeof(text) - 1) < 0)
+		text[0] = 0;
+	close(fd);
+	return atoll(text);
+}
+
+#define RAW_SOFT	"/sys/devices/npulink_soft"
+#define RAW_KNOBS	"/sys/kernel/debug/npulink_soft"
+#define RAW_INLINE_MAX	"/sys/module/npulink_soft/parameters/inline_max"
+#define RAW_HOLD_OFF	4294967295ULL
+
+static inline int raw_knob(unsigned int n, const char *name, unsigned long long value)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), RAW_KNOBS "/npu%u/%s", n, name);
+	snprintf(text, sizeof(text), "%llu", value);
+	return raw_write(path, text);
+}
+
+static inline long long raw_knob_get(unsigned int n, const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), RAW_KNOBS "/npu%u/%s", n, name);
+	return raw_read(path);
+}
+
+/* A test that has failed half way must not disturb the next one. */
+static inline void raw_knobs_reset(unsigned int ndev)
+{
+	static const char * const knobs[] = {
+		"drop_irq", "dup_irq", "fail_post", "corrupt", "delay_ns",
+	};
+	unsigned int n, i;
+
+	for (n = 0; n < ndev; n++) {
+		for (i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+			raw_knob(n, knobs[i], 0);
+		raw_knob(n, "hold", RAW_HOLD_OFF);
+	}
+}
+
+/* Pages of a process that are pinned, from /proc/PID/status; -1: no such process. */
+static inline long raw_pinned_kb(pid_t pid)
+{
+	char path[64], line[256];
+	long kb = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmPin: %ld", &kb) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* ---- helpers of tests that need several processes */
+
+/* Exit status of a child; -signal if it was killed. */
+static inline int raw_reap(pid_t pid)
+{
+	int status;
+
+	if (waitpid(pid, &status, 0) != pid)
+		return -1000;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+/* In a child: give up, and say where. */
+#define RAW_CHECK(cond) do { \
+	if (!(cond)) { \
+		fprintf(stderr, "# %s:%d: %s (errno %d)\n", __FILE__, __LINE__, #cond, errno); \
+		_exit(1); \
+	} \
+} while (0)
 
 #endif /* SELFTESTS_RAW_H */
