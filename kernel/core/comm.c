@@ -486,6 +486,7 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 {
 	struct npulink_comm *comm = rank->comm;
 	struct npulink_link *link, *back;
+	struct npulink_conn *other;
 	struct npulink_rank *peer;
 
 	if (smp_load_acquire(&conn->peer))
@@ -513,7 +514,9 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		npulink_link_put(back);
 	if (cmpxchg(&conn->peer, NULL, peer))
 		npulink_rank_put(peer);
-	return 0;
+	/* If the peer was here first, it has asked in vain, and may have posted already. */
+	other = xa_load(&peer->conns, rank->rank);
+	return other ? npulink_conn_resolve(peer, other) : 0;
 }
 
 /* ---- ioctls -------------------------------------------------------------------------------- */
