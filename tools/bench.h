@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * bench.h - the parts of npulink bench: bench.c (options, ranks, table),
- * bench_rank.c (what one rank does), bench_data.c (what it sends and expects).
+ * bench.h - the parts of npulink bench: bench.c (options), bench_run.c (starts and
+ * watches the ranks), bench_rank.c (what one rank does), bench_data.c (what it
+ * sends and expects), bench_report.c (table and JSON).
  */
 #ifndef TOOL_BENCH_H
 #define TOOL_BENCH_H
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 #include <coll.h>
+#include <json-c/json.h>
 
 #define BENCH_SENDRECV	100	/* not one of NPULINK_COLL_*: a ring of send and recv */
 #define BENCH_MAX_RANKS	4096
@@ -110,6 +113,38 @@ static inline double *bench_times(const struct bench *b, const struct bench_map 
 
 	return map->times ? &map->times[index * b->iters] : NULL;
 }
+
+/* The parent's side of a running benchmark. */
+struct bench_run {
+	const struct bench *b;
+	struct bench_map map;
+	struct pollfd *fds;	/* [0] the pipe, [1 + rank] pidfds */
+	uint32_t alive;
+	uint32_t nfailed;
+	int *status;		/* of waitpid(), [rank] */
+	double kill_at;		/* when patience ends; 0: nobody has failed */
+	bool impatient;		/* it has ended */
+	int interrupted;	/* signal */
+	uint64_t bytes_in;	/* from the pipe */
+	uint32_t rows_shown;
+	uint64_t wrong;
+	double busbw_sum;
+	uint32_t nbusbw;
+	struct json_object *json_rows;
+};
+
+/* bench_run.c: returns the exit status */
+int bench_start(const struct bench *b, struct json_object *root);
+
+/* bench_report.c */
+struct json_object *bench_json(const struct bench *b, int argc, char **argv);
+void bench_show_header(const struct bench *b, const struct bench_map *map);
+void bench_show_row(struct bench_run *run, uint32_t row);
+/* Prints what is left to say and adds it to @root. Returns the exit status. */
+int bench_conclude(struct bench_run *run, struct json_object *root);
+
+/* Seconds that ranks get to report a peer's failure. */
+#define BENCH_GRACE	3.0
 
 /* bench_rank.c: life of one rank; writes a byte to @fd after each row. */
 int bench_rank_run(const struct bench *b, const struct bench_map *map, uint32_t rank, int fd);

@@ -23,6 +23,17 @@ for coll in allreduce broadcast reduce_scatter alltoall; do
 			npulink -j plan verify $coll -a $alg -p 8 -n 100 -d double
 	done
 done
+for coll in $colls; do
+	json "explain $coll" '[.candidates[] | select(.chosen)] | length == 1' \
+		npulink -j plan explain $coll -p 5
+done
+json "explain: cheapest first" '.candidates[0].chosen and .candidates[0].algorithm == .algorithm' \
+	npulink -j plan explain allreduce
+json "explain: why not" '.candidates | any(.why_not != null and .predicted == null)' \
+	npulink -j plan explain alltoall -p 3
+json "explain: override" '.candidates | any(.chosen and .algorithm == "ring")' \
+	env COLL_ALGORITHM=allreduce:ring npulink -j plan explain allreduce -n 1
+check "explain as text" npulink plan explain alltoall -p 3
 json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
 json "uneven shards" '.counts == [5, 0, 7] and .proved' \
 	npulink -j plan verify allgatherv -p 3 --counts 5,0,7
