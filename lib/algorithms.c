@@ -10,6 +10,7 @@ static const struct coll_algorithm * const families[] = {
 	coll_mesh_algorithms,
 	coll_pairwise_algorithms,
 	coll_tree_algorithms,
+	coll_rhd_algorithms,
 };
 
 #define NFAMILIES	(sizeof(families) / sizeof(families[0]))
