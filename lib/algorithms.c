@@ -11,6 +11,7 @@ static const struct coll_algorithm * const families[] = {
 	coll_pairwise_algorithms,
 	coll_tree_algorithms,
 	coll_rhd_algorithms,
+	coll_bruck_algorithms,
 };
 
 #define NFAMILIES	(sizeof(families) / sizeof(families[0]))

@@ -142,6 +142,7 @@ extern const struct coll_algorithm coll_mesh_algorithms[];
 extern const struct coll_algorithm coll_pairwise_algorithms[];
 extern const struct coll_algorithm coll_tree_algorithms[];
 extern const struct coll_algorithm coll_rhd_algorithms[];
+extern const struct coll_algorithm coll_bruck_algorithms[];
 
 /**
  * coll_algorithm_next() - walk over all algorithms of a collective
