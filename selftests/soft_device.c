@@ -7,6 +7,10 @@
 #include "raw.h"
 #include "kselftest_harness.h"
 
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#endif
+
 #define DEBUG "/sys/kernel/debug/npulink_soft/"
 #define ROOT "/sys/devices/npulink_soft/"
 #define PARAM "/sys/module/npulink_soft/parameters/"
@@ -59,7 +63,7 @@ static bool knob_becomes(unsigned int npu, const char *name, long value)
 	return false;
 }
 
-static long interrupts(const char *name)
+static long irq_count(const char *name)
 {
 	FILE *f = fopen("/proc/interrupts", "r");
 	char line[4096], *p, *end;
@@ -85,15 +89,20 @@ static long interrupts(const char *name)
 }
 
 /* Two ranks of one process that sum up their vectors. */
-FIXTURE(soft) {
+struct pair {
 	size_t len;
 	int fd[2], comm[2], plan[2], in[2], out[2];
 	int32_t *src[2], *dst[2];
 	uint64_t seq[2];
 };
 
+FIXTURE(soft) {
+	struct pair pair;
+};
+
 FIXTURE_SETUP(soft)
 {
+	struct pair *p = &self->pair;
 	uint8_t secret[16];
 	size_t i;
 	int r;
@@ -102,34 +111,33 @@ FIXTURE_SETUP(soft)
 	if (access(DEBUG, X_OK))
 		SKIP(return, "no debugfs, or no npulink_soft");
 	raw_secret(secret);
-	self->len = 64 << 10;
+	p->len = 64 << 10;
 	for (r = 0; r < 2; r++) {
 		struct npulink_slot slots[] = {
-			{ .min_len = self->len, .access = NPULINK_SLOT_READ },
-			{ .min_len = self->len, .access = NPULINK_SLOT_WRITE },
+			{ .min_len = p->len, .access = NPULINK_SLOT_READ },
+			{ .min_len = p->len, .access = NPULINK_SLOT_WRITE },
 		};
 		struct npulink_step steps[2];
 
-		self->fd[r] = raw_open(r);
-		ASSERT_GE(self->fd[r], 0);
-		self->comm[r] = raw_comm(self->fd[r], secret, r, 2);
-		ASSERT_GT(self->comm[r], 0);
-		self->src[r] = aligned_alloc(4096, self->len);
-		self->dst[r] = aligned_alloc(4096, self->len);
-		for (i = 0; i < self->len / 4; i++)
-			self->src[r][i] = (r + 1) * i;
-		self->in[r] = raw_register(self->fd[r], self->src[r], self->len,
-					   NPULINK_BUF_READONLY);
-		ASSERT_GT(self->in[r], 0);
-		self->out[r] = raw_register(self->fd[r], self->dst[r], self->len, 0);
-		ASSERT_GT(self->out[r], 0);
-		steps[0] = raw_step(NPULINK_STEP_SEND, self->len);
+		p->fd[r] = raw_open(r);
+		ASSERT_GE(p->fd[r], 0);
+		p->comm[r] = raw_comm(p->fd[r], secret, r, 2);
+		ASSERT_GT(p->comm[r], 0);
+		p->src[r] = aligned_alloc(4096, p->len);
+		p->dst[r] = aligned_alloc(4096, p->len);
+		for (i = 0; i < p->len / 4; i++)
+			p->src[r][i] = (r + 1) * i;
+		p->in[r] = raw_register(p->fd[r], p->src[r], p->len, NPULINK_BUF_READONLY);
+		ASSERT_GT(p->in[r], 0);
+		p->out[r] = raw_register(p->fd[r], p->dst[r], p->len, 0);
+		ASSERT_GT(p->out[r], 0);
+		steps[0] = raw_step(NPULINK_STEP_SEND, p->len);
 		steps[0].send_peer = !r;
-		steps[1] = raw_step(NPULINK_STEP_RECV | NPULINK_STEP_REDUCE, self->len);
+		steps[1] = raw_step(NPULINK_STEP_RECV | NPULINK_STEP_REDUCE, p->len);
 		steps[1].recv_peer = !r;
 		steps[1].dst_slot = 1;
-		self->plan[r] = raw_plan(self->fd[r], self->comm[r], slots, 2, steps, 2);
-		ASSERT_GT(self->plan[r], 0);
+		p->plan[r] = raw_plan(p->fd[r], p->comm[r], slots, 2, steps, 2);
+		ASSERT_GT(p->plan[r], 0);
 	}
 }
 
@@ -142,10 +150,10 @@ FIXTURE_TEARDOWN(soft)
 	int r;
 
 	for (r = 0; r < 2; r++) {
-		for (i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		for (i = 0; i < ARRAY_SIZE(knobs); i++)
 			knob(r, knobs[i], 0);
 		knob(r, "hold", 0xffffffff);
-		close(self->fd[r]);
+		close(self->pair.fd[r]);
 		EXPECT_TRUE(knob_becomes(r, "held", 0));
 		EXPECT_TRUE(knob_becomes(r, "lost", 0));
 	}
@@ -153,39 +161,39 @@ FIXTURE_TEARDOWN(soft)
 	put_text(PARAM "inline_max", "16384");
 }
 
-static int start(FIXTURE_DATA(soft) *self, uint64_t deadline_ns)
+static int start(struct pair *p, uint64_t deadline_ns)
 {
 	int r, rc;
 
 	for (r = 0; r < 2; r++) {
-		struct npulink_post post = raw_post_cmd(self->plan[r], NPULINK_POST_HELD);
+		struct npulink_post post = raw_post_cmd(p->plan[r], NPULINK_POST_HELD);
 
-		memset(self->dst[r], 0, self->len);
+		memset(p->dst[r], 0, p->len);
 		post.deadline_ns = deadline_ns;
-		raw_bind(&post, self->in[r], 0, self->len);
-		raw_bind(&post, self->out[r], 0, self->len);
-		rc = raw_ioctl(self->fd[r], NPULINK_POST, &post);
+		raw_bind(&post, p->in[r], 0, p->len);
+		raw_bind(&post, p->out[r], 0, p->len);
+		rc = raw_ioctl(p->fd[r], NPULINK_POST, &post);
 		if (rc)
 			return rc;
-		self->seq[r] = post.out_seq;
+		p->seq[r] = post.out_seq;
 	}
 	return 0;
 }
 
 /* Number of bits that are not as they should be. */
-static int wrong(FIXTURE_DATA(soft) *self)
+static int wrong(struct pair *p)
 {
 	int r, bits = 0;
 	size_t i;
 
 	for (r = 0; r < 2; r++) {
-		for (i = 0; i < self->len / 4; i++)
-			bits += __builtin_popcount(self->dst[r][i] ^ (int)(3 * i));
+		for (i = 0; i < p->len / 4; i++)
+			bits += __builtin_popcount(p->dst[r][i] ^ (int)(3 * i));
 	}
 	return bits;
 }
 
-#define START(deadline) ASSERT_EQ(0, start(self, deadline))
+#define START(deadline) ASSERT_EQ(0, start(&self->pair, deadline))
 
 #define EXPECT_STATUS(want)						\
 do {									\
@@ -193,7 +201,7 @@ do {									\
 	int r_;								\
 									\
 	for (r_ = 0; r_ < 2; r_++) {					\
-		ASSERT_EQ(0, raw_wait(self->fd[r_], self->seq[r_], &res_)); \
+		ASSERT_EQ(0, raw_wait(self->pair.fd[r_], self->pair.seq[r_], &res_)); \
 		EXPECT_EQ(want, res_.status);				\
 	}								\
 } while (0)
@@ -205,26 +213,26 @@ TEST_F(soft, every_step_by_interrupt)
 
 	ASSERT_EQ(0, put_text(PARAM "inline_max", "0"));
 	for (i = 0; i < 10; i++) {
-		done = interrupts("npu0-done");
-		bell = interrupts("npu0-bell");
+		done = irq_count("npu0-done");
+		bell = irq_count("npu0-bell");
 		START(0);
 		EXPECT_STATUS(0);
-		EXPECT_EQ(0, wrong(self));
-		EXPECT_EQ(done + 1, interrupts("npu0-done"));
+		EXPECT_EQ(0, wrong(&self->pair));
+		EXPECT_EQ(done + 1, irq_count("npu0-done"));
 		/* The peer's offer, or that it took ours; whoever comes second need not ring. */
-		EXPECT_LT(bell, interrupts("npu0-bell"));
+		EXPECT_LT(bell, irq_count("npu0-bell"));
 	}
 }
 
 TEST_F(soft, inline_without_interrupt)
 {
-	long done = interrupts("npu0-done");
+	long done = irq_count("npu0-done");
 
 	ASSERT_EQ(0, put_text(PARAM "inline_max", "1000000"));
 	START(0);
 	EXPECT_STATUS(0);
-	EXPECT_EQ(0, wrong(self));
-	EXPECT_EQ(done, interrupts("npu0-done"));
+	EXPECT_EQ(0, wrong(&self->pair));
+	EXPECT_EQ(done, irq_count("npu0-done"));
 }
 
 TEST_F(soft, held_until_released)
@@ -234,11 +242,11 @@ TEST_F(soft, held_until_released)
 	ASSERT_EQ(0, knob(0, "hold", 0));
 	START(0);
 	EXPECT_TRUE(knob_becomes(0, "held", 1));
-	look.seq = self->seq[0];
-	EXPECT_EQ(-ETIME, raw_ioctl(self->fd[0], NPULINK_WAIT, &look));
+	look.seq = self->pair.seq[0];
+	EXPECT_EQ(-ETIME, raw_ioctl(self->pair.fd[0], NPULINK_WAIT, &look));
 	ASSERT_EQ(0, knob(0, "release", 1));
 	EXPECT_STATUS(0);
-	EXPECT_EQ(0, wrong(self));
+	EXPECT_EQ(0, wrong(&self->pair));
 
 	/* One is let through, the next one held, until all are. */
 	ASSERT_EQ(0, knob(0, "hold", 1));
@@ -249,17 +257,17 @@ TEST_F(soft, held_until_released)
 	EXPECT_TRUE(knob_becomes(0, "held", 1));
 	ASSERT_EQ(0, knob(0, "hold", 0xffffffff));
 	EXPECT_STATUS(0);
-	EXPECT_EQ(0, wrong(self));
+	EXPECT_EQ(0, wrong(&self->pair));
 }
 
 TEST_F(soft, abort_takes_out_what_is_held)
 {
-	struct npulink_comm_abort cmd = { .size = sizeof(cmd), .comm_id = self->comm[1] };
+	struct npulink_comm_abort cmd = { .size = sizeof(cmd), .comm_id = self->pair.comm[1] };
 
 	ASSERT_EQ(0, knob(0, "hold", 0));
 	START(0);
 	EXPECT_TRUE(knob_becomes(0, "held", 1));
-	ASSERT_EQ(0, raw_ioctl(self->fd[1], NPULINK_COMM_ABORT, &cmd));
+	ASSERT_EQ(0, raw_ioctl(self->pair.fd[1], NPULINK_COMM_ABORT, &cmd));
 	EXPECT_STATUS(-ECANCELED);
 	EXPECT_EQ(0, knob_get(0, "held"));
 }
@@ -283,7 +291,7 @@ TEST_F(soft, duplicated_interrupt)
 	for (i = 0; i < 20; i++) {
 		START(0);
 		EXPECT_STATUS(0);
-		EXPECT_EQ(0, wrong(self));
+		EXPECT_EQ(0, wrong(&self->pair));
 	}
 	EXPECT_LE(knob_get(0, "dup_irq"), 980);
 }
@@ -301,10 +309,10 @@ TEST_F(soft, corrupted_result)
 	ASSERT_EQ(0, knob(1, "corrupt", 1));
 	START(0);
 	EXPECT_STATUS(0);
-	EXPECT_EQ(1, wrong(self));
+	EXPECT_EQ(1, wrong(&self->pair));
 	START(0);
 	EXPECT_STATUS(0);
-	EXPECT_EQ(0, wrong(self));
+	EXPECT_EQ(0, wrong(&self->pair));
 }
 
 TEST_F(soft, delayed_completion)
@@ -315,11 +323,11 @@ TEST_F(soft, delayed_completion)
 	ASSERT_EQ(0, knob(0, "delay_ns", 20000000));
 	for (i = 0; i < 3; i++) {
 		START(0);
-		ASSERT_EQ(0, raw_wait(self->fd[0], self->seq[0], &res));
+		ASSERT_EQ(0, raw_wait(self->pair.fd[0], self->pair.seq[0], &res));
 		EXPECT_EQ(0, res.status);
 		EXPECT_GE(res.ns, 20000000);
-		ASSERT_EQ(0, raw_wait(self->fd[1], self->seq[1], &res));
-		EXPECT_EQ(0, wrong(self));
+		ASSERT_EQ(0, raw_wait(self->pair.fd[1], self->pair.seq[1], &res));
+		EXPECT_EQ(0, wrong(&self->pair));
 	}
 	/* Out of the timer's queue. */
 	ASSERT_EQ(0, knob(0, "delay_ns", 4000000000));
@@ -337,11 +345,11 @@ TEST_F(soft, timing_model)
 	/* 5 ms, 100 and 50 ns per byte: 5 + 6.55 + 3.28 */
 	ASSERT_EQ(0, put_text(DEBUG "npu0/timing", "npu1 5000000 100000 50000"));
 	START(0);
-	ASSERT_EQ(0, raw_wait(self->fd[0], self->seq[0], &res));
+	ASSERT_EQ(0, raw_wait(self->pair.fd[0], self->pair.seq[0], &res));
 	EXPECT_EQ(0, res.status);
 	EXPECT_GE(res.ns, 14830400);
-	ASSERT_EQ(0, raw_wait(self->fd[1], self->seq[1], &res));
-	EXPECT_EQ(0, wrong(self));
+	ASSERT_EQ(0, raw_wait(self->pair.fd[1], self->pair.seq[1], &res));
+	EXPECT_EQ(0, wrong(&self->pair));
 }
 
 TEST_F(soft, removed_while_working)
@@ -349,20 +357,18 @@ TEST_F(soft, removed_while_working)
 	struct npulink_device_info info = { .size = sizeof(info) };
 	char name[16];
 
-	ASSERT_EQ(0, put_text(ROOT "new_device", "1"));
-	/* On whatever number it got, it must be gone again by name. */
 	EXPECT_EQ(-ENOENT, put_text(ROOT "del_device", "npu9999"));
 	EXPECT_EQ(-EINVAL, put_text(ROOT "del_device", "npux"));
 	EXPECT_EQ(-EINVAL, put_text(ROOT "new_device", "0"));
 	EXPECT_EQ(-EINVAL, put_text(ROOT "new_device", "65"));
-	ASSERT_EQ(0, raw_ioctl(self->fd[1], NPULINK_DEVICE_INFO, &info));
+	ASSERT_EQ(0, raw_ioctl(self->pair.fd[1], NPULINK_DEVICE_INFO, &info));
 	snprintf(name, sizeof(name), "%s", info.out_name);
 	ASSERT_EQ(0, knob(1, "hold", 0));
 	START(0);
 	EXPECT_TRUE(knob_becomes(1, "held", 1));
 	ASSERT_EQ(0, put_text(ROOT "del_device", name));
 	EXPECT_STATUS(-ENODEV);
-	EXPECT_EQ(-ENODEV, raw_ioctl(self->fd[1], NPULINK_DEVICE_INFO, &info));
+	EXPECT_EQ(-ENODEV, raw_ioctl(self->pair.fd[1], NPULINK_DEVICE_INFO, &info));
 	ASSERT_EQ(0, put_text(ROOT "new_device", "1"));
 	EXPECT_EQ(0, access("/dev/npulink/npu1", R_OK | W_OK));
 }
@@ -372,10 +378,13 @@ TEST_F(soft, removed_while_working)
 static const uint8_t sizes[NPULINK_DTYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
 
 /* dst = src (+) src2 by one device; a communicator of one rank. */
-FIXTURE(engine) {
+struct engine {
 	int fd, comm, buf;
 	uint8_t *mem;
-	size_t size;
+};
+
+FIXTURE(engine) {
+	struct engine e;
 };
 
 #define ENGINE_LEN 40000UL	/* not a multiple of blocks */
@@ -391,23 +400,23 @@ FIXTURE_SETUP(engine)
 	if (access(DEBUG, X_OK))
 		SKIP(return, "no debugfs, or no npulink_soft");
 	raw_secret(secret);
-	self->fd = raw_open(0);
-	ASSERT_GE(self->fd, 0);
-	self->comm = raw_comm(self->fd, secret, 0, 1);
-	ASSERT_GT(self->comm, 0);
+	self->e.fd = raw_open(0);
+	ASSERT_GE(self->e.fd, 0);
+	self->e.comm = raw_comm(self->e.fd, secret, 0, 1);
+	ASSERT_GT(self->e.comm, 0);
 	/* An odd address: each page boundary goes through an element. */
-	self->mem = (uint8_t *)aligned_alloc(4096, ENGINE_SIZE + 4096) + 1;
-	self->buf = raw_register(self->fd, self->mem, ENGINE_SIZE, 0);
-	ASSERT_GT(self->buf, 0);
+	self->e.mem = (uint8_t *)aligned_alloc(4096, ENGINE_SIZE + 4096) + 1;
+	self->e.buf = raw_register(self->e.fd, self->e.mem, ENGINE_SIZE, 0);
+	ASSERT_GT(self->e.buf, 0);
 }
 
 FIXTURE_TEARDOWN(engine)
 {
 	put_text(DEBUG "engine", "auto");
-	close(self->fd);
+	close(self->e.fd);
 }
 
-static int engine_run(struct __test_metadata *_metadata, FIXTURE_DATA(engine) *self,
+static int engine_run(struct __test_metadata *_metadata, struct engine *e,
 		      uint8_t dtype, uint8_t redop, size_t len)
 {
 	struct npulink_slot slot = {
@@ -422,19 +431,19 @@ static int engine_run(struct __test_metadata *_metadata, FIXTURE_DATA(engine) *s
 	step.redop = redop;
 	step.src2_off = ENGINE_SRC2;
 	step.dst_off = ENGINE_DST;
-	cmd = raw_plan_cmd(self->comm, &slot, 1, &step, 1);
+	cmd = raw_plan_cmd(e->comm, &slot, 1, &step, 1);
 	cmd.call.dtype = dtype;
 	cmd.call.redop = redop;
-	rc = raw_ioctl(self->fd, NPULINK_PLAN_CREATE, &cmd);
+	rc = raw_ioctl(e->fd, NPULINK_PLAN_CREATE, &cmd);
 	if (rc) {
 		TH_LOG("plan refused: reason %u", cmd.out_reason);
 		return rc;
 	}
 	post = raw_post_cmd(cmd.out_id, NPULINK_POST_WAIT);
-	raw_bind(&post, self->buf, 0, ENGINE_SIZE);
-	rc = raw_ioctl(self->fd, NPULINK_POST, &post);
+	raw_bind(&post, e->buf, 0, ENGINE_SIZE);
+	rc = raw_ioctl(e->fd, NPULINK_POST, &post);
 	return rc ? rc : post.out_result.status ? post.out_result.status :
-	       raw_destroy(self->fd, cmd.out_id);
+	       raw_destroy(e->fd, cmd.out_id);
 }
 
 TEST_F(engine, variants_agree)
@@ -448,26 +457,26 @@ TEST_F(engine, variants_agree)
 	ASSERT_EQ(-EINVAL, put_text(DEBUG "engine", "mmx"));
 	for (d = 0; d < NPULINK_DTYPES; d++) {
 		for (op = 0; op < NPULINK_REDOPS; op++) {
-			for (l = 0; l < sizeof(lens) / sizeof(lens[0]); l++) {
+			for (l = 0; l < ARRAY_SIZE(lens); l++) {
 				size_t len = lens[l] / sizes[d] * sizes[d];
 
 				/* Random bits: all kinds of numbers, NaN too. */
 				for (i = 0; i < ENGINE_DST; i++)
-					self->mem[i] = random() >> 8;
-				for (v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
+					self->e.mem[i] = random() >> 8;
+				for (v = 0; v < ARRAY_SIZE(variants); v++) {
 					/* A CPU without AVX2 has no such variant. */
 					if (put_text(DEBUG "engine", variants[v]))
 						continue;
-					memset(self->mem + ENGINE_DST, 0x55, ENGINE_LEN + 8);
-					ASSERT_EQ(0, engine_run(_metadata, self, d, op, len));
+					memset(self->e.mem + ENGINE_DST, 0x55, ENGINE_LEN + 8);
+					ASSERT_EQ(0, engine_run(_metadata, &self->e, d, op, len));
 					if (!v)
-						memcpy(first, self->mem + ENGINE_DST, len);
-					ASSERT_EQ(0, memcmp(first, self->mem + ENGINE_DST, len)) {
+						memcpy(first, self->e.mem + ENGINE_DST, len);
+					ASSERT_EQ(0, memcmp(first, self->e.mem + ENGINE_DST, len)) {
 						TH_LOG("%s differs: type %u op %u len %zu",
 						       variants[v], d, op, len);
 					}
 					for (i = 0; i < 8; i++)
-						ASSERT_EQ(0x55, self->mem[ENGINE_DST + len + i]);
+						ASSERT_EQ(0x55, self->e.mem[ENGINE_DST + len + i]);
 				}
 			}
 		}
