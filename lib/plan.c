@@ -339,6 +339,8 @@ int coll_plan_make(const struct coll_algorithm *alg, const struct coll_args *in,
 	if (rc)
 		goto out;
 
+	if (alg->chunks)
+		args.chunks = plan_chunks(&args, alg->chunks);
 	plan->slots[NPULINK_SLOT_SEND].min_len = send;
 	plan->slots[NPULINK_SLOT_RECV].min_len = recv;
 	plan->nranks = args.nranks;

@@ -120,6 +120,9 @@ struct coll_cost_params {
  * @plan: append the steps of args->rank. The plan is empty and has call, nranks
  *	  and rank set. Return 0 or -errno
  * @cost: seconds by the closed form
+ * @chunks: pipelined algorithms: the best number of chunks for this network; else
+ *	    NULL. With args->chunks 0, plan and cost take that for a default network,
+ *	    since all ranks must take the same
  * @rotation: all ranks' plans are rank 0's with peers shifted (p^2-message
  *	      algorithms); the verifier checks that before it relies on it
  */
@@ -134,6 +137,7 @@ struct coll_algorithm {
 	const char *(*supports)(const struct coll_args *args);
 	int (*plan)(const struct coll_args *args, struct coll_plan *plan);
 	double (*cost)(const struct coll_args *args, const struct coll_cost_params *params);
+	uint32_t (*chunks)(const struct coll_args *args, const struct coll_cost_params *params);
 };
 
 /* A family's table; ends with a row whose name is NULL. */
@@ -143,6 +147,7 @@ extern const struct coll_algorithm coll_pairwise_algorithms[];
 extern const struct coll_algorithm coll_tree_algorithms[];
 extern const struct coll_algorithm coll_rhd_algorithms[];
 extern const struct coll_algorithm coll_bruck_algorithms[];
+extern const struct coll_algorithm coll_pipe_algorithms[];
 
 /**
  * coll_algorithm_next() - walk over all algorithms of a collective

@@ -116,6 +116,17 @@ static inline uint64_t shard_off(const struct plan_shards *s, uint32_t i)
 /* The largest shard: what the closed forms count with. */
 uint64_t shard_max(const struct plan_shards *s);
 
+/*
+ * Chunks that a pipelined algorithm takes: what the caller says, else the best for
+ * a default network, at least 1 and at most one per element.
+ */
+uint32_t plan_chunks(const struct coll_args *args,
+		     uint32_t (*best)(const struct coll_args *args,
+				      const struct coll_cost_params *params));
+
+/* A root of a closed form as a number of chunks. */
+uint32_t chunks_of(double k, const struct coll_args *args);
+
 /* Does the own rank really have but one buffer where others may have two? */
 bool plan_in_place(const struct coll_args *args);
 

@@ -250,7 +250,7 @@ static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p, bo
 		.collective = alg->collective, .dtype = NPULINK_FLOAT32, .nranks = p,
 		.count = alg->collective <= NPULINK_COLL_BROADCAST ?
 			 (divisible ? 60 * p * block : 30 * p + 7) : 32,
-		.counts = counts, .rcounts = counts,
+		.counts = counts, .rcounts = counts, .chunks = divisible ? 5 : 0,
 	};
 	uint32_t i;
 

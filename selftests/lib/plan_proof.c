@@ -52,7 +52,9 @@ static bool prove(struct sweep *sweep, struct coll_args *args, uint32_t kind)
 	uint64_t off = 0;
 	int rc;
 
-	args->counts = args->displs = NULL;
+	args->counts = NULL;
+	args->displs = NULL;
+	args->chunks = args->root % 4 * 2;
 	switch (args->collective) {
 	case NPULINK_COLL_ALLTOALLV:
 		for (i = 0; i < p; i++)
