@@ -7,6 +7,7 @@
 #include <linux/hrtimer.h>
 #include <linux/kthread.h>
 #include <linux/moduleparam.h>
+#include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include "core.h"
