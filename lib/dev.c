@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 #include "internal.h"
 
 static int open_text(int rc, const char *path, char *text, size_t size)
@@ -43,6 +45,7 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 		return coll_text(text, size, -ENOMEM, "out of memory");
 	dev->drv.fd = -1;
 	dev->refs = 1;
+	dev->idle_max = UINT64_MAX;
 	pthread_mutex_init(&dev->lock, NULL);
 	rc = coll_drv_device(config->device, index, path, sizeof(path));
 	if (!rc)
@@ -126,6 +129,25 @@ void coll_dev_free(struct coll_dev *dev)
 	free(dev);
 }
 
+/*
+ * A communicator of nranks is made. The limit on locked memory is for all processes
+ * of a user, so each of its ranks may keep only a part of it pinned for later; what
+ * operations in flight use does not count. No limit for root, who has CAP_IPC_LOCK.
+ */
+void coll_dev_limit(struct coll_dev *dev, unsigned int nranks)
+{
+	struct rlimit limit;
+	uint64_t max;
+
+	if (!geteuid() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return;
+	max = limit.rlim_cur / (4ULL * nranks);
+	pthread_mutex_lock(&dev->lock);
+	if (max < dev->idle_max)
+		dev->idle_max = max;
+	pthread_mutex_unlock(&dev->lock);
+}
+
 /* Is this a process that fork() made after the device was opened? */
 bool coll_dev_is_child(const struct coll_dev *dev)
 {
@@ -191,6 +213,7 @@ int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scr
 {
 	struct coll_scratch **p, **best = NULL, *s;
 	uint64_t offset;
+	unsigned int tries = 0;
 	size_t size = 4096;
 	int rc;
 
@@ -211,9 +234,9 @@ int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scr
 	if (!s)
 		return -ENOMEM;
 	s->len = size;
-	while ((rc = coll_drv_buf_alloc(&dev->drv, size, &s->id, &offset)) == -ENOMEM)
-		if (!coll_scratch_trim(dev) && !coll_reg_evict(dev))
-			break;
+	do
+		rc = coll_drv_buf_alloc(&dev->drv, size, &s->id, &offset);
+	while (rc == -ENOMEM && coll_reg_reclaim(dev, &tries));
 	if (rc) {
 		free(s);
 		return rc;
@@ -232,7 +255,10 @@ static void scratch_free(struct coll_dev *dev, struct coll_scratch *s)
 
 void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *s)
 {
-	if (dev->scratch_idle + s->len > SCRATCH_IDLE_MAX && dev->scratch) {
+	uint64_t max = dev->idle_max < SCRATCH_IDLE_MAX ? dev->idle_max : SCRATCH_IDLE_MAX;
+
+	/* Always one, or every operation would have to get its own anew. */
+	if (dev->scratch_idle + s->len > max && dev->scratch) {
 		scratch_free(dev, s);
 		return;
 	}

@@ -387,7 +387,7 @@ int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const vo
 		if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
 			break;
 		return coll_fail(comm, rc,
-				 "%sneeds %zu KiB of pinned memory%s, RLIMIT_MEMLOCK is %ju KiB: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or use smaller buffers",
+				 "%sneeds %zu KiB of pinned memory%s, RLIMIT_MEMLOCK is %ju KiB for all processes of this user: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or use smaller buffers",
 				 what, len / 1024 + !!(len % 1024), where,
 				 (uintmax_t)limit.rlim_cur / 1024);
 	case -EFAULT:

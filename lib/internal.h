@@ -113,6 +113,7 @@ struct coll_scratch {
  * @marker: a byte that is 1 here and 0 in a forked child
  * @arena: shared memory, buffer 0
  * @arena_used: one bit per grain
+ * @idle_max: how much memory may stay pinned that no operation uses
  * @ring: completion ring, NULL until the first request
  * @chunks: all requests ever made, so that a cookie can be looked up
  * @free: requests not in use
@@ -130,6 +131,7 @@ struct coll_dev {
 	struct coll_regs regs;
 	struct coll_scratch *scratch;
 	uint64_t scratch_bytes, scratch_idle;
+	uint64_t idle_max;
 	struct npulink_ring *ring;
 	size_t ring_len;
 	unsigned int ring_entries;
@@ -145,6 +147,7 @@ int coll_dev_open(struct coll_dev **dev, const struct coll_config *config, unsig
 		  char *text, size_t size);
 void coll_dev_free(struct coll_dev *dev);
 void coll_dev_put(struct coll_dev *dev);
+void coll_dev_limit(struct coll_dev *dev, unsigned int nranks);
 bool coll_dev_is_child(const struct coll_dev *dev);
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len);
 void coll_arena_put(struct coll_dev *dev, size_t off, size_t len);
@@ -157,6 +160,7 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg);
 void coll_reg_stale(struct coll_dev *dev, struct coll_reg *reg);
 bool coll_reg_evict(struct coll_dev *dev);
+bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries);
 void coll_reg_free_all(struct coll_dev *dev, bool unmap);
 
 /* ---- tune.c: which algorithm */

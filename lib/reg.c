@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "internal.h"
 
 #define PAGE		4096UL
@@ -92,6 +93,23 @@ bool coll_reg_evict(struct coll_dev *dev)
 }
 
 /*
+ * The limit on locked memory is reached: give something back. What was given back, by
+ * us or by another process of the user, takes the kernel a moment to unpin, so at
+ * the end a few times only time passes. False: there is no hope.
+ */
+bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+
+	if (coll_reg_evict(dev) || coll_scratch_trim(dev))
+		return true;
+	if (++*tries > 30)
+		return false;
+	nanosleep(&pause, NULL);
+	return true;
+}
+
+/*
  * Registers for writing if that is possible, since most memory that is sent from
  * is received into sooner or later. Makes room if the limit is reached.
  */
@@ -99,6 +117,7 @@ static int reg_make(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool w
 		    struct coll_reg **regp)
 {
 	struct coll_reg *reg = calloc(1, sizeof(*reg));
+	unsigned int tries = 0;
 	int rc;
 
 	if (!reg)
@@ -109,7 +128,7 @@ static int reg_make(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool w
 		rc = coll_drv_buf_register(&dev->drv, start, end - start, reg->readonly, &reg->id);
 		if (rc == -EFAULT && !write && !reg->readonly)
 			reg->readonly = true;
-		else if (rc != -ENOMEM || (!coll_reg_evict(dev) && !coll_scratch_trim(dev)))
+		else if (rc != -ENOMEM || !coll_reg_reclaim(dev, &tries))
 			break;
 	}
 	if (!rc) {
@@ -179,8 +198,13 @@ found:
 
 void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg)
 {
-	if (!--reg->refs && !reg->listed)
+	if (--reg->refs)
+		return;
+	if (!reg->listed)
 		reg_free(dev, reg);
+	/* Other ranks of this user live on the same limit. */
+	while (dev->regs.bytes > dev->idle_max && coll_reg_evict(dev))
+		;
 }
 
 /* The memory is not what was pinned: forget it, but for those who use it now. */
@@ -253,6 +277,7 @@ int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_reg *reg;
+	unsigned int tries = 0;
 	uint64_t offset;
 	void *map;
 	int rc = coll_comm_enter(comm);
@@ -267,9 +292,9 @@ int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 		return coll_fail(comm, -ENOMEM, "out of memory");
 	len = (len + PAGE - 1) & ~(PAGE - 1);
 	pthread_mutex_lock(&dev->lock);
-	while ((rc = coll_drv_buf_alloc(&dev->drv, len, &reg->id, &offset)) == -ENOMEM)
-		if (!coll_reg_evict(dev) && !coll_scratch_trim(dev))
-			break;
+	do
+		rc = coll_drv_buf_alloc(&dev->drv, len, &reg->id, &offset);
+	while (rc == -ENOMEM && coll_reg_reclaim(dev, &tries));
 	if (rc)
 		goto err_free;
 	rc = coll_drv_map(&dev->drv, offset, len, &map);
