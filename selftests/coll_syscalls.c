@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * coll_syscalls.c - what a collective costs in system calls: a rank runs under ptrace,
+ * and every system call between two marks is counted.
+ */
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include "coll_ranks.h"
+
+#define CALLS	50
+
+static char large[2][200000];
+static int small[2][100];
+
+/* Something that libcoll never calls. */
+static void mark(void)
+{
+	syscall(SYS_getpgid, 0);
+}
+
+static int blocking_small(struct coll_comm *comm)
+{
+	return coll_allreduce(comm, small[0], small[1], 100, COLL_INT32, COLL_SUM);
+}
+
+static int blocking_large(struct coll_comm *comm)
+{
+	return coll_allreduce(comm, large[0], large[1], 50000, COLL_INT32, COLL_SUM);
+}
+
+static int barrier(struct coll_comm *comm)
+{
+	return coll_barrier(comm);
+}
+
+static int group(struct coll_comm *comm)
+{
+	unsigned int other = !coll_comm_rank(comm);
+	int rc = coll_group_start(comm);
+
+	rc |= coll_send(comm, small[0], 10, COLL_INT32, other);
+	rc |= coll_recv(comm, small[1], 10, COLL_INT32, other);
+	return rc ? rc : coll_group_end(comm);
+}
+
+/* Start, and look until it is done: only the start is a call. */
+static int request(struct coll_comm *comm)
+{
+	struct coll_request *req;
+	int rc = coll_iallreduce(comm, small[0], small[1], 100, COLL_INT32, COLL_SUM, &req);
+
+	while (!rc && (rc = coll_test(&req)) == -EINPROGRESS)
+		rc = 0;
+	return rc;
+}
+
+static int (*body)(struct coll_comm *comm);
+
+/* Rank 0 is traced; the other runs beside it. */
+static int traced(struct ranks *ranks, struct coll_comm *comm)
+{
+	int rc = 0;
+
+	for (int i = 0; i < 3 && !rc; i++)
+		rc = body(comm);
+	if (!coll_comm_rank(comm)) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		mark();
+	}
+	for (int i = 0; i < CALLS && !rc; i++)
+		rc = body(comm);
+	if (!coll_comm_rank(comm))
+		mark();
+	return rc;
+}
+
+/* System calls of pid between the marks; *ioctls: how many of them were ioctl. */
+static int count(pid_t pid, int *ioctls)
+{
+	struct user_regs_struct regs;
+	bool counting = false, entry = true;
+	int status, n = 0;
+
+	*ioctls = 0;
+	waitpid(pid, &status, WUNTRACED);
+	if (!WIFSTOPPED(status))
+		return -1;
+	ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD);
+	for (;;) {
+		ptrace(PTRACE_SYSCALL, pid, NULL, NULL);
+		if (waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status))
+			return -1;
+		if (WSTOPSIG(status) != (SIGTRAP | 0x80))
+			continue;
+		if (entry) {
+			ptrace(PTRACE_GETREGS, pid, NULL, &regs);
+			if (regs.orig_rax == SYS_getpgid) {
+				if (counting)
+					break;
+				counting = true;
+			} else if (counting) {
+				n++;
+				*ioctls += regs.orig_rax == SYS_ioctl;
+				if (regs.orig_rax != SYS_ioctl)
+					ksft_print_msg("system call %d\n", (int)regs.orig_rax);
+			}
+		}
+		entry = !entry;
+	}
+	ptrace(PTRACE_DETACH, pid, NULL, NULL);
+	return n;
+}
+
+static void test(int (*fn)(struct coll_comm *), const char *what)
+{
+	struct ranks *ranks = ranks_new(2);
+	pid_t pid[2];
+	int n, ioctls, bad = 0;
+
+	body = fn;
+	for (int i = 0; i < 2; i++)
+		pid[i] = rank_start(ranks, i, traced);
+	n = count(pid[0], &ioctls);
+	for (int i = 0; i < 2; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	ksft_print_msg("%s: %d system calls, %d of them ioctl, in %d calls\n", what, n, ioctls,
+		       CALLS);
+	ksft_test_result(!bad && n == CALLS && ioctls == CALLS, "%s: one system call\n", what);
+	ranks_free(ranks);
+}
+
+int main(void)
+{
+	ksft_print_header();
+	if (!have_device())
+		ksft_exit_skip("no /dev/npulink/npu0\n");
+	ksft_set_plan(5);
+	test(blocking_small, "allreduce of 400 bytes");
+	test(blocking_large, "allreduce of 200000 bytes");
+	test(barrier, "barrier");
+	test(group, "group of send and receive");
+	test(request, "request and coll_test");
+	ksft_finished();
+}
