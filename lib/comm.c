@@ -192,6 +192,7 @@ int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int n
 		comm_free(comm);
 		return rc;
 	}
+	coll_dev_limit(dev, nranks);
 	*commp = comm;
 	return 0;
 }
