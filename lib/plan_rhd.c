@@ -360,6 +360,54 @@ static int rhd_broadcast(const struct coll_args *args, struct coll_plan *plan)
 	return 0;
 }
 
+/*
+ * Recursive doubling: in each round the whole vector is exchanged. What is
+ * offered must stay as it is meanwhile, so sums change between two buffers; the
+ * last one lands where the result belongs.
+ */
+static int doubling_allreduce(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct rhd h = rhd_of(args, false);
+	uint64_t n = args->count * h.es;
+	struct plan_at cur = plan_input(args, 0), buf[2] = { at_recv(0) };
+	uint32_t i, step = PLAN_NONE, offered[2] = { PLAN_NONE, PLAN_NONE };
+
+	if (h.folded) {
+		step = plan_send(plan, h.other, cur, n);
+		if (plan_in_place(args))
+			plan_after(plan, step);
+		plan_recv(plan, h.other, buf[0], n);
+		return 0;
+	}
+	/* Round i writes buf[w]: the last round, buf[0]. */
+	if (h.k > 1 || h.other != NPULINK_NO_PEER || plan_in_place(args))
+		buf[1] = plan_scratch(plan, n);
+	if (h.other != NPULINK_NO_PEER) {
+		step = plan_recv_reduce(plan, h.other, cur, buf[h.k & 1], n);
+		cur = buf[h.k & 1];
+	} else if (plan_in_place(args) && (h.k & 1)) {
+		step = plan_copy(plan, cur, buf[1], n);
+		cur = buf[1];
+	}
+	for (i = 0; i < h.k; i++) {
+		uint32_t peer = rep(&h, h.pos ^ 1U << i), w = (h.k - 1 - i) & 1, offer;
+
+		plan_after(plan, step);
+		offer = plan_send(plan, peer, cur, n);
+		plan_after(plan, step);
+		plan_after(plan, offered[w]);
+		step = plan_recv_reduce(plan, peer, cur, buf[w], n);
+		offered[w ^ 1] = offer;
+		cur = buf[w];
+	}
+	plan_final(plan, step);
+	if (h.other != NPULINK_NO_PEER) {
+		plan_after(plan, step);
+		plan_send(plan, h.other, cur, n);
+	}
+	return 0;
+}
+
 /* ---- closed forms: "RHD" in ALGORITHMS.md */
 
 static double bytes(const struct coll_args *args)
@@ -442,6 +490,16 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	return t;
 }
 
+static double cost_doubling(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	double n = bytes(args), t = c->alpha + n * (c->beta + c->gamma);
+
+	t *= lg_floor(args->nranks);
+	if (!power_of_two(args->nranks))
+		t += 2 * c->alpha + n * (2 * c->beta + c->gamma);
+	return t;
+}
+
 static double cost_reduce(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double n = bytes(args), half = halving_bytes(args);
@@ -477,6 +535,10 @@ const struct coll_algorithm coll_rhd_algorithms[] = {
 	    .desc = "halve the vector and double the distance, then back"),
 	ROW(ALLREDUCE, "rhd-hccl", FORM_ALL, hccl_allreduce, cost_allreduce,
 	    .desc = "the same, folding the first ranks as HCCL does"),
+	ROW(ALLREDUCE, "recursive-doubling",
+	    "k (alpha + n beta + n gamma); p not 2^k: + 2 alpha + 2 n beta + n gamma",
+	    doubling_allreduce, cost_doubling,
+	    .desc = "exchange everything with a rank twice as far in each round; for small n"),
 	ROW(REDUCE, "rhd", FORM_RED, rhd_reduce, cost_reduce, .commutative = true,
 	    .desc = "halve the vector and double the distance, then gather"),
 	ROW(BROADCAST, "rhd", "L (alpha + n beta)", rhd_broadcast, cost_broadcast,

@@ -243,6 +243,16 @@ static double time_set(const struct coll_algorithm *alg, struct coll_args *args,
 
 static uint64_t counts[128];
 
+static struct coll_topo topo;
+
+/* The mesh nearest to a square. */
+static void wire(uint32_t p)
+{
+	for (topo.rows = sqrt(p); p % topo.rows; topo.rows--)
+		;
+	topo.cols = p / topo.rows;
+}
+
 static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p, bool divisible)
 {
 	uint64_t block = 1 << lg_ceil(p);
@@ -250,10 +260,11 @@ static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p, bo
 		.collective = alg->collective, .dtype = NPULINK_FLOAT32, .nranks = p,
 		.count = alg->collective <= NPULINK_COLL_BROADCAST ?
 			 (divisible ? 60 * p * block : 30 * p + 7) : 32,
-		.counts = counts, .rcounts = counts, .chunks = divisible ? 5 : 0,
+		.counts = counts, .rcounts = counts, .topo = &topo, .chunks = divisible ? 5 : 0,
 	};
 	uint32_t i;
 
+	wire(p);
 	for (i = 0; i < p; i++)
 		counts[i] = divisible ? 48 : 1 + i * 7 % 40;
 	if (alg->collective == NPULINK_COLL_ALLTOALLV)
