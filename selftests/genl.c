@@ -397,7 +397,11 @@ static int dump_elsewhere(int family, bool other_net, bool other_user)
 
 TEST_F(genl, other_network_namespace)
 {
-	EXPECT_EQ(NDEV, dump_elsewhere(self->family, true, false));
+	int ndevs = dump_elsewhere(self->family, true, false);
+
+	if (ndevs == 200)
+		SKIP(return, "no network namespaces here");
+	EXPECT_EQ(NDEV, ndevs);
 }
 
 TEST_F(genl, other_user)
