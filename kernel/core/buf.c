@@ -259,13 +259,20 @@ static const struct mmu_interval_notifier_ops npulink_buf_mn_ops = {
 	.invalidate = npulink_buf_invalidate,
 };
 
-static unsigned int npulink_pin_flags(const struct npulink_buf *buf)
+static int npulink_pin_pages(const struct npulink_buf *buf, unsigned long addr, int n,
+			     struct page **pages)
 {
+	int rc;
+
+	if (!buf->readonly)
+		return pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE, pages);
 	/*
 	 * Writable also where only reads will follow: a read-only pin of memory that
 	 * was never touched would pin the zero page, and send zeros for ever.
 	 */
-	return FOLL_LONGTERM | FOLL_WRITE | (buf->readonly ? FOLL_FORCE : 0);
+	rc = pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE, pages);
+	/* That is no danger, and not allowed, in shared memory mapped read-only. */
+	return rc == -EFAULT ? pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages) : rc;
 }
 
 /* Pages of a file that somebody else may truncate or write back are not for DMA. */
@@ -284,7 +291,8 @@ static int npulink_check_vmas(unsigned long start, unsigned long end)
 			rc = -EFAULT;
 			break;
 		}
-		if (vma->vm_file && vma->vm_flags & VM_SHARED && !is_vm_hugetlb_page(vma)) {
+		/* Not VM_SHARED: that goes if the file was not opened for writing. */
+		if (vma->vm_file && vma->vm_flags & VM_MAYSHARE && !is_vm_hugetlb_page(vma)) {
 			struct inode *inode = file_inode(vma->vm_file);
 
 			/* devtmpfs has the same magic. */
@@ -307,7 +315,7 @@ static int npulink_buf_pin(struct npulink_buf *buf, u64 len)
 
 	while (!rc && addr < end) {
 		n = min_t(unsigned long, NPULINK_PIN_BATCH, DIV_ROUND_UP(end - addr, PAGE_SIZE));
-		n = pin_user_pages_fast(addr, n, npulink_pin_flags(buf), pages);
+		n = npulink_pin_pages(buf, addr, n, pages);
 		if (n <= 0) {
 			rc = n ?: -EFAULT;
 			break;
@@ -341,7 +349,7 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 
 	while (!rc && addr < end) {
 		n = min_t(unsigned long, NPULINK_PIN_BATCH, DIV_ROUND_UP(end - addr, PAGE_SIZE));
-		n = pin_user_pages_fast(addr, n, npulink_pin_flags(buf), pages);
+		n = npulink_pin_pages(buf, addr, n, pages);
 		if (n <= 0)
 			return n == -EINTR ? -EINTR : -ESTALE;
 		for (i = 0; i < n; i++) {
