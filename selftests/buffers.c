@@ -1,0 +1,889 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * buffers - memory that an application registers, allocates and shares: what may be
+ * registered, what it costs, and what happens when the application changes its
+ * mappings afterwards, idle and in flight. A communicator of one rank copies from one
+ * buffer to another, so what a device reads and writes can be looked at.
+ */
+#include "raw.h"
+#include "harness.h"
+
+#define PAGE	4096UL
+#define LEN	(8 * PAGE)
+
+/* Kernel-wide sum of what is pinned for this process, in pages. */
+static long pinned(void)
+{
+	return raw_pinned_kb(getpid()) / 4;
+}
+
+FIXTURE(bufs) {
+	int fd, comm, plan;
+	int dst;
+	char *out;
+};
+
+static int open_copier(FIXTURE_DATA(bufs) *self, size_t len)
+{
+	struct npulink_slot slots[2] = {
+		{ .min_len = len, .access = NPULINK_SLOT_READ },
+		{ .min_len = len, .access = NPULINK_SLOT_WRITE },
+	};
+	struct npulink_step step = raw_step(NPULINK_STEP_COPY, len);
+	uint8_t secret[16];
+
+	self->fd = raw_open(0);
+	if (self->fd < 0)
+		return -errno;
+	raw_secret(secret);
+	self->comm = raw_comm(self->fd, secret, 0, 1);
+	if (self->comm < 0)
+		return self->comm;
+	step.dst_slot = 1;
+	self->plan = raw_plan(self->fd, self->comm, slots, 2, &step, 1);
+	if (self->plan < 0)
+		return self->plan;
+	self->out = raw_anon(len);
+	self->dst = raw_register(self->fd, self->out, len, 0);
+	return self->dst < 0 ? self->dst : 0;
+}
+
+FIXTURE_SETUP(bufs)
+{
+	ASSERT_EQ(0, open_copier(self, LEN));
+}
+
+FIXTURE_TEARDOWN(bufs)
+{
+	raw_knobs_reset(1);
+	close(self->fd);
+}
+
+/* Copy from one buffer to another: 0 or -errno, also of the operation. */
+static int copy_between(FIXTURE_DATA(bufs) *self, int src, uint64_t src_off, int dst,
+			uint64_t dst_off)
+{
+	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_WAIT);
+	int rc;
+
+	raw_bind(&post, src, src_off, LEN);
+	raw_bind(&post, dst, dst_off, LEN);
+	rc = raw_ioctl(self->fd, NPULINK_POST, &post);
+	return rc ? rc : post.out_result.status;
+}
+
+static int copy_out(FIXTURE_DATA(bufs) *self, int src)
+{
+	memset(self->out, 0xee, LEN);
+	return copy_between(self, src, 0, self->dst, 0);
+}
+
+static int copy_start(FIXTURE_DATA(bufs) *self, int src, int dst, uint64_t *seq)
+{
+	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_HELD);
+	int rc;
+
+	raw_bind(&post, src, 0, LEN);
+	raw_bind(&post, dst, 0, LEN);
+	rc = raw_ioctl(self->fd, NPULINK_POST, &post);
+	*seq = post.out_seq;
+	return rc;
+}
+
+static void pattern(char *p, size_t len, unsigned int seed)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = i * 7 + seed + i / PAGE;
+}
+
+static size_t differs(const char *p, size_t len, unsigned int seed)
+{
+	size_t i, bad = 0;
+
+	for (i = 0; i < len; i++)
+		bad += p[i] != (char)(i * 7 + seed + i / PAGE);
+	return bad;
+}
+
+/* ---- what may be registered --------------------------------------------------- */
+
+TEST_F(bufs, any_address_and_length)
+{
+	static const size_t at[] = { 0, 1, 7, 64, 4095, 4096, 5000 };
+	static const size_t more[] = { 0, 1, 4095, 4096, 4097 };
+	char *mem = raw_anon(LEN + 4 * PAGE);
+	unsigned int i, k;
+	long before = pinned();
+
+	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+		for (k = 0; k < sizeof(more) / sizeof(more[0]); k++) {
+			size_t len = LEN + more[k];
+			long pages = (at[i] % PAGE + len + PAGE - 1) / PAGE;
+			int buf = raw_register(self->fd, mem + at[i], len, 0);
+
+			ASSERT_GT(buf, 0);
+			EXPECT_EQ(before + pages, pinned());
+			pattern(mem + at[i] + more[k], LEN, i + k);
+			memset(self->out, 0, LEN);
+			EXPECT_EQ(0, copy_between(self, buf, more[k], self->dst, 0));
+			EXPECT_EQ(0, differs(self->out, LEN, i + k));
+			EXPECT_EQ(-ERANGE, copy_between(self, buf, more[k] + 1, self->dst, 0));
+			/* And the other way: not a byte beside it is written. */
+			memset(mem, 0x55, LEN + 4 * PAGE);
+			EXPECT_EQ(0, copy_between(self, self->dst, 0, buf, more[k]));
+			EXPECT_EQ(0, differs(mem + at[i] + more[k], LEN, i + k));
+			if (at[i] + more[k])
+				EXPECT_EQ(0x55, mem[at[i] + more[k] - 1]);
+			EXPECT_EQ(0x55, mem[at[i] + more[k] + LEN]);
+			EXPECT_EQ(0, raw_destroy(self->fd, buf));
+			EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
+		}
+	}
+}
+
+TEST_F(bufs, err_not_a_range)
+{
+	char *mem = raw_anon(LEN);
+
+	EXPECT_EQ(-EINVAL, raw_register(self->fd, mem, 0, 0));
+	EXPECT_EQ(-EINVAL, raw_register(self->fd, mem, 1ULL << 41, 0));
+	EXPECT_EQ(-EINVAL, raw_register(self->fd, (void *)-PAGE, PAGE + 1, 0));
+	EXPECT_EQ(-EINVAL, raw_register(self->fd, (void *)-PAGE, PAGE - 1, 0));
+	EXPECT_EQ(-EINVAL, raw_register(self->fd, (void *)0xffff800000000000, PAGE, 0));
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, NULL, PAGE, 0));
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, (void *)1, 1, 0));
+}
+
+TEST_F(bufs, err_half_mapped)
+{
+	char *mem = raw_anon(LEN);
+	long before = pinned();
+
+	munmap(mem + LEN / 2, PAGE);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem, LEN, 0));
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem + LEN / 2, LEN / 2, 0));
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem, LEN / 2 + 1, 0));
+	munmap(mem, PAGE);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem + PAGE - 1, 2, 0));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
+}
+
+TEST_F(bufs, err_not_accessible)
+{
+	char *mem = raw_anon(LEN);
+	long before = pinned();
+	int buf;
+
+	mprotect(mem + PAGE, PAGE, PROT_READ);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem, LEN, 0));
+	buf = raw_register(self->fd, mem, LEN, NPULINK_BUF_READONLY);
+	EXPECT_GT(buf, 0);
+	EXPECT_EQ(0, raw_destroy(self->fd, buf));
+	mprotect(mem + PAGE, PAGE, PROT_NONE);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, mem, LEN, 0));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
+}
+
+/* A read-only pin of the zero page would send zeros whatever is written later. */
+TEST_F(bufs, readonly_memory_that_was_never_touched)
+{
+	char *mem = raw_anon(LEN);
+	int buf = raw_register(self->fd, mem, LEN, NPULINK_BUF_READONLY);
+
+	ASSERT_GT(buf, 0);
+	ASSERT_EQ(0, copy_out(self, buf));
+	EXPECT_EQ(0, self->out[LEN - 1]);
+	pattern(mem, LEN, 1);
+	ASSERT_EQ(0, copy_out(self, buf));
+	EXPECT_EQ(0, differs(self->out, LEN, 1));
+}
+
+TEST_F(bufs, readonly_constant_data)
+{
+	static const char text[LEN + PAGE] = "constant";
+	int buf = raw_register(self->fd, (void *)text, LEN, NPULINK_BUF_READONLY);
+
+	ASSERT_GT(buf, 0);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, (void *)text, LEN, 0));
+	ASSERT_EQ(0, copy_out(self, buf));
+	EXPECT_STREQ("constant", self->out);
+	EXPECT_EQ(-EACCES, copy_between(self, self->dst, 0, buf, 0));
+}
+
+static int memory_file(const char *name, unsigned int flags)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | flags);
+
+	return fd < 0 || ftruncate(fd, flags & MFD_HUGETLB ? 2 << 20 : LEN) ? -1 : fd;
+}
+
+static bool file_copies(FIXTURE_DATA(bufs) *self, int fd, int how, size_t len)
+{
+	char *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, how, fd, 0);
+	int buf;
+	bool ok;
+
+	if (mem == MAP_FAILED)
+		return false;
+	pattern(mem, LEN, 9);
+	buf = raw_register(self->fd, mem, LEN, 0);
+	ok = buf > 0 && !copy_out(self, buf) && !differs(self->out, LEN, 9);
+	/* What is written arrives in the file. */
+	pattern(self->out, LEN, 10);
+	ok = ok && !copy_between(self, self->dst, 0, buf, 0) && !differs(mem, LEN, 10);
+	if (!ok)
+		fprintf(stderr, "# buf %d\n", buf);
+	munmap(mem, len);
+	return ok;
+}
+
+TEST_F(bufs, memory_that_is_a_file)
+{
+	int fd = memory_file("bufs", 0);
+	char first;
+
+	ASSERT_GE(fd, 0);
+	EXPECT_TRUE(file_copies(self, fd, MAP_SHARED, LEN));
+	ASSERT_EQ(1, pread(fd, &first, 1, 0));
+	EXPECT_EQ(10, first);
+	EXPECT_TRUE(file_copies(self, fd, MAP_PRIVATE, LEN));
+	EXPECT_TRUE(file_copies(self, -1, MAP_SHARED | MAP_ANONYMOUS, LEN));
+	close(fd);
+	/* /dev/shm is shmem, too. */
+	fd = open("/dev/shm/npulink-buffers", O_RDWR | O_CREAT | O_EXCL, 0600);
+	ASSERT_GE(fd, 0);
+	unlink("/dev/shm/npulink-buffers");
+	ASSERT_EQ(0, ftruncate(fd, LEN));
+	EXPECT_TRUE(file_copies(self, fd, MAP_SHARED, LEN));
+	close(fd);
+}
+
+TEST_F(bufs, readonly_mapping_of_shared_memory)
+{
+	int fd = memory_file("bufs", 0), buf;
+	char *rw, *ro;
+
+	ASSERT_GE(fd, 0);
+	rw = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	ro = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
+	ASSERT_NE(MAP_FAILED, ro);
+	EXPECT_EQ(-EFAULT, raw_register(self->fd, ro, LEN, 0));
+	buf = raw_register(self->fd, ro, LEN, NPULINK_BUF_READONLY);
+	ASSERT_GT(buf, 0);
+	pattern(rw, LEN, 3);
+	EXPECT_EQ(0, copy_out(self, buf));
+	EXPECT_EQ(0, differs(self->out, LEN, 3));
+	close(fd);
+}
+
+TEST_F(bufs, huge_pages)
+{
+	int fd;
+
+	raw_write("/proc/sys/vm/nr_hugepages", "4");
+	fd = memory_file("huge", MFD_HUGETLB);
+	if (fd < 0 || raw_read("/proc/sys/vm/nr_hugepages") < 1)
+		SKIP(return, "no huge pages");
+	EXPECT_TRUE(file_copies(self, fd, MAP_SHARED, 2 << 20));
+	EXPECT_TRUE(file_copies(self, -1, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, 2 << 20));
+	close(fd);
+	close(self->fd);
+	self->fd = raw_open(0);
+	raw_write("/proc/sys/vm/nr_hugepages", "0");
+	/* All have come back, none is pinned. */
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_read("/proc/sys/vm/nr_hugepages") == 0));
+}
+
+/* Pages that a file system writes back, or cuts off, are not for devices. */
+TEST_F(bufs, err_shared_mapping_of_a_file)
+{
+	int fd = open("/proc/self/exe", O_RDONLY);
+	char *mem, *priv;
+
+	ASSERT_GE(fd, 0);
+	mem = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	if (mem == MAP_FAILED)
+		SKIP(return, "this file system cannot be mapped shared");
+	EXPECT_EQ(-EOPNOTSUPP, raw_register(self->fd, mem, PAGE, NPULINK_BUF_READONLY));
+	priv = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	EXPECT_GT(raw_register(self->fd, priv, PAGE, NPULINK_BUF_READONLY), 0);
+	/* Next to memory that would do. */
+	mem = raw_anon(3 * PAGE);
+	ASSERT_NE(MAP_FAILED, mmap(mem + PAGE, PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0));
+	EXPECT_EQ(-EOPNOTSUPP, raw_register(self->fd, mem, 3 * PAGE, NPULINK_BUF_READONLY));
+	close(fd);
+}
+
+/* devtmpfs calls itself a tmpfs; what is mapped there is no memory of tmpfs. */
+TEST_F(bufs, err_shared_mapping_of_a_device)
+{
+	uint64_t off;
+	int id = raw_buf_alloc(self->fd, LEN, &off);
+	char *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+
+	ASSERT_GT(id, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	EXPECT_EQ(-EOPNOTSUPP, raw_register(self->fd, mem, LEN, 0));
+}
+
+TEST_F(bufs, as_often_as_one_likes)
+{
+	char *mem = raw_anon(LEN);
+	long before = pinned();
+	int buf[50], i;
+
+	for (i = 0; i < 50; i++) {
+		buf[i] = raw_register(self->fd, mem, LEN, i & 1 ? NPULINK_BUF_READONLY : 0);
+		ASSERT_GT(buf[i], 0);
+	}
+	EXPECT_EQ(before + 50 * 8, pinned());
+	pattern(mem, LEN, 4);
+	for (i = 0; i < 50; i++) {
+		if (i == 25)
+			munmap(mem, LEN);
+		EXPECT_EQ(i < 25 ? 0 : -ESTALE, copy_out(self, buf[i]));
+	}
+	/* Those that no operation uses are let go by the munmap itself. */
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
+	for (i = 0; i < 50; i++)
+		EXPECT_EQ(0, raw_destroy(self->fd, buf[i]));
+}
+
+/* ---- what it costs ----------------------------------------------------------------- */
+
+/* Everything that a file makes the kernel keep is given back at the latest by close. */
+TEST_F(bufs, charges_are_given_back)
+{
+	struct npulink_ring_setup ring = { .size = sizeof(ring), .entries = 1024, .eventfd = -1 };
+	long before = pinned(), after;
+	char *mem = raw_anon(LEN);
+	uint64_t off;
+	int fd = raw_open(1), id;
+
+	ASSERT_GE(fd, 0);
+	ASSERT_GT(raw_register(fd, mem, LEN, 0), 0);
+	EXPECT_EQ(before + 8, pinned());
+	id = raw_buf_alloc(fd, 100 * PAGE + 1, &off);
+	ASSERT_GT(id, 0);
+	EXPECT_EQ(before + 8 + 101, pinned());
+	ASSERT_EQ(0, raw_ioctl(fd, NPULINK_RING_SETUP, &ring));
+	EXPECT_EQ(before + 8 + 101 + (long)(ring.out_len / PAGE), pinned());
+	ASSERT_EQ(0, raw_destroy(fd, id));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before + 8 + (long)(ring.out_len / PAGE)));
+	ASSERT_NE(MAP_FAILED, mmap(NULL, 16 * PAGE, PROT_READ, MAP_SHARED, fd,
+				   NPULINK_MMAP_ARENA));
+	after = pinned();
+	EXPECT_EQ(before + 8 + 16 + (long)(ring.out_len / PAGE), after);
+	/* A file that is mapped is not closed yet; when it is, all is given back. */
+	close(fd);
+	EXPECT_EQ(after, pinned());
+	EXPECT_EQ(0, raw_write("/proc/self/clear_refs", "1"));
+}
+
+TEST_F(bufs, err_failed_calls_cost_nothing)
+{
+	struct npulink_buf_register *reg;
+	char *mem = raw_anon(LEN), *page = raw_anon(PAGE);
+	long before = pinned();
+
+	reg = (void *)page;
+	*reg = (struct npulink_buf_register) {
+		.size = sizeof(*reg), .addr = (uintptr_t)mem, .len = LEN,
+	};
+	mprotect(page, PAGE, PROT_READ);
+	EXPECT_EQ(-EFAULT, raw_ioctl(self->fd, NPULINK_BUF_REGISTER, reg));
+	mprotect(page, PAGE, PROT_READ | PROT_WRITE);
+	*(struct npulink_buf_alloc *)page = (struct npulink_buf_alloc) {
+		.size = sizeof(struct npulink_buf_alloc), .len = LEN,
+	};
+	mprotect(page, PAGE, PROT_READ);
+	EXPECT_EQ(-EFAULT, raw_ioctl(self->fd, NPULINK_BUF_ALLOC, page));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
+}
+
+TEST_F(bufs, charges_of_a_dead_process_are_given_back)
+{
+	/* By the user's limit, since the process is not there to be asked. */
+	int status, pipefd[2];
+	char c;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(pipefd));
+	pid = fork();
+	if (!pid) {
+		int fd = raw_open(0);
+
+		RAW_CHECK(fd >= 0);
+		RAW_CHECK(raw_register(fd, raw_anon(LEN), LEN, 0) > 0);
+		RAW_CHECK(write(pipefd[1], "x", 1) == 1);
+		pause();
+		_exit(0);
+	}
+	ASSERT_EQ(1, read(pipefd[0], &c, 1));
+	EXPECT_EQ(8 * 4, raw_pinned_kb(pid));
+	kill(pid, SIGKILL);
+	status = raw_reap(pid);
+	EXPECT_EQ(-SIGKILL, status);
+}
+
+/* ---- the application changes its mappings ------------------------------------------------ */
+
+TEST_F(bufs, err_unmapped)
+{
+	char *mem = raw_anon(LEN);
+	int buf = raw_register(self->fd, mem, LEN, 0);
+	long before = pinned();
+
+	ASSERT_EQ(0, copy_out(self, buf));
+	munmap(mem, LEN);
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before - 8));
+	EXPECT_EQ(0, raw_destroy(self->fd, buf));
+	EXPECT_EQ(before - 8, pinned());
+}
+
+TEST_F(bufs, err_one_page_unmapped)
+{
+	char *mem = raw_anon(LEN);
+	int buf = raw_register(self->fd, mem, LEN, 0);
+
+	munmap(mem + 5 * PAGE, PAGE);
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+}
+
+TEST_F(bufs, unmapping_a_neighbour_does_not_matter)
+{
+	char *mem = raw_anon(LEN + 2 * PAGE);
+	int buf = raw_register(self->fd, mem + PAGE + 10, LEN - 20, 0), whole;
+
+	whole = raw_register(self->fd, mem + PAGE, LEN, 0);
+	munmap(mem, PAGE);
+	munmap(mem + PAGE + LEN, PAGE);
+	pattern(mem + PAGE, LEN, 2);
+	EXPECT_EQ(0, copy_out(self, whole));
+	EXPECT_EQ(0, differs(self->out, LEN, 2));
+	EXPECT_EQ(0, raw_destroy(self->fd, buf));
+}
+
+TEST_F(bufs, err_mapped_again_at_the_same_address)
+{
+	char *mem = raw_anon(LEN), *again;
+	int buf = raw_register(self->fd, mem, LEN, 0);
+
+	munmap(mem, LEN);
+	again = mmap(mem, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		     -1, 0);
+	ASSERT_EQ(mem, again);
+	pattern(mem, LEN, 1);
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+	buf = raw_register(self->fd, mem, LEN, 0);
+	EXPECT_EQ(0, copy_out(self, buf));
+	EXPECT_EQ(0, differs(self->out, LEN, 1));
+	/* Over it, without munmap. */
+	again = mmap(mem, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		     -1, 0);
+	ASSERT_EQ(mem, again);
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+}
+
+TEST_F(bufs, err_moved)
+{
+	char *mem = raw_anon(LEN), *moved;
+	int buf = raw_register(self->fd, mem, LEN, 0);
+	char *to = raw_anon(LEN);
+
+	moved = mremap(mem, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	ASSERT_EQ(to, moved);
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+}
+
+FIXTURE(advice) {
+	FIXTURE_DATA(bufs) b;
+};
+
+FIXTURE_VARIANT(advice) {
+	int advice;
+	int shared;
+	int want;
+};
+
+/* Pages of a private mapping are dropped; of shared memory they stay in the file. */
+FIXTURE_VARIANT_ADD(advice, dontneed) { .advice = MADV_DONTNEED, .want = -ESTALE };
+FIXTURE_VARIANT_ADD(advice, dontneed_shared) {
+	.advice = MADV_DONTNEED, .shared = 1, .want = 0,
+};
+FIXTURE_VARIANT_ADD(advice, remove) { .advice = MADV_REMOVE, .shared = 1, .want = -ESTALE };
+FIXTURE_VARIANT_ADD(advice, cold) { .advice = MADV_COLD, .want = 0 };
+FIXTURE_VARIANT_ADD(advice, pageout) { .advice = MADV_PAGEOUT, .want = 0 };
+FIXTURE_VARIANT_ADD(advice, mergeable) { .advice = MADV_MERGEABLE, .want = 0 };
+
+FIXTURE_SETUP(advice)
+{
+	ASSERT_EQ(0, open_copier(&self->b, LEN));
+}
+
+FIXTURE_TEARDOWN(advice)
+{
+	close(self->b.fd);
+}
+
+TEST_F(advice, is_noticed)
+{
+	char *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_ANONYMOUS |
+			 (variant->shared ? MAP_SHARED : MAP_PRIVATE), -1, 0);
+	int buf = raw_register(self->b.fd, mem, LEN, 0);
+	long before = pinned();
+
+	ASSERT_GT(buf, 0);
+	pattern(mem, LEN, 3);
+	ASSERT_EQ(0, copy_out(&self->b, buf));
+	if (madvise(mem + PAGE, 3 * PAGE, variant->advice))
+		SKIP(return, "this kernel has no such advice");
+	EXPECT_EQ(variant->want, copy_out(&self->b, buf));
+	/* What is stale stays stale, what is not can be used again. */
+	EXPECT_EQ(variant->want, copy_out(&self->b, buf));
+	if (!variant->want)
+		EXPECT_EQ(0, differs(self->b.out, LEN, 3));
+	EXPECT_EQ(before, pinned());
+	EXPECT_EQ(0, raw_destroy(self->b.fd, buf));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before - 8));
+}
+
+TEST_F(bufs, err_file_was_cut)
+{
+	int fd = memory_file("bufs", 0), buf;
+	char *mem;
+
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	buf = raw_register(self->fd, mem, LEN, 0);
+	ASSERT_EQ(0, copy_out(self, buf));
+	ASSERT_EQ(0, ftruncate(fd, LEN / 2));
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+	ASSERT_EQ(0, ftruncate(fd, LEN));
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+}
+
+/* After fork, who writes first gets a copy; it must not be the one who registered. */
+TEST_F(bufs, write_after_fork)
+{
+	char *mem = raw_anon(LEN);
+	int pipefd[2], buf, i;
+	pid_t pid;
+	char c;
+
+	pattern(mem, LEN, 1);
+	buf = raw_register(self->fd, mem, LEN, 0);
+	ASSERT_GT(buf, 0);
+	for (i = 0; i < 3; i++) {
+		ASSERT_EQ(0, pipe(pipefd));
+		pid = fork();
+		if (!pid) {
+			close(pipefd[1]);
+			if (i == 1)
+				memset(mem, 0x11, LEN);
+			RAW_CHECK(read(pipefd[0], &c, 1) == 0);
+			/* The child's memory is its own. */
+			_exit(i == 1 ? mem[100] != 0x11 : !!differs(mem, LEN, 1 + i));
+		}
+		close(pipefd[0]);
+		pattern(mem, LEN, 2 + i);
+		EXPECT_EQ(0, copy_out(self, buf));
+		EXPECT_EQ(0, differs(self->out, LEN, 2 + i));
+		/* Written by the device: seen here, not there. */
+		pattern(self->out, LEN, 2 + i);
+		EXPECT_EQ(0, copy_between(self, self->dst, 0, buf, 0));
+		EXPECT_EQ(0, differs(mem, LEN, 2 + i));
+		close(pipefd[1]);
+		EXPECT_EQ(0, raw_reap(pid));
+	}
+}
+
+/* ---- ... while an operation is in flight ------------------------------------------------ */
+
+/* The device is through with the bytes, but has not said so. */
+static int start_held(FIXTURE_DATA(bufs) *self, int src, int dst, uint64_t *seq)
+{
+	int rc = raw_knob(0, "hold", 0);
+
+	if (rc)
+		return rc;
+	rc = copy_start(self, src, dst, seq);
+	if (rc)
+		return rc;
+	return RAW_EVENTUALLY(raw_knob_get(0, "held") == 1) ? 0 : -ETIME;
+}
+
+TEST_F(bufs, unmapped_in_flight)
+{
+	char *mem = raw_anon(LEN), *again;
+	int buf = raw_register(self->fd, mem, LEN, 0);
+	struct npulink_result res;
+	long before = pinned();
+	uint64_t seq;
+
+	ASSERT_EQ(0, start_held(self, self->dst, buf, &seq));
+	munmap(mem, LEN);
+	again = mmap(mem, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+		     -1, 0);
+	ASSERT_EQ(mem, again);
+	memset(mem, 0x77, LEN);
+	raw_sleep_ms(50);
+	EXPECT_EQ(before, pinned());	/* the operation keeps its pages */
+	EXPECT_EQ(0, raw_knob(0, "hold", RAW_HOLD_OFF));
+	EXPECT_EQ(0, raw_wait(self->fd, seq, &res));
+	EXPECT_EQ(0, res.status);
+	EXPECT_EQ(0x77, mem[0]);
+	EXPECT_EQ(0x77, mem[LEN - 1]);
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before - 8));
+	EXPECT_EQ(-ESTALE, copy_out(self, buf));
+}
+
+TEST_F(bufs, destroyed_in_flight)
+{
+	char *mem = raw_anon(LEN);
+	int buf = raw_register(self->fd, mem, LEN, 0);
+	struct npulink_result res;
+	long before = pinned();
+	uint64_t seq;
+
+	pattern(self->out, LEN, 8);
+	ASSERT_EQ(0, start_held(self, self->dst, buf, &seq));
+	EXPECT_EQ(0, raw_destroy(self->fd, buf));
+	EXPECT_EQ(-ENOENT, raw_destroy(self->fd, buf));
+	raw_sleep_ms(50);
+	EXPECT_EQ(before, pinned());
+	EXPECT_EQ(0, raw_knob(0, "hold", RAW_HOLD_OFF));
+	EXPECT_EQ(0, raw_wait(self->fd, seq, &res));
+	EXPECT_EQ(0, res.status);
+	EXPECT_EQ(0, differs(mem, LEN, 8));
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before - 8));
+}
+
+TEST_F(bufs, closed_in_flight)
+{
+	char *mem = raw_anon(LEN);
+	int buf = raw_register(self->fd, mem, LEN, 0);
+	uint64_t seq;
+
+	ASSERT_EQ(0, start_held(self, self->dst, buf, &seq));
+	close(self->fd);
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == 0));
+	EXPECT_EQ(0, raw_knob_get(0, "held"));
+	self->fd = -1;
+}
+
+/* ---- memory of the kernel ------------------------------------------------------------------ */
+
+TEST_F(bufs, allocated)
+{
+	uint64_t off;
+	int id = raw_buf_alloc(self->fd, LEN - 5, &off), dst;
+	char *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	char *again = mmap(NULL, LEN, PROT_READ, MAP_SHARED, self->fd, off);
+	size_t i;
+
+	ASSERT_GT(id, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	ASSERT_NE(MAP_FAILED, again);
+	for (i = 0; i < LEN; i++)
+		ASSERT_EQ(0, mem[i]);	/* nobody's old data */
+	pattern(mem, LEN, 6);
+	EXPECT_EQ(0, copy_out(self, id));
+	EXPECT_EQ(0, differs(self->out, LEN, 6));
+	dst = raw_buf_alloc(self->fd, 3 << 20, &off);
+	ASSERT_GT(dst, 0);
+	mem = mmap(NULL, 3 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	EXPECT_EQ(0, copy_between(self, id, 0, dst, (3 << 20) - LEN));
+	EXPECT_EQ(0, differs(mem + (3 << 20) - LEN, LEN, 6));
+	/* The mapping outlives the id, but not the other way: the name has gone. */
+	EXPECT_EQ(0, raw_destroy(self->fd, id));
+	EXPECT_EQ(0, differs(again, LEN, 6));
+	EXPECT_EQ(-ENOENT, copy_out(self, id));
+}
+
+TEST_F(bufs, err_alloc)
+{
+	uint64_t off;
+
+	EXPECT_EQ(-EINVAL, raw_buf_alloc(self->fd, 0, &off));
+	EXPECT_EQ(-EINVAL, raw_buf_alloc(self->fd, (1ULL << 40) + 1, &off));
+	EXPECT_EQ(-EINVAL, raw_buf_alloc(self->fd, -1ULL, &off));
+}
+
+TEST_F(bufs, err_mmap)
+{
+	uint64_t off;
+	int id = raw_buf_alloc(self->fd, LEN, &off);
+	int other = raw_open(0);
+	struct {
+		int fd, prot, flags, want;
+		uint64_t off;
+		size_t len;
+	} bad[] = {
+		{ self->fd, 3, MAP_SHARED, EINVAL, off, LEN - PAGE },
+		{ self->fd, 3, MAP_SHARED, EINVAL, off, LEN + PAGE },
+		{ self->fd, 3, MAP_SHARED, EINVAL, off, PAGE },
+		{ self->fd, 3, MAP_SHARED, EINVAL, off + PAGE, LEN },
+		{ self->fd, 3, MAP_SHARED, EINVAL, off - PAGE, LEN },
+		{ self->fd, 3, MAP_PRIVATE, EINVAL, off, LEN },
+		{ self->fd, 1, MAP_PRIVATE, EINVAL, off, LEN },
+		{ self->fd, 3, MAP_SHARED, ENOENT, off + (1ULL << 41), LEN },
+		{ self->fd, 3, MAP_SHARED, EINVAL, PAGE, LEN },
+		{ self->fd, 3, MAP_SHARED, EINVAL, NPULINK_MMAP_RING + PAGE, LEN },
+		{ self->fd, 3, MAP_SHARED, ENOENT, NPULINK_MMAP_RING, LEN },
+		{ other, 3, MAP_SHARED, ENOENT, off, LEN },
+	};
+	unsigned int i;
+
+	ASSERT_GT(id, 0);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		errno = 0;
+		EXPECT_EQ(MAP_FAILED, mmap(NULL, bad[i].len, bad[i].prot, bad[i].flags,
+					   bad[i].fd, bad[i].off));
+		EXPECT_EQ(bad[i].want, errno) TH_LOG("case %u", i);
+	}
+	/* Memory of the application is where the application has it. */
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, LEN, 3, MAP_SHARED, self->fd,
+				   off + ((uint64_t)(self->dst - id) << 41)));
+	EXPECT_EQ(EOPNOTSUPP, errno);
+	close(other);
+}
+
+TEST_F(bufs, mappings_are_not_inherited)
+{
+	uint64_t off;
+	int id = raw_buf_alloc(self->fd, LEN, &off);
+	char *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	unsigned char vec[LEN / PAGE];
+	pid_t pid;
+
+	ASSERT_GT(id, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	pid = fork();
+	if (!pid) {
+		RAW_CHECK(mincore(mem, LEN, vec) < 0 && errno == ENOMEM);
+		RAW_CHECK(mmap(NULL, LEN, PROT_READ, MAP_SHARED, self->fd, off) == MAP_FAILED &&
+			  errno == EPERM);
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(pid));
+}
+
+TEST_F(bufs, mapping_in_parts)
+{
+	uint64_t off;
+	int id = raw_buf_alloc(self->fd, LEN, &off);
+	char *mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	char *to = raw_anon(LEN);
+	long before = pinned();
+
+	ASSERT_NE(MAP_FAILED, mem);
+	pattern(mem, LEN, 5);
+	EXPECT_EQ(MAP_FAILED, mremap(mem, LEN, 2 * LEN, MREMAP_MAYMOVE));
+	munmap(mem + 2 * PAGE, PAGE);
+	ASSERT_EQ(to, mremap(mem, 2 * PAGE, 2 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to));
+	EXPECT_EQ(0, raw_destroy(self->fd, id));
+	EXPECT_EQ(0, differs(to, 2 * PAGE, 5));
+	EXPECT_EQ(before, pinned());
+	munmap(to, 2 * PAGE);
+	EXPECT_EQ(before, pinned());
+	munmap(mem + 3 * PAGE, LEN - 3 * PAGE);
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before - 8));
+}
+
+TEST_F(bufs, arena)
+{
+	size_t len = 16 * PAGE;
+	char *arena, *again;
+
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, (1 << 20) + PAGE, PROT_READ, MAP_SHARED, self->fd,
+				   NPULINK_MMAP_ARENA));
+	EXPECT_EQ(EINVAL, errno);
+	EXPECT_EQ(-ENOENT, copy_out(self, 0));
+	arena = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd,
+		     NPULINK_MMAP_ARENA);
+	ASSERT_NE(MAP_FAILED, arena);
+	/* Its size is that of its first mapping. */
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 2 * len, PROT_READ, MAP_SHARED, self->fd,
+				   NPULINK_MMAP_ARENA));
+	EXPECT_EQ(EINVAL, errno);
+	again = mmap(NULL, len, PROT_READ, MAP_SHARED, self->fd, NPULINK_MMAP_ARENA);
+	ASSERT_NE(MAP_FAILED, again);
+	pattern(arena, LEN, 1);
+	EXPECT_EQ(0, copy_out(self, 0));
+	EXPECT_EQ(0, differs(self->out, LEN, 1));
+	pattern(self->out, LEN, 2);
+	EXPECT_EQ(0, copy_between(self, self->dst, 0, 0, LEN));
+	EXPECT_EQ(0, differs(again + LEN, LEN, 2));
+	EXPECT_EQ(-ENOENT, raw_destroy(self->fd, 0));
+	munmap(arena, len);
+	EXPECT_EQ(0, copy_out(self, 0));
+}
+
+/* ---- dma-bufs --------------------------------------------------------------------------------- */
+
+TEST_F(bufs, exported_and_imported)
+{
+	struct npulink_buf_export ex = { .size = sizeof(ex) };
+	struct npulink_buf_import im = { .size = sizeof(im) };
+	int other = raw_open(1), id;
+	long before = pinned();
+	uint64_t off;
+	char *mem;
+
+	ex.id = id = raw_buf_alloc(self->fd, LEN, &off);
+	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_EXPORT, &ex));
+	EXPECT_EQ(FD_CLOEXEC, fcntl(ex.out_fd, F_GETFD));
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, ex.out_fd, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	pattern(mem, LEN, 3);
+	im.fd = ex.out_fd;
+	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+	EXPECT_EQ(LEN, im.out_len);
+	EXPECT_EQ(0, copy_out(self, im.out_id));
+	EXPECT_EQ(0, differs(self->out, LEN, 3));
+	/* Imported by another file, it lives as long as that. */
+	im.out_id = 0;
+	ASSERT_EQ(0, raw_ioctl(other, NPULINK_BUF_IMPORT, &im));
+	close(ex.out_fd);
+	munmap(mem, LEN);
+	EXPECT_EQ(0, raw_destroy(self->fd, id));
+	EXPECT_EQ(before + 8, pinned());
+	close(self->fd);
+	self->fd = -1;
+	EXPECT_EQ(0, raw_destroy(other, im.out_id));
+	close(other);
+	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == 0));
+}
+
+TEST_F(bufs, err_export_and_import)
+{
+	struct npulink_buf_export ex = { .size = sizeof(ex), .id = self->dst };
+	struct npulink_buf_import im = { .size = sizeof(im), .fd = -1 };
+
+	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd, NPULINK_BUF_EXPORT, &ex));
+	EXPECT_EQ(-EBADF, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+	im.fd = self->fd;
+	EXPECT_EQ(-EINVAL, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+	im.fd = 0x7fffffff;
+	EXPECT_EQ(-EBADF, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+}
+
+TEST_F(bufs, imported_readonly)
+{
+	struct npulink_buf_export ex = { .size = sizeof(ex) };
+	struct npulink_buf_import im = { .size = sizeof(im), .flags = NPULINK_BUF_READONLY };
+	uint64_t off;
+
+	ex.id = raw_buf_alloc(self->fd, LEN, &off);
+	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_EXPORT, &ex));
+	im.fd = ex.out_fd;
+	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+	EXPECT_EQ(0, copy_out(self, im.out_id));
+	EXPECT_EQ(-EACCES, copy_between(self, self->dst, 0, im.out_id, 0));
+	close(ex.out_fd);
+}
+
+TEST_HARNESS_MAIN
