@@ -15,9 +15,9 @@
 #include "verify_set.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define MUTANTS	64
+#define MUTANTS	32
 #else
-#define MUTANTS	256
+#define MUTANTS	128
 #endif
 
 #define P_MAX	16
@@ -30,6 +30,22 @@ struct set {
 	uint64_t counts[P_MAX][P_MAX], rcounts[P_MAX][P_MAX];
 	uint32_t p;
 };
+
+/* Columns of a mesh: 6 is 2 x 3; servers of unequal size. */
+static struct coll_topo topo;
+static uint32_t server_of[P_MAX];
+
+static void wire(uint32_t p)
+{
+	uint32_t i;
+
+	topo.cols = p % 3 ? p % 2 ? p : 2 : 3;
+	topo.rows = p / topo.cols;
+	for (i = 0; i < p; i++)
+		server_of[i] = i < 2 ? 0 : 1 + (i - 2) / 3;
+	topo.nservers = server_of[p - 1] + 1;
+	topo.server_of = server_of;
+}
 
 /* ---- making and copying sets */
 
@@ -49,6 +65,7 @@ static bool set_make(struct set *set, const struct coll_algorithm *alg, uint32_t
 	if (alg->collective == NPULINK_COLL_P2P)
 		p = 2;
 	set->p = p;
+	wire(p);
 	for (r = 0; r < p; r++)
 		for (q = 0; q < p; q++) {
 			set->counts[r][q] = alg->collective == NPULINK_COLL_ALLTOALLV ?
@@ -64,6 +81,7 @@ static bool set_make(struct set *set, const struct coll_algorithm *alg, uint32_t
 			.count = alg->collective <= NPULINK_COLL_BROADCAST ? 2 * p + 1 : 2,
 			.counts = set->counts[r], .rcounts = set->rcounts[r],
 			.in_place = in_place, .peer = 1 - r, .send = !r, .chunks = 3,
+			.topo = &topo,
 		};
 		if (alg->collective != NPULINK_COLL_ALLTOALLV)
 			args->rcounts = NULL;
