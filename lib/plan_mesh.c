@@ -414,15 +414,21 @@ static double cost_one_shot_chain(const struct coll_args *args, const struct col
 static double cost_linear(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
-	double bytes = 0;
+	double bytes = 0, messages = 0, largest = 0;
 	uint32_t i;
 
+	for (i = 0; i < args->nranks; i++) {
+		uint64_t len = shard_len(&s, i);
+
+		if (i == args->root || !len)
+			continue;
+		bytes += len;
+		messages++;
+		largest = len > largest ? len : largest;
+	}
 	if (c->ports > 1)
-		return cost_shards(args, c);
-	for (i = 0; i < args->nranks; i++)
-		if (i != args->root)
-			bytes += shard_len(&s, i);
-	return (args->nranks - 1) * c->alpha + bytes * c->beta;
+		return messages > 0 ? c->alpha + largest * c->beta : 0;
+	return messages * c->alpha + bytes * c->beta;
 }
 
 #define FORM_LINEAR	"(p-1) alpha + (bytes not the root's own) beta"
