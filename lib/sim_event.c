@@ -791,11 +791,26 @@ static void handle(struct sim *s, const struct event *e)
 
 /* ---- the run */
 
+/* Messages that may start at one time come in the order of the senders' lists. */
+static int by_step(const void *a, const void *b, void *ctx)
+{
+	const struct sim *s = ctx;
+	const struct msg *x = &s->msgs[*(const uint32_t *)a], *y = &s->msgs[*(const uint32_t *)b];
+
+	if (x->due != y->due)
+		return x->due > y->due ? 1 : -1;
+	if (x->src_at != y->src_at)
+		return x->src_at > y->src_at ? 1 : -1;
+	return (x->src > y->src) - (x->src < y->src);
+}
+
 static void run_starts(struct sim *s)
 {
 	uint32_t i;
 
 	scan_ports(s);
+	if (s->exec && s->ntodo > 1)
+		qsort_r(s->todo, s->ntodo, sizeof(*s->todo), by_step, s);
 	for (i = 0; i < s->ntodo && !s->rc; i++) {
 		s->msgs[s->todo[i]].queued = false;
 		try_start(s, s->todo[i]);
