@@ -10,9 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <coll.h>
-#include "plan_text.h"
 #include "query.h"
-#include "verify_set.h"
 
 static const char verify_usage[] =
 	"Usage: npulink [-j] plan verify COLLECTIVE [OPTION]...\n"
@@ -105,152 +103,20 @@ static int conclude(const struct query *q, const struct coll_verify_report *repo
 	return rc ? refuse(report) : EXIT_SUCCESS;
 }
 
-/* ---- verify --file */
-
-/* Plans of a file by rank. */
-struct file_set {
-	struct coll_text *texts;
-	size_t n, cap;
-	const struct coll_text **by_rank;
-};
-
-static char *read_all(const char *path, size_t *len)
-{
-	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
-	char *text = NULL, *bigger;
-	size_t cap = 0, n;
-
-	*len = 0;
-	if (!file)
-		return NULL;
-	do {
-		if (*len == cap) {
-			cap = cap ? 2 * cap : 65536;
-			bigger = realloc(text, cap);
-			if (!bigger) {
-				free(text);
-				text = NULL;
-				break;
-			}
-			text = bigger;
-		}
-		n = fread(text + *len, 1, cap - *len, file);
-		*len += n;
-	} while (n);
-	if (ferror(file)) {
-		free(text);
-		text = NULL;
-	}
-	if (file != stdin)
-		fclose(file);
-	return text;
-}
-
-static int parse_file(const char *path, const char *text, size_t len, struct file_set *set)
-{
-	struct coll_text_error error;
-	uint32_t line = 0;
-	int rc;
-
-	for (;;) {
-		if (set->n == set->cap) {
-			struct coll_text *texts;
-
-			set->cap = set->cap ? 2 * set->cap : 16;
-			texts = reallocarray(set->texts, set->cap, sizeof(*texts));
-			if (!texts)
-				return fail("not enough memory");
-			set->texts = texts;
-		}
-		rc = coll_plan_parse(&text, &len, &line, &set->texts[set->n], &error);
-		if (rc == -ENOENT)
-			return 0;
-		if (rc == -EINVAL)
-			return fail("%s:%u: %s", path, error.line, error.text);
-		if (rc)
-			return fail("%s: %s", path, strerror(-rc));
-		set->n++;
-	}
-}
-
-/* One plan for each rank, all for the same call. */
-static int sort_file(const char *path, struct file_set *set)
-{
-	const struct coll_args *first, *args;
-	uint32_t nranks;
-
-	if (!set->n)
-		return fail("%s: there is no plan in it", path);
-	first = &set->texts[0].args;
-	nranks = first->nranks;
-	set->by_rank = calloc(nranks, sizeof(*set->by_rank));
-	if (!set->by_rank)
-		return fail("not enough memory");
-	for (size_t i = 0; i < set->n; i++) {
-		args = &set->texts[i].args;
-		if (args->nranks != nranks || args->collective != first->collective ||
-		    args->dtype != first->dtype || args->redop != first->redop ||
-		    args->root != first->root || args->count != first->count)
-			return fail("%s: the plans of rank %u and %u are for different calls",
-				    path, first->rank, args->rank);
-		if (set->by_rank[args->rank])
-			return fail("%s: there are two plans of rank %u", path, args->rank);
-		set->by_rank[args->rank] = &set->texts[i];
-	}
-	for (uint32_t rank = 0; rank < nranks; rank++)
-		if (!set->by_rank[rank])
-			return fail("%s: the plan of rank %u of %u is missing", path, rank, nranks);
-	return 0;
-}
-
-/* The verifier frees what it gets, so it gets a copy. */
-static int get_plan(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan)
-{
-	const struct file_set *set = ctx;
-	const struct coll_text *text = set->by_rank[rank];
-	size_t len = text->plan.nsteps * sizeof(*plan->steps);
-
-	*args = text->args;
-	*plan = text->plan;
-	plan->steps = malloc(len ?: 1);
-	if (!plan->steps)
-		return -ENOMEM;
-	memcpy(plan->steps, text->plan.steps, len);
-	plan->cap = plan->nsteps;
-	return 0;
-}
-
 static int verify_file(struct query *q)
 {
 	struct coll_verify_report report = { };
-	struct coll_algorithm alg = { };
-	struct file_set file = { };
-	struct coll_set set = { .get = get_plan, .ctx = &file, .seed = 1 };
-	size_t len;
-	char *text;
-	int rc;
+	struct plan_file file;
+	int rc = plan_file_read(&file, q->file);
 
-	text = read_all(q->file, &len);
-	if (!text)
-		return fail("cannot read %s: %s", q->file, strerror(errno));
-	rc = parse_file(q->file, text, len, &file);
-	if (!rc)
-		rc = sort_file(q->file, &file);
-	if (!rc) {
-		q->args = file.texts[0].args;
-		alg.name = *file.texts[0].algorithm ? file.texts[0].algorithm : "of the file";
-		q->alg = &alg;
-		set.nranks = q->args.nranks;
-		rc = coll_verify_set(&set, &report);
-		rc = conclude(q, &report, rc);
-		q->alg = NULL;
-	}
-	for (size_t i = 0; i < file.n; i++)
-		coll_text_free(&file.texts[i]);
-	free(file.texts);
-	free(file.by_rank);
-	free(text);
+	if (rc)
+		return rc;
+	q->args = file.args;
+	q->alg = &file.alg;
+	rc = conclude(q, &report, coll_verify_set(&file.set, &report));
+	q->alg = NULL;
 	q->args = (struct coll_args){ };
+	plan_file_free(&file);
 	return rc;
 }
 

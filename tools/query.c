@@ -27,6 +27,7 @@ static const struct option long_opts[] = {
 	{ "all", no_argument, NULL, 'A' },
 	{ "text", no_argument, NULL, 't' },
 	{ "file", required_argument, NULL, 'f' },
+	NET_LONG_OPTIONS,
 	CMD_OPTION_END
 };
 
@@ -102,7 +103,7 @@ static bool set_option(struct query *q, const char **algorithm, int c, const cha
 		q->file = arg;
 		return true;
 	}
-	return false;
+	return c >= NET_FIRST && net_option(&q->net, c, arg);
 }
 
 static const char *option_name(int c)
@@ -176,6 +177,7 @@ static int choose(struct query *q, const char *algorithm)
 	rc = coll_tune_init(&tune, NULL, NULL, q->args.nranks, text, sizeof(text));
 	if (rc)
 		return fail("%s", *text ? text : coll_strerror(rc));
+	net_override(&q->net, q->args.nranks, &tune.params);
 	rc = coll_tune_choose(&tune, &q->args, &q->alg, &seconds, text, sizeof(text));
 	coll_tune_free(&tune);
 	if (rc)
@@ -186,9 +188,17 @@ static int choose(struct query *q, const char *algorithm)
 int query_parse(struct query *q, int argc, char **argv, const char *letters, const char *usage)
 {
 	const char *algorithm = NULL, *why;
+	bool may_be_all = false;
 	int c, rc;
 
-	*q = (struct query){ .args = { .nranks = 8, .count = 1024, .dtype = NPULINK_FLOAT32 } };
+	*q = (struct query){
+		.args = { .nranks = 8, .count = 1024, .dtype = NPULINK_FLOAT32 },
+		.net = NET_OPTS_NONE,
+	};
+	if (*letters == '*') {
+		may_be_all = true;
+		letters++;
+	}
 	while ((c = cmd_option(argc, argv, letters, long_opts, usage)) != -1) {
 		if (c == 'h')
 			return EXIT_SUCCESS;
@@ -202,6 +212,11 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 	if (q->file)
 		return argc ? usage_error("plan %s: unknown word \"%s\"", argv[0],
 					  argv[optind]) : -1;
+	if (may_be_all && (!argc || (argc == 1 && !strcmp(argv[optind], "all")))) {
+		q->every = true;
+		q->name = algorithm;
+		return -1;
+	}
 	if (!argc)
 		return usage_error("plan %s: which collective? see: npulink plan %s --help",
 				   argv[0], argv[0]);
@@ -217,8 +232,11 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 	if (q->args.root >= q->args.nranks)
 		return fail("there is no root %u of %u ranks", q->args.root, q->args.nranks);
 	rc = fill_counts(q);
+	if (!rc)
+		rc = net_topo(&q->net, q->args.nranks, &q->topo, &q->args.topo);
 	if (rc)
 		return rc;
+	q->name = algorithm;
 	why = coll_args_check(&q->args);
 	if (why)
 		return fail("%s: %s", argv[optind], why);
@@ -228,25 +246,26 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 
 void query_free(struct query *q)
 {
+	free((void *)q->topo.server_of);
 	free((void *)q->args.rcounts);
 	free(q->counts);
 }
 
-/* "allreduce ring: 1024 float, sum, 8 ranks" */
-void query_print(const struct query *q)
+/* "allreduce, algorithm ring: 8 ranks, 1024 float, sum" */
+void query_title(const struct query *q, char *text, size_t size)
 {
 	const struct coll_args *args = &q->args;
+	size_t n;
 
-	printf("%s, algorithm %s: %u ranks", coll_collective_name(args->collective), q->alg->name,
-	       args->nranks);
-	if (args->collective != NPULINK_COLL_BARRIER) {
-		if (args->counts)
-			printf(", uneven shards of %s", dtype_label(args->dtype));
-		else
-			printf(", %" PRIu64 " %s", args->count, dtype_label(args->dtype));
-	}
+	n = snprintf(text, size, "%s, algorithm %s: %u ranks",
+		     coll_collective_name(args->collective), q->alg->name, args->nranks);
+	if (args->counts)
+		n += snprintf(text + n, size - n, ", uneven shards of %s", dtype_label(args->dtype));
+	else if (args->collective != NPULINK_COLL_BARRIER)
+		n += snprintf(text + n, size - n, ", %" PRIu64 " %s", args->count,
+			      dtype_label(args->dtype));
 	if (query_reduces(args->collective))
-		printf(", %s", coll_redop_name(args->redop));
+		n += snprintf(text + n, size - n, ", %s", coll_redop_name(args->redop));
 	switch (args->collective) {
 	case NPULINK_COLL_REDUCE:
 	case NPULINK_COLL_BROADCAST:
@@ -254,9 +273,18 @@ void query_print(const struct query *q)
 	case NPULINK_COLL_SCATTERV:
 	case NPULINK_COLL_GATHER:
 	case NPULINK_COLL_GATHERV:
-		printf(", root %u", args->root);
+		n += snprintf(text + n, size - n, ", root %u", args->root);
 	}
-	printf("%s\n", args->in_place ? ", in place" : "");
+	if (args->in_place)
+		snprintf(text + n, size - n, ", in place");
+}
+
+void query_print(const struct query *q)
+{
+	char title[240];
+
+	query_title(q, title, sizeof(title));
+	puts(title);
 }
 
 struct json_object *query_json(const struct query *q)

@@ -7,6 +7,8 @@
 
 #include "npulink.h"
 #include "plan.h"
+#include "plan_net.h"
+#include "verify_set.h"
 
 /* What the command line asks for. */
 struct query {
@@ -15,7 +17,11 @@ struct query {
 	uint64_t *counts;	/* of the v forms */
 	size_t ncounts;
 	bool all, text;		/* show: of all ranks, libcoll's text form */
-	const char *file;	/* verify: read the plans from there */
+	const char *file;	/* verify, simulate: read the plans from there */
+	const char *name;	/* of the algorithm asked for, or NULL */
+	bool every;		/* no collective given, or "all" */
+	struct net_opts net;
+	struct coll_topo topo;	/* of args, from --net */
 };
 
 #define OPTIONS_HELP \
@@ -31,14 +37,16 @@ struct query {
 	"      --chunks N        chunks of algorithms that work in a pipeline\n"
 
 /*
- * Fill in @q from the command line, @letters being its short options. Returns -1 to
- * go on, else the exit status. To be undone with query_free() in either case.
+ * Fill in @q from the command line, @letters being its short options, after a * if
+ * it may be about all collectives. Returns -1 to go on, else the exit status. To be
+ * undone with query_free() in either case.
  */
 int query_parse(struct query *q, int argc, char **argv, const char *letters, const char *usage);
 void query_free(struct query *q);
 /* From here on it is about @rank. */
 void query_set_rank(struct query *q, uint32_t rank);
 /* What is asked about, in one line or as the beginning of an object. */
+void query_title(const struct query *q, char *text, size_t size);
 void query_print(const struct query *q);
 struct json_object *query_json(const struct query *q);
 
@@ -46,8 +54,24 @@ bool query_reduces(uint32_t collective);
 /* "send", "recv", "scratch", "slot7" */
 const char *slot_name(uint32_t slot, char buf[16]);
 
-/* plan_show.c, plan_verify.c */
+/* plan_file.c: plans in libcoll's text form */
+struct plan_file {
+	struct coll_set set;
+	struct coll_args args;
+	struct coll_algorithm alg;
+	void *mem;
+};
+
+/* The plans of all ranks, for one call. 0 or EXIT_FAILURE. */
+int plan_file_read(struct plan_file *file, const char *path);
+void plan_file_free(struct plan_file *file);
+
+/* plan_*.c */
+int plan_cost(int argc, char **argv);
+int plan_explain(int argc, char **argv);
+int plan_plot(int argc, char **argv);
 int plan_show(int argc, char **argv);
+int plan_simulate(int argc, char **argv);
 int plan_verify(int argc, char **argv);
 
 #endif /* TOOL_QUERY_H */
