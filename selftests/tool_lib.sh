@@ -5,6 +5,10 @@
 
 export PATH=${NPULINK_TREE:-.}/build/tools:$PATH
 count=0 failed=0
+command -v jq >/dev/null || {
+	echo "1..0 # SKIP jq is not installed"
+	exit 4
+}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
