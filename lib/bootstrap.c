@@ -157,7 +157,7 @@ static int exchange(struct coll_bootstrap *b, struct record *mine, struct record
 static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		const struct coll_config *config, struct coll_comm **comm)
 {
-	struct record mine = { .version = COLL_VERSION, .rc = rc, .flags = config->flags };
+	struct record mine = { .version = COLL_VERSION, .flags = config->flags };
 	struct record *all = calloc(b->nranks, sizeof(*all));
 	char own[COLL_TEXT];
 	uint8_t secret[16];
@@ -171,7 +171,8 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		memcpy(mine.node_id, dev->info.out_node_id, sizeof(mine.node_id));
 	if (!rc && !b->rank &&
 	    getrandom(mine.nonce, sizeof(mine.nonce), 0) != sizeof(mine.nonce))
-		rc = mine.rc = coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
+		rc = coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
+	mine.rc = rc;
 	memcpy(own, b->text, sizeof(own));
 	if (exchange(b, &mine, all) && !rc)
 		rc = -EIO;

@@ -389,6 +389,7 @@ static void accept_one(struct coll_bootstrap *b, struct conn *c)
 static int join(struct coll_bootstrap *b, struct conn *c)
 {
 	struct tcp *t = b->priv;
+	const char *first = "rank 0";
 	struct greeting g;
 	struct frame f;
 	uint8_t right[MAC_LEN];
@@ -413,6 +414,8 @@ static int join(struct coll_bootstrap *b, struct conn *c)
 		return 0;
 	}
 	c->received = 1;
+	if (g.rank && g.rank < b->nranks)
+		first = t->conns[g.rank].from;
 	if (g.protocol != PROTOCOL || g.version >> 8 != COLL_VERSION >> 8)
 		rc = coll_text(b->text, sizeof(b->text), -EPROTONOSUPPORT,
 			       "rank %u (%s) has libcoll %u.%u.%u, rank 0 has " COLL_VERSION_STRING
@@ -426,8 +429,7 @@ static int join(struct coll_bootstrap *b, struct conn *c)
 	else if (!g.rank || g.rank >= b->nranks || t->conns[g.rank].joined)
 		rc = coll_text(b->text, sizeof(b->text), -EEXIST,
 			       "rank %u came twice (from %s and %s): each process needs its own RANK, and each job its own port",
-			       g.rank, g.rank && g.rank < b->nranks ? t->conns[g.rank].from : "rank 0",
-			       c->from);
+			       g.rank, first, c->from);
 	if (rc)
 		return fail_members(b, c, rc);
 	t->conns[g.rank] = *c;
@@ -466,8 +468,9 @@ static void list_missing(const struct coll_bootstrap *b, char *text, size_t size
 			continue;
 		while (i + 1 < b->nranks && !t->conns[i + 1].joined)
 			i++;
-		n += snprintf(text + n, size - n, i > from ? "%s%u-%u" : "%s%u", n ? ", " : "", from,
-			      i);
+		n += snprintf(text + n, size - n, "%s%u", n ? ", " : "", from);
+		if (i > from)
+			n += snprintf(text + n, size - n, "-%u", i);
 	}
 }
 

@@ -160,7 +160,7 @@ static int check_races(struct coll_comm *comm, const struct coll_args *args,
 
 static int plan_create(struct coll_comm *comm, const struct coll_args *args, struct coll_cached *e)
 {
-	struct npulink_plan_create arg;
+	struct npulink_plan_create arg = { };
 	struct coll_plan plan = { };
 	char what[128], why[320];
 	const char *bad = coll_args_check(args);

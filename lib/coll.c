@@ -139,9 +139,9 @@ static void flatten(struct coll_operation *op)
 	}
 	a->count = a->rcounts ? a->rcounts[0] : a->counts[0];
 	if (from && op->buf[NPULINK_SLOT_SEND])
-		op->buf[NPULINK_SLOT_SEND] += from[0] * size;
+		op->buf[NPULINK_SLOT_SEND] = (char *)op->buf[NPULINK_SLOT_SEND] + from[0] * size;
 	if (to && op->buf[NPULINK_SLOT_RECV])
-		op->buf[NPULINK_SLOT_RECV] += to[0] * size;
+		op->buf[NPULINK_SLOT_RECV] = (char *)op->buf[NPULINK_SLOT_RECV] + to[0] * size;
 	a->counts = NULL;
 	a->displs = NULL;
 	a->rcounts = NULL;

@@ -297,7 +297,8 @@ int coll_comm_destroy(struct coll_comm *comm)
 	pthread_mutex_unlock(&dev->lock);
 	if (rc)
 		return coll_fail(comm, rc,
-				 "coll_comm_destroy: requests are in flight: wait for them, or call coll_comm_abort first");
+				 "%s: requests are in flight: wait for them, or call coll_comm_abort first",
+				 __func__);
 	comm_free(comm);
 	coll_dev_put(dev);
 	return 0;
@@ -311,7 +312,7 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code)
 		return rc;
 	rc = coll_drv_comm_abort(&comm->dev->drv, comm->id, code);
 	if (rc)
-		return coll_fail(comm, rc, "coll_comm_abort: %s", coll_strerror(rc));
+		return coll_fail(comm, rc, "%s: %s", __func__, coll_strerror(rc));
 	if (!atomic_load(&comm->failed))
 		atomic_store(&comm->failed, -ECANCELED);
 	return 0;
@@ -347,7 +348,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		return rc;
 	rc = coll_drv_comm_status(&comm->dev->drv, comm->id, &st);
 	if (rc)
-		return coll_fail(comm, rc, "coll_comm_status: %s", coll_strerror(rc));
+		return coll_fail(comm, rc, "%s: %s", __func__, coll_strerror(rc));
 	*state = (struct coll_state) {
 		.status = st.out_status,
 		.cause = st.out_cause < ARRAY_SIZE(cause) ? cause[st.out_cause] : "unknown",

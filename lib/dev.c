@@ -62,9 +62,9 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 	}
 	if (dev->info.out_abi_version != NPULINK_ABI_VERSION) {
 		rc = coll_text(text, size, -EPROTONOSUPPORT,
-			       "npulink.ko %.16s has ABI %u, libcoll " COLL_VERSION_STRING " needs ABI %u: install both from one release",
+			       "npulink.ko %.16s has ABI %u, libcoll %s needs ABI %u: install both from one release",
 			       dev->info.out_version, dev->info.out_abi_version,
-			       NPULINK_ABI_VERSION);
+			       COLL_VERSION_STRING, NPULINK_ABI_VERSION);
 		goto err;
 	}
 	rc = coll_drv_marker(&dev->marker);

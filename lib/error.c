@@ -359,7 +359,8 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 	if (rc == -EINVAL && refused && refused->out_reason)
 		return coll_fail(comm, rc,
 				 "%s: the kernel refused the plan at step %u: %s. This is a bug in libcoll: please report it",
-				 what, refused->out_bad_step, npulink_bad_reason(refused->out_reason));
+				 what, refused->out_bad_step,
+				 npulink_bad_reason(refused->out_reason));
 	if (coll_is_failure(rc)) {
 		const struct coll_operation op = { .comm = comm, .args = *args };
 

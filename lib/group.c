@@ -89,27 +89,41 @@ int coll_group_start(struct coll_comm *comm)
 		atomic_store_explicit(&g->open, true, memory_order_release);
 	}
 	pthread_mutex_unlock(&comm->dev->lock);
-	return rc ? coll_fail(comm, rc, "coll_group_start: a group is open already") : 0;
+	return rc ? coll_fail(comm, rc, "%s: a group is open already", __func__) : 0;
+}
+
+/* Only what was collected is kept; the other arrays are for group_run(). */
+static bool grow(struct coll_group *g)
+{
+	unsigned int cap = g->cap ? 2 * g->cap : 16;
+	struct coll_request **v = malloc(cap * sizeof(*v));
+	struct coll_request **kernels = malloc(cap * sizeof(*kernels));
+	struct npulink_post *posts = malloc(cap * sizeof(*posts));
+
+	if (!v || !kernels || !posts) {
+		free(v);
+		free(kernels);
+		free(posts);
+		return false;
+	}
+	if (g->n)
+		memcpy(v, g->v, g->n * sizeof(*v));
+	free(g->v);
+	free(g->kernels);
+	free(g->posts);
+	g->v = v;
+	g->kernels = kernels;
+	g->posts = posts;
+	g->cap = cap;
+	return true;
 }
 
 int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 {
 	struct coll_group *g = &comm->group;
 
-	if (g->n == g->cap) {
-		unsigned int cap = g->cap ? 2 * g->cap : 16;
-		void *v = realloc(g->v, cap * sizeof(*g->v));
-		void *kernels, *posts;
-
-		g->v = v ? v : g->v;
-		kernels = realloc(g->kernels, cap * sizeof(*g->kernels));
-		g->kernels = kernels ? kernels : g->kernels;
-		posts = realloc(g->posts, cap * sizeof(*g->posts));
-		g->posts = posts ? posts : g->posts;
-		if (!v || !kernels || !posts)
-			return coll_fail(comm, -ENOMEM, "out of memory");
-		g->cap = cap;
-	}
+	if (g->n == g->cap && !grow(g))
+		return coll_fail(comm, -ENOMEM, "out of memory");
 	g->v[g->n++] = req;
 	atomic_store(&req->state, COLL_REQ_QUEUED);
 	return 0;
@@ -286,7 +300,7 @@ int coll_group_end(struct coll_comm *comm)
 		return rc;
 	g = &comm->group;
 	if (!coll_group_mine(comm))
-		return coll_fail(comm, -EINVAL, "coll_group_end: this thread has opened no group");
+		return coll_fail(comm, -EINVAL, "%s: this thread has opened no group", __func__);
 	pthread_mutex_lock(&comm->dev->lock);
 	/* Closed for new calls, but nobody else's until its memory is not needed. */
 	g->running = true;

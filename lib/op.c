@@ -113,7 +113,8 @@ static void op_unbind(struct coll_operation *op)
 	if (op->arena_len)
 		coll_arena_put(dev, op->arena_off, op->arena_len);
 	op->arena_len = 0;
-	op->copied = op->scratched = false;
+	op->copied = false;
+	op->scratched = false;
 }
 
 static void bind_set(struct coll_operation *op, unsigned int slot, uint32_t id, uint64_t off)

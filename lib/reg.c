@@ -240,7 +240,7 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 	if (rc)
 		return rc;
 	if (!addr || !len)
-		return coll_fail(comm, -EINVAL, "coll_register: no memory given");
+		return coll_fail(comm, -EINVAL, "%s: no memory given", __func__);
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_reg_get(dev, addr, len, true, &reg);
 	if (!rc) {
@@ -269,7 +269,7 @@ int coll_deregister(struct coll_comm *comm, void *addr, size_t len)
 	else if (!--reg->pins)
 		reg_unlist(dev, i);
 	pthread_mutex_unlock(&dev->lock);
-	return rc ? coll_fail(comm, rc, "coll_deregister: %zu bytes at %p are not registered",
+	return rc ? coll_fail(comm, rc, "%s: %zu bytes at %p are not registered", __func__,
 			      len, addr) : 0;
 }
 
@@ -286,7 +286,7 @@ int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 		return rc;
 	*addr = NULL;
 	if (!len || len > SIZE_MAX / 2)
-		return coll_fail(comm, -EINVAL, "coll_mem_alloc: %zu bytes", len);
+		return coll_fail(comm, -EINVAL, "%s: %zu bytes", __func__, len);
 	reg = calloc(1, sizeof(*reg));
 	if (!reg)
 		return coll_fail(comm, -ENOMEM, "out of memory");
@@ -347,6 +347,6 @@ int coll_mem_free(struct coll_comm *comm, void *addr)
 	}
 	pthread_mutex_unlock(&dev->lock);
 	if (rc == -EBUSY)
-		return coll_fail(comm, rc, "coll_mem_free: a request still uses %p", addr);
-	return rc ? coll_fail(comm, rc, "coll_mem_free: %p is not from coll_mem_alloc", addr) : 0;
+		return coll_fail(comm, rc, "%s: a request still uses %p", __func__, addr);
+	return rc ? coll_fail(comm, rc, "%s: %p is not from coll_mem_alloc", __func__, addr) : 0;
 }

@@ -248,7 +248,7 @@ int coll_start(struct coll_request *req)
 		return rc;
 	if (atomic_load(&req->state) != COLL_REQ_IDLE)
 		return coll_fail(req->op.comm, -EBUSY,
-				 "coll_start: the request has been started and not waited for");
+				 "%s: the request has been started and not waited for", __func__);
 	if (coll_group_mine(req->op.comm))
 		return coll_group_add(req->op.comm, req);
 	return coll_request_start(req);
@@ -270,10 +270,10 @@ int coll_startall(unsigned int n, struct coll_request **requests)
 	for (unsigned int i = 0; i < n; i++) {
 		if (!requests[i] || !requests[i]->persistent || requests[i]->op.comm != comm)
 			return coll_fail(comm, -EINVAL,
-					 "coll_startall: not a persistent request of this communicator");
+					 "%s: not a persistent request of this communicator", __func__);
 		if (atomic_load(&requests[i]->state) != COLL_REQ_IDLE)
 			return coll_fail(comm, -EBUSY,
-					 "coll_startall: a request has been started and not waited for");
+					 "%s: a request has been started and not waited for", __func__);
 	}
 	if (coll_group_mine(comm)) {
 		for (unsigned int i = 0; i < n && !rc; i++)
@@ -421,7 +421,7 @@ int coll_request_free(struct coll_request **request)
 		rc = -EBUSY;
 	pthread_mutex_unlock(&req->dev->lock);
 	if (rc)
-		return coll_fail(req->op.comm, rc, "coll_request_free: the request is in flight");
+		return coll_fail(req->op.comm, rc, "%s: the request is in flight", __func__);
 	*request = NULL;
 	return 0;
 }

@@ -83,7 +83,7 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 			else
 				ok = true;	/* of a newer version */
 			if (!strcmp(name, "ports"))
-				params->ports = strcmp(value, "all") || nranks < 2 ? 1 : nranks - 1;
+				params->ports = *value == '1' || nranks < 2 ? 1 : nranks - 1;
 		}
 		if (!ok)
 			rc = coll_text(text, size, -EINVAL,
@@ -97,22 +97,18 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 /* "4k" -> 4096; returns what follows the number, NULL if there is none. */
 static const char *parse_size(const char *s, uint64_t *size)
 {
+	static const char units[] = "kmg";
 	unsigned int shift = 0;
+	const char *unit;
 	char *end;
 
 	if (!isdigit((unsigned char)*s))
 		return NULL;
 	errno = 0;
 	*size = strtoull(s, &end, 10);
-	switch (tolower((unsigned char)*end)) {
-	case 'g':
-		shift += 10;
-		/* fallthrough */
-	case 'm':
-		shift += 10;
-		/* fallthrough */
-	case 'k':
-		shift += 10;
+	unit = *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
+	if (unit) {
+		shift = 10 * (unit - units + 1);
 		end++;
 	}
 	if (errno || *size > UINT64_MAX >> shift)

@@ -21,7 +21,7 @@
 #define CASE_GUARD	64
 #define CASE_FILL	0xa5
 
-enum case_form { CASE_BLOCKING, CASE_REQUEST, CASE_PERSISTENT, CASE_FORMS };
+enum trial_form { CASE_BLOCKING, CASE_REQUEST, CASE_PERSISTENT, CASE_FORMS };
 
 struct coll_case {
 	uint32_t collective;
@@ -30,43 +30,43 @@ struct coll_case {
 	enum coll_op op;
 	unsigned int root;
 	bool in_place;
-	enum case_form form;
+	enum trial_form form;
 };
 
-static const char * const case_names[] = {
+static const char * const trial_names[] = {
 	"allreduce", "reduce", "broadcast", "scatter", "scatterv", "gather", "gatherv",
 	"allgather", "allgatherv", "reduce_scatter", "reduce_scatterv", "alltoall", "alltoallv",
 	"barrier",
 };
 
-static inline bool case_reduces(uint32_t collective)
+static inline bool trial_reduces(uint32_t collective)
 {
 	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
 	       collective == NPULINK_COLL_REDUCE_SCATTER ||
 	       collective == NPULINK_COLL_REDUCE_SCATTERV;
 }
 
-static inline bool case_rooted(uint32_t collective)
+static inline bool trial_rooted(uint32_t collective)
 {
 	return collective >= NPULINK_COLL_REDUCE && collective <= NPULINK_COLL_GATHERV;
 }
 
 /* ---- values: small whole numbers, so that every type can hold every result */
 
-static inline bool case_signed(enum coll_dtype t)
+static inline bool trial_signed(enum coll_dtype t)
 {
 	return t != COLL_UINT8 && t != COLL_UINT16 && t != COLL_UINT32 && t != COLL_UINT64;
 }
 
-static inline int case_value(const struct coll_case *c, unsigned int rank, size_t i)
+static inline int trial_value(const struct coll_case *c, unsigned int rank, size_t i)
 {
-	if (case_reduces(c->collective) && c->op == COLL_PROD)
+	if (trial_reduces(c->collective) && c->op == COLL_PROD)
 		return (rank + i) % 4 ? 1 : 2;
-	return (int)((rank * 7 + i * 3) % 5) + 1 - (case_signed(c->dtype) ? 3 : 0);
+	return (int)((rank * 7 + i * 3) % 5) + 1 - (trial_signed(c->dtype) ? 3 : 0);
 }
 
 /* Round to nearest even at @bits of mantissa, as the engine does for 16-bit floats. */
-static inline void case_store(void *at, enum coll_dtype t, double v)
+static inline void trial_store(void *at, enum coll_dtype t, double v)
 {
 	float f = v;
 	uint32_t u;
@@ -106,12 +106,12 @@ static inline void case_store(void *at, enum coll_dtype t, double v)
 }
 
 /* What the reduction of element i over all ranks gives. */
-static inline double case_reduced(const struct coll_case *c, unsigned int nranks, size_t i)
+static inline double trial_reduced(const struct coll_case *c, unsigned int nranks, size_t i)
 {
-	double v = case_value(c, 0, i);
+	double v = trial_value(c, 0, i);
 
 	for (unsigned int r = 1; r < nranks; r++) {
-		double x = case_value(c, r, i);
+		double x = trial_value(c, r, i);
 
 		switch (c->op) {
 		case COLL_SUM:
@@ -136,24 +136,24 @@ static inline double case_reduced(const struct coll_case *c, unsigned int nranks
 
 /* ---- sizes of the v forms: some are 0, and there are gaps */
 
-static inline size_t case_shard(const struct coll_case *c, unsigned int r)
+static inline size_t trial_shard(const struct coll_case *c, unsigned int r)
 {
 	return r % 3 == 1 ? 0 : c->count + r % 2;
 }
 
-static inline size_t case_block(const struct coll_case *c, unsigned int from, unsigned int to)
+static inline size_t trial_block(const struct coll_case *c, unsigned int from, unsigned int to)
 {
 	return (from + 2 * to) % 4 == 1 ? 0 : c->count + (from + to) % 3;
 }
 
 /* ---- buffers */
 
-struct case_buf {
+struct trial_buf {
 	unsigned char *mem, *want, *p;
 	size_t len;
 };
 
-static inline void case_buf_new(struct case_buf *b, size_t len)
+static inline void trial_buf_new(struct trial_buf *b, size_t len)
 {
 	b->len = len + 2 * CASE_GUARD;
 	b->mem = malloc(b->len);
@@ -162,13 +162,13 @@ static inline void case_buf_new(struct case_buf *b, size_t len)
 	memset(b->mem, CASE_FILL, b->len);
 }
 
-static inline void case_buf_free(struct case_buf *b)
+static inline void trial_buf_free(struct trial_buf *b)
 {
 	free(b->mem);
 	free(b->want);
 }
 
-static inline size_t case_buf_check(const struct case_buf *b)
+static inline size_t trial_buf_check(const struct trial_buf *b)
 {
 	if (!memcmp(b->mem, b->want, b->len))
 		return 0;
@@ -179,40 +179,40 @@ static inline size_t case_buf_check(const struct case_buf *b)
 }
 
 /* One call on this rank, as it is being put together. */
-struct case_run {
+struct trial_run {
 	const struct coll_case *c;
 	unsigned int rank, nranks;
 	size_t esize;
-	struct case_buf send, recv;
+	struct trial_buf send, recv;
 	size_t *scounts, *sdispls, *rcounts, *rdispls;
 	/* Elements as they are stored: everything repeats itself after 20 of them. */
 	uint64_t reduced[20], value[8];
 };
 
-static inline void case_encode(struct case_run *r)
+static inline void trial_encode(struct trial_run *r)
 {
 	for (int i = 0; i < 8; i++)
-		case_store(&r->value[i], r->c->dtype, i - 2);
-	for (size_t i = 0; case_reduces(r->c->collective) && i < 20; i++)
-		case_store(&r->reduced[i], r->c->dtype, case_reduced(r->c, r->nranks, i));
+		trial_store(&r->value[i], r->c->dtype, i - 2);
+	for (size_t i = 0; trial_reduces(r->c->collective) && i < 20; i++)
+		trial_store(&r->reduced[i], r->c->dtype, trial_reduced(r->c, r->nranks, i));
 }
 
 /* Element @at of a buffer: what @rank has as its element @i. */
-static inline void case_put(struct case_run *r, struct case_buf *b, bool want, size_t at,
+static inline void trial_put(struct trial_run *r, struct trial_buf *b, bool want, size_t at,
 			    unsigned int rank, size_t i)
 {
 	unsigned char *base = want ? b->want + CASE_GUARD : b->p;
 
-	memcpy(base + at * r->esize, &r->value[case_value(r->c, rank, i) + 2], r->esize);
+	memcpy(base + at * r->esize, &r->value[trial_value(r->c, rank, i) + 2], r->esize);
 }
 
 /* The same: what the reduction of element @i gives. */
-static inline void case_put_reduced(struct case_run *r, size_t at, size_t i)
+static inline void trial_put_reduced(struct trial_run *r, size_t at, size_t i)
 {
 	memcpy(r->recv.want + CASE_GUARD + at * r->esize, &r->reduced[i % 20], r->esize);
 }
 
-static inline bool case_has_v(uint32_t collective)
+static inline bool trial_has_v(uint32_t collective)
 {
 	switch (collective) {
 	case NPULINK_COLL_SCATTERV:
@@ -227,20 +227,22 @@ static inline bool case_has_v(uint32_t collective)
 }
 
 /* Shards or blocks, their places, and the size of the large buffers in elements. */
-static inline void case_layout(struct case_run *r, size_t *large_send, size_t *large_recv)
+static inline void trial_layout(struct trial_run *r, size_t *large_send, size_t *large_recv)
 {
 	const struct coll_case *c = r->c;
-	bool v = case_has_v(c->collective);
+	bool v = trial_has_v(c->collective);
 	size_t s = 0, t = 0;
 
 	for (unsigned int i = 0; i < r->nranks; i++) {
 		bool a2av = c->collective == NPULINK_COLL_ALLTOALLV;
 
-		r->scounts[i] = a2av ? case_block(c, r->rank, i) : v ? case_shard(c, i) : c->count;
-		r->rcounts[i] = a2av ? case_block(c, i, r->rank) : r->scounts[i];
+		r->scounts[i] = v ? trial_shard(c, i) : c->count;
+		if (a2av)
+			r->scounts[i] = trial_block(c, r->rank, i);
+		r->rcounts[i] = a2av ? trial_block(c, i, r->rank) : r->scounts[i];
 		/* In place as much goes out as comes in. */
 		if (a2av && c->in_place)
-			r->scounts[i] = r->rcounts[i] = case_block(c, r->rank < i ? r->rank : i,
+			r->scounts[i] = r->rcounts[i] = trial_block(c, r->rank < i ? r->rank : i,
 								   r->rank < i ? i : r->rank);
 		r->sdispls[i] = s;
 		r->rdispls[i] = t;
@@ -252,19 +254,19 @@ static inline void case_layout(struct case_run *r, size_t *large_send, size_t *l
 }
 
 /* Where the data of the one buffer of a call in place is. */
-static inline struct case_buf *case_source(struct case_run *r)
+static inline struct trial_buf *trial_source(struct trial_run *r)
 {
 	return r->c->in_place ? &r->recv : &r->send;
 }
 
-static inline void case_setup(struct case_run *r)
+static inline void trial_setup(struct trial_run *r)
 {
 	const struct coll_case *c = r->c;
 	bool root = r->rank == c->root, in = c->in_place;
 	size_t large_send, large_recv, own, ns = 0, nr = 0, i;
 	unsigned int q;
 
-	case_layout(r, &large_send, &large_recv);
+	trial_layout(r, &large_send, &large_recv);
 	own = r->scounts[r->rank];
 	switch (c->collective) {
 	case NPULINK_COLL_ALLREDUCE:
@@ -305,25 +307,25 @@ static inline void case_setup(struct case_run *r)
 		nr = large_recv;
 		break;
 	}
-	case_buf_new(&r->send, ns * r->esize);
-	case_buf_new(&r->recv, nr * r->esize);
+	trial_buf_new(&r->send, ns * r->esize);
+	trial_buf_new(&r->recv, nr * r->esize);
 
 	/* Input. */
 	switch (c->collective) {
 	case NPULINK_COLL_ALLREDUCE:
 	case NPULINK_COLL_REDUCE:
 		for (i = 0; i < c->count; i++)
-			case_put(r, case_source(r), false, i, r->rank, i);
+			trial_put(r, trial_source(r), false, i, r->rank, i);
 		break;
 	case NPULINK_COLL_BROADCAST:
 		for (i = 0; root && i < c->count; i++)
-			case_put(r, case_source(r), false, i, r->rank, i);
+			trial_put(r, trial_source(r), false, i, r->rank, i);
 		break;
 	case NPULINK_COLL_SCATTER:
 	case NPULINK_COLL_SCATTERV:
 		for (q = 0; root && q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
-				case_put(r, &r->send, false, r->sdispls[q] + i,
+				trial_put(r, &r->send, false, r->sdispls[q] + i,
 					 q, i);
 		break;
 	case NPULINK_COLL_GATHER:
@@ -333,27 +335,27 @@ static inline void case_setup(struct case_run *r)
 	case NPULINK_COLL_ALLGATHER:
 	case NPULINK_COLL_ALLGATHERV:
 		for (i = 0; i < own; i++)
-			case_put(r, in ? &r->recv : &r->send, false,
+			trial_put(r, in ? &r->recv : &r->send, false,
 				 (in ? r->rdispls[r->rank] : 0) + i, r->rank, i);
 		break;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_REDUCE_SCATTERV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
-				case_put(r, case_source(r), false, r->sdispls[q] + i,
+				trial_put(r, trial_source(r), false, r->sdispls[q] + i,
 					 r->rank, q + i);
 		break;
 	case NPULINK_COLL_ALLTOALL:
 	case NPULINK_COLL_ALLTOALLV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
-				case_put(r, case_source(r), false, r->sdispls[q] + i,
+				trial_put(r, trial_source(r), false, r->sdispls[q] + i,
 					 r->rank, 11 * q + i);
 		break;
 	}
 }
 
-static inline void case_expect(struct case_run *r)
+static inline void trial_expect(struct trial_run *r)
 {
 	const struct coll_case *c = r->c;
 	bool root = r->rank == c->root, in = c->in_place;
@@ -366,16 +368,16 @@ static inline void case_expect(struct case_run *r)
 	case NPULINK_COLL_ALLREDUCE:
 	case NPULINK_COLL_REDUCE:
 		for (i = 0; (root || c->collective == NPULINK_COLL_ALLREDUCE) && i < c->count; i++)
-			case_put_reduced(r, i, i);
+			trial_put_reduced(r, i, i);
 		break;
 	case NPULINK_COLL_BROADCAST:
 		for (i = 0; i < c->count; i++)
-			case_put(r, &r->recv, true, i, c->root, i);
+			trial_put(r, &r->recv, true, i, c->root, i);
 		break;
 	case NPULINK_COLL_SCATTER:
 	case NPULINK_COLL_SCATTERV:
 		for (i = 0; !(root && in) && i < own; i++)
-			case_put(r, &r->recv, true, i, r->rank, i);
+			trial_put(r, &r->recv, true, i, r->rank, i);
 		break;
 	case NPULINK_COLL_GATHER:
 	case NPULINK_COLL_GATHERV:
@@ -386,25 +388,25 @@ static inline void case_expect(struct case_run *r)
 	case NPULINK_COLL_ALLGATHERV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->rcounts[q]; i++)
-				case_put(r, &r->recv, true, r->rdispls[q] + i, q, i);
+				trial_put(r, &r->recv, true, r->rdispls[q] + i, q, i);
 		break;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_REDUCE_SCATTERV:
 		for (i = 0; i < own; i++)
-			case_put_reduced(r, (in ? r->sdispls[r->rank] : 0) + i, r->rank + i);
+			trial_put_reduced(r, (in ? r->sdispls[r->rank] : 0) + i, r->rank + i);
 		break;
 	case NPULINK_COLL_ALLTOALL:
 	case NPULINK_COLL_ALLTOALLV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->rcounts[q]; i++)
-				case_put(r, &r->recv, true, r->rdispls[q] + i,
+				trial_put(r, &r->recv, true, r->rdispls[q] + i,
 					 q, 11 * r->rank + i);
 		break;
 	}
 }
 
 /* What is undefined after reduce_scatter in place is taken as it is. */
-static inline void case_forgive(struct case_run *r)
+static inline void trial_forgive(struct trial_run *r)
 {
 	size_t from = r->sdispls[r->rank] * r->esize + CASE_GUARD;
 	size_t to = from + r->scounts[r->rank] * r->esize;
@@ -423,7 +425,7 @@ static inline void case_forgive(struct case_run *r)
 	 c->form == CASE_REQUEST ? coll_##iname(comm, __VA_ARGS__, &req) :		\
 	 coll_##name##_init(comm, __VA_ARGS__, &req))
 
-static inline int case_call(struct coll_comm *comm, struct case_run *r)
+static inline int trial_call(struct coll_comm *comm, struct trial_run *r)
 {
 	const struct coll_case *c = r->c;
 	struct coll_request *req = NULL;
@@ -431,7 +433,7 @@ static inline int case_call(struct coll_comm *comm, struct case_run *r)
 	void *send = r->send.p, *recv = r->recv.p;
 	int rc, freed;
 
-	if (c->in_place && (!case_rooted(c->collective) || root)) {
+	if (c->in_place && (!trial_rooted(c->collective) || root)) {
 		if (c->collective == NPULINK_COLL_SCATTER || c->collective == NPULINK_COLL_SCATTERV)
 			recv = COLL_IN_PLACE;
 		else
@@ -453,8 +455,8 @@ static inline int case_call(struct coll_comm *comm, struct case_run *r)
 		rc = CASE_FORMS_OF(scatter, iscatter, send, recv, c->count, c->dtype, c->root);
 		break;
 	case NPULINK_COLL_SCATTERV:
-		rc = CASE_FORMS_OF(scatterv, iscatterv, send, recv, r->scounts, r->sdispls, c->dtype,
-				   c->root);
+		rc = CASE_FORMS_OF(scatterv, iscatterv, send, recv, r->scounts, r->sdispls,
+				   c->dtype, c->root);
 		break;
 	case NPULINK_COLL_GATHER:
 		rc = CASE_FORMS_OF(gather, igather, send, recv, c->count, c->dtype, c->root);
@@ -501,12 +503,12 @@ static inline int case_call(struct coll_comm *comm, struct case_run *r)
 }
 
 /* 0, or -1 with a line about what is wrong. */
-static inline int case_run(struct coll_comm *comm, const struct coll_case *c, char *text,
+static inline int trial_run(struct coll_comm *comm, const struct coll_case *c, char *text,
 			   size_t size)
 {
 	unsigned int rank = coll_comm_rank(comm), nranks = coll_comm_size(comm);
 	size_t *v = calloc(4 * nranks, sizeof(*v));
-	struct case_run r = {
+	struct trial_run r = {
 		.c = c, .rank = rank, .nranks = nranks, .esize = coll_dtype_size(c->dtype),
 		.scounts = v, .sdispls = v + nranks, .rcounts = v + 2 * nranks,
 		.rdispls = v + 3 * nranks,
@@ -514,23 +516,23 @@ static inline int case_run(struct coll_comm *comm, const struct coll_case *c, ch
 	size_t bad_send, bad_recv;
 	int rc;
 
-	case_encode(&r);
-	case_setup(&r);
-	case_expect(&r);
-	rc = case_call(comm, &r);
-	case_forgive(&r);
-	bad_send = case_buf_check(&r.send);
-	bad_recv = case_buf_check(&r.recv);
+	trial_encode(&r);
+	trial_setup(&r);
+	trial_expect(&r);
+	rc = trial_call(comm, &r);
+	trial_forgive(&r);
+	bad_send = trial_buf_check(&r.send);
+	bad_recv = trial_buf_check(&r.recv);
 	if (rc || bad_send || bad_recv)
 		snprintf(text, size,
 			 "rank %u of %u: %s count %zu dtype %d op %d root %u%s form %d: rc %d, first wrong byte: send %zd, receive %zd of %zu; %s",
-			 rank, nranks, case_names[c->collective], c->count, c->dtype, c->op, c->root,
-			 c->in_place ? " in place" : "", c->form, rc,
+			 rank, nranks, trial_names[c->collective], c->count, c->dtype, c->op,
+			 c->root, c->in_place ? " in place" : "", c->form, rc,
 			 bad_send ? (ssize_t)bad_send - 1 - CASE_GUARD : -1000,
 			 bad_recv ? (ssize_t)bad_recv - 1 - CASE_GUARD : -1000,
 			 r.recv.len - 2 * CASE_GUARD, rc ? coll_comm_last_error(comm) : "");
-	case_buf_free(&r.send);
-	case_buf_free(&r.recv);
+	trial_buf_free(&r.send);
+	trial_buf_free(&r.recv);
 	free(v);
 	return rc || bad_send || bad_recv ? -1 : 0;
 }

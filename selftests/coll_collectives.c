@@ -19,7 +19,7 @@ static int one(struct ranks *ranks, struct coll_comm *comm, const struct coll_ca
 {
 	char text[700];
 
-	if (!case_run(comm, c, text, sizeof(text)))
+	if (!trial_run(comm, c, text, sizeof(text)))
 		return 0;
 	__atomic_fetch_add(&ranks->number[c->collective], 1, __ATOMIC_RELAXED);
 	rank_fail(ranks, coll_comm_rank(comm), "%s", text);
@@ -39,7 +39,9 @@ static size_t large(struct coll_comm *comm, uint32_t collective, enum coll_dtype
 /* Sizes and places, with types of all sizes in turn. */
 static int by_size(struct ranks *ranks, struct coll_comm *comm, uint32_t collective)
 {
-	static const enum coll_dtype dtypes[] = { COLL_INT8, COLL_FLOAT32, COLL_INT16, COLL_FLOAT64 };
+	static const enum coll_dtype dtypes[] = {
+		COLL_INT8, COLL_FLOAT32, COLL_INT16, COLL_FLOAT64,
+	};
 	unsigned int nranks = coll_comm_size(comm);
 
 	for (unsigned int n = 0; n < 20; n++) {
@@ -48,7 +50,7 @@ static int by_size(struct ranks *ranks, struct coll_comm *comm, uint32_t collect
 		const struct coll_case c = {
 			.collective = collective, .count = counts[n % 5], .dtype = t,
 			.op = COLL_SUM, .in_place = n / 5 % 2, .form = n % CASE_FORMS,
-			.root = case_rooted(collective) ? n % nranks : 0,
+			.root = trial_rooted(collective) ? n % nranks : 0,
 		};
 
 		if (one(ranks, comm, &c))
@@ -67,7 +69,7 @@ static int by_type(struct ranks *ranks, struct coll_comm *comm, uint32_t collect
 			const struct coll_case c = {
 				.collective = collective, .count = 41, .dtype = t, .op = op,
 				.in_place = n % 2, .form = n % CASE_FORMS,
-				.root = case_rooted(collective) ? n % coll_comm_size(comm) : 0,
+				.root = trial_rooted(collective) ? n % coll_comm_size(comm) : 0,
 			};
 
 			if (one(ranks, comm, &c))
@@ -83,7 +85,7 @@ static int all_of_them(struct ranks *ranks, struct coll_comm *comm)
 
 	for (uint32_t c = 0; c < NPULINK_COLL_P2P && !rc; c++) {
 		rc = by_size(ranks, comm, c);
-		if (!rc && case_reduces(c))
+		if (!rc && trial_reduces(c))
 			rc = by_type(ranks, comm, c);
 		/* Not reached on the ranks that fail: what comes later is not known good. */
 		if (!rc)
@@ -99,7 +101,7 @@ static void test_size(unsigned int n)
 	ranks_run(ranks, all_of_them);
 	for (uint32_t c = 0; c < NPULINK_COLL_P2P; c++)
 		ksft_test_result(!ranks->number[c] && ranks->number[32 + c] == (int)n,
-				 "%s, %u ranks\n", case_names[c], n);
+				 "%s, %u ranks\n", trial_names[c], n);
 	ranks_free(ranks);
 }
 
@@ -132,7 +134,7 @@ static void test_algorithm(void)
 	char override[100];
 	unsigned int n = 0;
 
-	snprintf(override, sizeof(override), "%s:%s", case_names[algorithm->collective],
+	snprintf(override, sizeof(override), "%s:%s", trial_names[algorithm->collective],
 		 algorithm->name);
 	for (unsigned int i = 0; i < 4 && why; i++) {
 		n = try[i];

@@ -200,7 +200,8 @@ static int many_comms(struct ranks *ranks, struct coll_comm *comm)
 	for (int i = 0; i < 20 && !rc; i++) {
 		for (int k = 0; k < COMMS && !rc; k++) {
 			in[k] = rank + k + i;
-			rc = coll_iallreduce(c[k], &in[k], &out[k], 1, COLL_INT32, COLL_SUM, &req[k]);
+			rc = coll_iallreduce(c[k], &in[k], &out[k], 1, COLL_INT32, COLL_SUM,
+					     &req[k]);
 		}
 		for (int k = COMMS - 1; k >= 0 && !rc; k--)
 			rc = coll_wait(&req[k]);

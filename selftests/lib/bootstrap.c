@@ -141,8 +141,8 @@ static void test_meeting(void)
 	ksft_test_result(!run(2, false) && same_secrets(2), "two ranks\n");
 	memcpy(first, outcomes[0].secret, 16);
 	clean();
-	ksft_test_result(!run(16, true) && same_secrets(16) && memcmp(first, outcomes[0].secret, 16),
-			 "sixteen ranks, rank 0 last\n");
+	ksft_test_result(!run(16, true) && same_secrets(16) &&
+			 memcmp(first, outcomes[0].secret, 16), "sixteen ranks, rank 0 last\n");
 	clean();
 	setenv("COLL_KEY", "a secret that all ranks know", 1);
 	ksft_test_result(!run(5, false) && same_secrets(5) && !outcomes[1].warning[0],

@@ -47,7 +47,7 @@ static void *job_main(void *arg)
 {
 	size_t i = (size_t)arg;
 
-	return (void *)(size_t)case_run(comms[i], &job, texts[i], sizeof(texts[i]));
+	return (void *)(size_t)trial_run(comms[i], &job, texts[i], sizeof(texts[i]));
 }
 
 static int run_job(unsigned int n)
@@ -75,13 +75,13 @@ static int test_collective(uint32_t collective, unsigned int n)
 	for (unsigned int k = 0; k < sizeof(counts) / sizeof(*counts); k++) {
 		for (unsigned int t = 0; t < 3; t++) {
 			for (unsigned int in = 0; in < 2; in++) {
-				unsigned int ops = case_reduces(collective) ? 5 : 1;
+				unsigned int ops = trial_reduces(collective) ? 5 : 1;
 
 				for (unsigned int op = 0; op < ops; op++) {
 					job = (struct coll_case) {
 						.collective = collective, .count = counts[k],
 						.dtype = dtypes[t], .op = op, .in_place = in,
-						.root = case_rooted(collective) ? (k + t) % n : 0,
+						.root = trial_rooted(collective) ? (k + t) % n : 0,
 						.form = (k + t + op) % CASE_FORMS,
 					};
 					bad += run_job(n);
@@ -104,7 +104,7 @@ static void test_collectives(void)
 			bad += test_collective(c, sizes[i]);
 			bad += !!free_comms(sizes[i]);
 		}
-		ksft_test_result(!bad, "%s\n", case_names[c]);
+		ksft_test_result(!bad, "%s\n", trial_names[c]);
 	}
 }
 
@@ -143,8 +143,8 @@ static void test_in_place_by_address(void)
 			buf[r][i] = r + i;
 	bad = 0;
 	for (int r = 0; r < 4; r++)
-		bad |= coll_ireduce_scatter(comms[r], buf[r], &buf[r][2 * r], 2, COLL_INT32, COLL_SUM,
-					    &req[r]);
+		bad |= coll_ireduce_scatter(comms[r], buf[r], &buf[r][2 * r], 2, COLL_INT32,
+					    COLL_SUM, &req[r]);
 	bad |= coll_waitall(4, req);
 	for (int r = 0; r < 4; r++)
 		for (int i = 2 * r; i < 2 * r + 2; i++)
@@ -290,7 +290,8 @@ static void test_persistent(void)
 	unsigned int plans;
 
 	for (int r = 0; r < 2; r++)
-		bad |= coll_allreduce_init(comms[r], in[r], out[r], 4, COLL_INT32, COLL_MAX, &req[r]);
+		bad |= coll_allreduce_init(comms[r], in[r], out[r], 4, COLL_INT32, COLL_MAX,
+					   &req[r]);
 	bad |= coll_test(&req[0]);
 	plans = mock_calls(NPULINK_PLAN_CREATE);
 	for (int k = 0; k < 10; k++) {
@@ -366,23 +367,23 @@ static void test_bad_arguments(void)
 			 "bad: peer\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, x + 1, 4, COLL_INT32, COLL_SUM), -EINVAL,
 				 "overlap"), "bad: overlap\n");
-	ksft_test_result(refused(c, coll_allreduce(c, (char *)x + 1, x + 4, 1, COLL_INT32, COLL_SUM),
-				 -EINVAL, "aligned"), "bad: alignment\n");
+	ksft_test_result(refused(c, coll_allreduce(c, (char *)x + 1, x + 4, 1, COLL_INT32,
+						   COLL_SUM), -EINVAL, "aligned"), "bad: alignment\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, x + 4, SIZE_MAX / 2, COLL_INT32, COLL_SUM),
 				 -EOVERFLOW, "too large"), "bad: too large\n");
 	ksft_test_result(refused(c, coll_allgatherv(c, x, x + 4, NULL, NULL, COLL_INT32), -EINVAL,
 				 "counts"), "bad: no counts\n");
-	ksft_test_result(refused(c, coll_alltoallv(c, x, NULL, NULL, x + 4, counts, NULL, COLL_INT32),
-				 -EINVAL, "counts"), "bad: no counts to send\n");
+	ksft_test_result(refused(c, coll_alltoallv(c, x, NULL, NULL, x + 4, counts, NULL,
+						   COLL_INT32), -EINVAL, "counts"), "bad: no counts to send\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, COLL_IN_PLACE, 1, COLL_INT32, COLL_SUM),
 				 -EINVAL, "COLL_IN_PLACE"), "bad: in place in the wrong place\n");
 	ksft_test_result(refused(c, coll_gather(c, COLL_IN_PLACE, x, 1, COLL_INT32, 0), -EINVAL,
 				 "COLL_IN_PLACE"), "bad: in place at the wrong rank\n");
-	ksft_test_result(refused(c, coll_allreduce(c, memory, (void *)8, 10000, COLL_INT64, COLL_SUM),
-				 -EFAULT, "not all of the"), "bad: memory that is not mapped\n");
+	ksft_test_result(refused(c, coll_allreduce(c, memory, (void *)8, 10000, COLL_INT64,
+						   COLL_SUM), -EFAULT, "not all of the"), "bad: memory that is not mapped\n");
 	mock.memlock = 4096;
-	ksft_test_result(refused(c, coll_allreduce(c, memory, COLL_IN_PLACE, 1, COLL_INT8, COLL_SUM),
-				 -EINVAL, "COLL_IN_PLACE"), "bad: in place for recv\n");
+	ksft_test_result(refused(c, coll_allreduce(c, memory, COLL_IN_PLACE, 1, COLL_INT8,
+						   COLL_SUM), -EINVAL, "COLL_IN_PLACE"), "bad: in place for recv\n");
 	ksft_test_result(refused(c, coll_allgather(c, memory, memory + 40000, 30000, COLL_INT8),
 				 -ENOMEM, "pin"), "bad: over the limit on locked memory\n");
 	mock.memlock = SIZE_MAX;

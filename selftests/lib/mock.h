@@ -461,8 +461,8 @@ static inline int mock_buf_alloc(struct mock_file *file, struct npulink_buf_allo
 	struct mock_buf *buf = calloc(1, sizeof(*buf));
 
 	if (!file->alloc)
-		file->alloc = mmap(NULL, 1UL << 30, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-				   file->fd, MOCK_ALLOC_AT);
+		file->alloc = mmap(NULL, 1UL << 30, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_NORESERVE, file->fd, MOCK_ALLOC_AT);
 	buf->mem = file->alloc + file->alloc_used;
 	buf->len = len;
 	arg->out_mmap_offset = MOCK_ALLOC_AT + file->alloc_used;
@@ -760,7 +760,8 @@ static inline int mock_batch_ioctl(struct mock_file *file, struct npulink_post_b
 			rc = mock.fail[31].rc;
 			break;
 		}
-		rc = mock_post(file, &posts[i], wait || posts[i].flags & NPULINK_POST_HELD, &ops[i]);
+		rc = mock_post(file, &posts[i], wait || posts[i].flags & NPULINK_POST_HELD,
+			       &ops[i]);
 		if (rc)
 			break;
 	}
