@@ -14,6 +14,7 @@ static const struct coll_algorithm * const families[] = {
 	coll_bruck_algorithms,
 	coll_pipe_algorithms,
 	coll_grid_algorithms,
+	coll_servers_algorithms,
 };
 
 #define NFAMILIES	(sizeof(families) / sizeof(families[0]))

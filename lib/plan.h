@@ -149,6 +149,7 @@ extern const struct coll_algorithm coll_rhd_algorithms[];
 extern const struct coll_algorithm coll_bruck_algorithms[];
 extern const struct coll_algorithm coll_pipe_algorithms[];
 extern const struct coll_algorithm coll_grid_algorithms[];
+extern const struct coll_algorithm coll_servers_algorithms[];
 
 /**
  * coll_algorithm_next() - walk over all algorithms of a collective

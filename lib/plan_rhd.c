@@ -112,9 +112,10 @@ static int reduce_scatter(const struct coll_args *args, struct coll_plan *plan, 
 	if (pair) {
 		plan_after(plan, step);
 		plan_send(plan, h.other, at_plus(acc, h.other * m), m);
-		plan_after(plan, step);
-		if (!in_place)
+		if (!in_place) {
+			plan_after(plan, step);
 			plan_copy(plan, at_plus(acc, own), result, m);
+		}
 	}
 	return 0;
 }

@@ -244,13 +244,20 @@ static double time_set(const struct coll_algorithm *alg, struct coll_args *args,
 static uint64_t counts[128];
 
 static struct coll_topo topo;
+static uint32_t server_of[128];
 
-/* The mesh nearest to a square. */
+/* The mesh nearest to a square; its rows are servers. */
 static void wire(uint32_t p)
 {
+	uint32_t i;
+
 	for (topo.rows = sqrt(p); p % topo.rows; topo.rows--)
 		;
 	topo.cols = p / topo.rows;
+	for (i = 0; i < p; i++)
+		server_of[i] = i / topo.cols;
+	topo.nservers = topo.rows;
+	topo.server_of = server_of;
 }
 
 static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p, bool divisible)

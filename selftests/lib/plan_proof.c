@@ -45,19 +45,33 @@ static uint64_t v_count(uint32_t kind, uint32_t i, uint32_t j, uint64_t count)
 	}
 }
 
-/* Any way to wire p ranks as a mesh: with the root, another one each time. */
-static struct coll_topo mesh_of(uint32_t p, uint32_t which)
+static uint32_t server_of[MAX_RANKS];
+
+/* Any way to wire p ranks as a mesh, and in servers: with the call, another one. */
+static struct coll_topo wire(uint32_t p, uint32_t which)
 {
-	uint32_t r = 1 + which % p;
+	uint32_t r = 1 + which % p, i, n = 0;
 
 	while (p % r)
 		r = r % p + 1;
-	return (struct coll_topo){ .rows = r, .cols = p / r };
+	/* Servers of 1, 2, 3, .. ranks, or all of one size. */
+	for (i = 0; i < p; i++) {
+		if (which % 3)
+			server_of[i] = i / (1 + which % 9);
+		else
+			server_of[i] = i ? server_of[i - 1] + (++n > server_of[i - 1] % 4) : 0;
+		if (i && server_of[i] != server_of[i - 1])
+			n = 0;
+	}
+	return (struct coll_topo){
+		.rows = r, .cols = p / r,
+		.nservers = server_of[p - 1] + 1, .server_of = server_of,
+	};
 }
 
 static bool prove(struct sweep *sweep, struct coll_args *args, uint32_t kind)
 {
-	struct coll_topo topo = mesh_of(args->nranks, args->root + args->count);
+	struct coll_topo topo = wire(args->nranks, args->root + args->count);
 	struct coll_verify_report report;
 	uint32_t p = args->nranks, i, j;
 	uint64_t off = 0;

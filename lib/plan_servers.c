@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * plan_servers.c - two levels: all links inside a server, a ring between servers.
+ *
+ * Rails run through all servers: rail j visits one rank of each, its j-th or, if
+ * a server has fewer ranks, the j-th counted around. Between servers only ranks of
+ * the same rail talk; inside, everybody does. What a rail brings is given to the
+ * others of the server while the next is on its way, so both levels are busy.
+ * See "two-level" in ALGORITHMS.md.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include "planner.h"
+
+struct servers {
+	const struct coll_args *args;
+	uint32_t m;			/* servers */
+	uint32_t *first;		/* [m + 1] first rank of each */
+	uint32_t rails, fewest;		/* most, fewest ranks of a server */
+	uint32_t server, local;		/* the own rank's */
+};
+
+static int servers_of(const struct coll_args *args, struct servers *s)
+{
+	const struct coll_topo *t = args->topo;
+	uint32_t r, i;
+
+	*s = (struct servers){ .args = args, .m = t->nservers, .fewest = args->nranks };
+	s->first = calloc(s->m + 1, sizeof(*s->first));
+	if (!s->first)
+		return -ENOMEM;
+	for (r = 0; r < args->nranks; r++)
+		s->first[t->server_of[r] + 1] = r + 1;
+	for (i = 0; i < s->m; i++) {
+		uint32_t n = s->first[i + 1] - s->first[i];
+
+		if (n > s->rails)
+			s->rails = n;
+		s->fewest = min_u32(s->fewest, n);
+	}
+	s->server = t->server_of[args->rank];
+	s->local = args->rank - s->first[s->server];
+	return 0;
+}
+
+static uint32_t size_of(const struct servers *s, uint32_t server)
+{
+	return s->first[server + 1] - s->first[server];
+}
+
+/* The rank that rail @j visits in @server. */
+static uint32_t on_rail(const struct servers *s, uint32_t server, uint32_t j)
+{
+	return s->first[server] + j % size_of(s, server);
+}
+
+/* ---- allgather: each rail carries the shards of its own ranks */
+
+/* The shard that rail @j has from @server, if any: it is rank *r's. */
+static bool rail_shard(const struct servers *s, uint32_t server, uint32_t j, uint32_t *r)
+{
+	*r = s->first[server] + j;
+	return j < size_of(s, server);
+}
+
+struct gather {
+	const struct servers *s;
+	struct coll_plan *plan;
+	struct plan_at own;
+	uint64_t m;
+	uint32_t *got;		/* by rail: the step that brought its last shard */
+};
+
+/* The own rails' rings: what server - t has. */
+static void gather_between(struct gather *g, uint32_t t)
+{
+	const struct servers *s = g->s;
+	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, r;
+
+	for (j = s->local; j < s->rails; j += n) {
+		uint32_t next = on_rail(s, mod_add(s->server, 1, s->m), j);
+		uint32_t prev = on_rail(s, mod_sub(s->server, 1, s->m), j);
+
+		g->got[j] = PLAN_NONE;
+		if (!rail_shard(s, from, j, &r))
+			continue;
+		/* Passing on and giving inside need not wait for each other. */
+		if (t)
+			g->got[j] = plan_recv(g->plan, prev, at_recv(r * g->m), g->m);
+		if (t + 1 == s->m)
+			continue;
+		plan_after(g->plan, g->got[j]);
+		plan_send(g->plan, next, t ? at_recv(r * g->m) : g->own, g->m);
+	}
+}
+
+/* What came by the own rails, for the others of the server. */
+static void give_inside(struct gather *g, uint32_t t)
+{
+	const struct servers *s = g->s;
+	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, k, r;
+
+	for (k = 1; k < n; k++) {
+		uint32_t to = s->first[s->server] + mod_add(s->local, k, n);
+
+		for (j = s->local; j < s->rails; j += n) {
+			if (!rail_shard(s, from, j, &r))
+				continue;
+			plan_after(g->plan, g->got[j]);
+			plan_send(g->plan, to, t ? at_recv(r * g->m) : g->own, g->m);
+		}
+	}
+}
+
+/* And what came by theirs. */
+static void take_inside(struct gather *g, uint32_t t)
+{
+	const struct servers *s = g->s;
+	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, k, r;
+
+	for (k = 1; k < n; k++) {
+		uint32_t peer = mod_sub(s->local, k, n);
+
+		for (j = peer; j < s->rails; j += n)
+			if (rail_shard(s, from, j, &r))
+				plan_recv(g->plan, s->first[s->server] + peer,
+					  at_recv(r * g->m), g->m);
+	}
+}
+
+/*
+ * In the list, a rail's receive comes before the receives inside of the round
+ * before, and its send behind their sends: so no port waits for one that waits.
+ */
+static int two_level_allgather(const struct coll_args *args, struct coll_plan *plan)
+{
+	uint64_t m = args->count * npulink_dtype_size(args->dtype);
+	struct servers s;
+	struct gather g = {
+		.s = &s, .plan = plan, .m = m,
+		.own = plan_in_place(args) ? at_recv(args->rank * m) : at_send(0),
+	};
+	uint32_t t;
+	int rc;
+
+	rc = servers_of(args, &s);
+	if (rc)
+		return rc;
+	g.got = malloc(s.rails * sizeof(*g.got));
+	if (!g.got) {
+		free(s.first);
+		return -ENOMEM;
+	}
+	gather_between(&g, 0);
+	for (t = 1; t <= s.m; t++) {
+		give_inside(&g, t - 1);
+		if (t < s.m)
+			gather_between(&g, t);
+		take_inside(&g, t - 1);
+	}
+	if (!plan_in_place(args))
+		plan_copy(plan, g.own, at_recv(args->rank * m), m);
+	free(g.got);
+	free(s.first);
+	return 0;
+}
+
+/* ---- allreduce: reduce inside, ring between, and give to all inside */
+
+/*
+ * Each server's first ranks, as many as the smallest server has, sum up a part
+ * each. One part of one chunk: bytes [off, off + len), of which shard i of the
+ * ring between servers is at shard_off(ring, i).
+ */
+struct part {
+	uint64_t off, len;
+	struct plan_shards ring;
+};
+
+static struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_t parts,
+			   uint32_t i, uint32_t servers)
+{
+	struct plan_shards p = plan_split(shard_len(chunks, c) / chunks->esize, parts,
+					  chunks->esize);
+
+	return (struct part){
+		.off = shard_off(chunks, c) + shard_off(&p, i), .len = shard_len(&p, i),
+		.ring = plan_split(shard_len(&p, i) / chunks->esize, servers, chunks->esize),
+	};
+}
+
+/* Sum what the server's ranks have of the part; returns the last step. */
+static uint32_t sum_inside(const struct servers *s, struct coll_plan *plan,
+			   const struct part *part)
+{
+	uint32_t n = size_of(s, s->server), k, step = PLAN_NONE;
+	struct plan_at src = plan_input(s->args, part->off), dst = at_recv(part->off);
+
+	for (k = 1; k < n; k++) {
+		bool begin = (k - 1) % NPULINK_CHAIN_MAX == 0;
+
+		if (begin)
+			plan_after(plan, step);
+		step = plan_recv_reduce(plan, s->first[s->server] + mod_sub(s->local, k, n),
+					src, dst, part->len);
+		if (!begin)
+			plan_chain(plan, step);
+		src = dst;
+	}
+	return step;
+}
+
+/*
+ * Ring allreduce of the part between the servers, after step @sum. The steps that
+ * leave a shard complete go to done[], of which there are as many as servers.
+ */
+static void ring_between(const struct servers *s, struct coll_plan *plan,
+			 const struct part *part, uint32_t sum, uint32_t *done)
+{
+	uint32_t m = s->m, next = s->first[mod_add(s->server, 1, m)] + s->local, i, c;
+	uint32_t prev = s->first[mod_sub(s->server, 1, m)] + s->local;
+	bool alone = size_of(s, s->server) == 1;
+	/* With nobody to sum with, the input is still in its place. */
+	struct plan_at in = alone ? plan_input(s->args, part->off) : at_recv(part->off);
+	struct plan_at out = at_recv(part->off);
+	bool moves = in.slot != out.slot;
+
+	c = s->server;
+	plan_after(plan, sum);
+	done[c] = plan_send(plan, next, at_plus(in, shard_off(&part->ring, c)),
+			    shard_len(&part->ring, c));
+	if (moves)
+		done[c] = PLAN_NONE;
+	for (i = 1; i < m; i++) {
+		uint64_t off;
+
+		c = mod_sub(s->server, i, m);
+		off = shard_off(&part->ring, c);
+		plan_after(plan, sum);
+		done[c] = plan_recv_reduce_send(plan, prev, next, at_plus(in, off),
+						at_plus(out, off), shard_len(&part->ring, c));
+		if (i == m - 1)
+			plan_final(plan, done[c]);
+	}
+	for (i = 0; i + 1 < m; i++) {
+		uint64_t off;
+
+		c = mod_sub(s->server, i, m);
+		off = shard_off(&part->ring, c);
+		plan_after(plan, done[c]);
+		plan_after(plan, sum);
+		if (i + 2 < m)
+			done[c] = plan_recv_send(plan, prev, next, at_plus(out, off),
+						 shard_len(&part->ring, c));
+		else
+			done[c] = plan_recv(plan, prev, at_plus(out, off),
+					    shard_len(&part->ring, c));
+	}
+}
+
+static int two_level_allreduce(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct plan_shards chunks = plan_split(args->count, args->chunks,
+					       npulink_dtype_size(args->dtype));
+	uint32_t c, i, k, n, sum, base, *done, *left;
+	bool in_place = plan_in_place(args);
+	struct servers s;
+	int rc;
+
+	rc = servers_of(args, &s);
+	if (rc)
+		return rc;
+	n = size_of(&s, s.server);
+	base = s.first[s.server];
+	done = malloc((s.m + (size_t)args->chunks * s.fewest) * sizeof(*done));
+	if (!done) {
+		free(s.first);
+		return -ENOMEM;
+	}
+	left = done + s.m;
+	for (c = 0; c < args->chunks; c++) {
+		/* To each summing rank its part, .. */
+		for (k = 1; k < n; k++) {
+			struct part part;
+
+			i = mod_add(s.local, k, n);
+			if (i >= s.fewest)
+				continue;
+			part = part_of(&chunks, c, s.fewest, i, s.m);
+			sum = plan_send(plan, base + i, plan_input(args, part.off), part.len);
+			left[c * s.fewest + i] = in_place ? sum : PLAN_NONE;
+		}
+		/* .. the own part through all servers and back to all, .. */
+		if (s.local < s.fewest) {
+			struct part part = part_of(&chunks, c, s.fewest, s.local, s.m);
+			uint32_t join = PLAN_NONE;
+
+			sum = sum_inside(&s, plan, &part);
+			ring_between(&s, plan, &part, sum, done);
+			if (n > 1) {
+				for (i = 0; i < s.m; i++)
+					plan_after(plan, done[i]);
+				join = plan_nop(plan);
+			}
+			for (k = 1; k < n; k++) {
+				plan_after(plan, join);
+				plan_send(plan, base + mod_add(s.local, k, n), at_recv(part.off),
+					  part.len);
+			}
+		}
+		/* .. and the parts of the others. */
+		for (k = 1; k < n; k++) {
+			struct part part;
+
+			i = mod_sub(s.local, k, n);
+			if (i >= s.fewest)
+				continue;
+			part = part_of(&chunks, c, s.fewest, i, s.m);
+			plan_after(plan, left[c * s.fewest + i]);
+			plan_recv(plan, base + i, at_recv(part.off), part.len);
+		}
+	}
+	free(done);
+	free(s.first);
+	return 0;
+}
+
+/* ---- which calls they are for, and forms */
+
+static const char *has_servers(const struct coll_args *args)
+{
+	return args->topo && args->topo->nservers > 1 ? NULL :
+	       "the ranks are not in several servers";
+}
+
+static uint32_t largest_server(const struct coll_args *args)
+{
+	const struct coll_topo *t = args->topo;
+	uint32_t r, n = 0, most = 0;
+
+	for (r = 0; r < args->nranks; r++) {
+		n = r && t->server_of[r] == t->server_of[r - 1] ? n + 1 : 1;
+		if (n > most)
+			most = n;
+	}
+	return most;
+}
+
+/* Both levels cost the same here: T is one message of one shard. */
+static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	double m = (double)args->count * npulink_dtype_size(args->dtype);
+	double t = c->alpha + m * c->beta, q;
+
+	if (args->nranks == 1)
+		return 0;
+	q = largest_server(args);
+	if (c->ports > 1 && q * args->topo->nservers == args->nranks)
+		return args->topo->nservers * t;
+	/* One port, or rails that share a rank: all of a server's messages in turn. */
+	return 2 * q * args->topo->nservers * t;
+}
+
+static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	double n = (double)args->count * npulink_dtype_size(args->dtype);
+
+	/* Three phases overlap as soon as there is more than one chunk. */
+	return chunks_of(sqrt(n * c->beta / (args->nranks * c->alpha)), args);
+}
+
+static double cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	uint32_t k = plan_chunks(args, allreduce_chunks), q, m, fewest;
+	struct plan_shards chunks, part, ring;
+	double inside, between;
+
+	if (args->nranks == 1)
+		return 0;
+	q = largest_server(args);
+	m = args->topo->nservers;
+	fewest = args->nranks - (m - 1) * q;
+	if ((uint64_t)(m - 1) * q >= args->nranks)
+		fewest = 1;	/* at least */
+	chunks = plan_split(args->count, k, npulink_dtype_size(args->dtype));
+	part = plan_split(shard_len(&chunks, 0) / chunks.esize, fewest, chunks.esize);
+	ring = plan_split(shard_len(&part, 0) / chunks.esize, m, chunks.esize);
+	inside = c->alpha + shard_len(&part, 0) * (c->beta + c->gamma);
+	between = c->alpha + shard_len(&ring, 0) * (c->beta + c->gamma);
+	return k * (2 * q * inside + 2 * (m - 1) * between);
+}
+
+#define ROW(coll, exact_, form, plan_, cost_, ...)				\
+	{ .collective = NPULINK_COLL_##coll, .name = "two-level", .exact = exact_, \
+	  .formula = form, .plan = plan_, .cost = cost_, .supports = has_servers, \
+	  __VA_ARGS__ }
+
+const struct coll_algorithm coll_servers_algorithms[] = {
+	ROW(ALLREDUCE, false, "k chunks in turn: k (2 q T_inside + 2 (m-1) T_between)",
+	    two_level_allreduce, cost_allreduce, .commutative = true, .chunks = allreduce_chunks,
+	    .desc = "reduce inside each server, rings between them, and give to all inside"),
+	ROW(ALLGATHER, false, "(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of "
+	    "its level, equal servers and a port per link",
+	    two_level_allgather, cost_allgather,
+	    .desc = "rings between servers; what comes is given to all inside"),
+	{ .name = NULL },
+};
