@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
-#include "group.h"
+#include "team.h"
 #include "harness.h"
 
 #define LEN	4096

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * group.h - ranks with a ring allreduce of int32 sums, for tests that need some
+ * team.h - ranks with a ring allreduce of int32 sums, for tests that need some
  * collective to disturb. A rank has one buffer: what it sends, then what it receives.
  * All ranks may be in one process, or each in one of its own.
  */
-#ifndef SELFTESTS_GROUP_H
-#define SELFTESTS_GROUP_H
+#ifndef SELFTESTS_TEAM_H
+#define SELFTESTS_TEAM_H
 
 #include "raw.h"
 
-#define GROUP_MAX	16
+#define TEAM_MAX	16
 
 struct member {
 	int fd, comm, plan, buf;
@@ -175,52 +175,52 @@ static inline int member_run(const struct member *m, struct npulink_result *res)
 
 /* ---- all ranks in this process */
 
-struct group {
+struct team {
 	uint32_t n;
-	struct member m[GROUP_MAX];
-	uint64_t seq[GROUP_MAX];
+	struct member m[TEAM_MAX];
+	uint64_t seq[TEAM_MAX];
 };
 
-static inline int group_open(struct group *g, uint32_t n, unsigned int ndev, size_t len)
+static inline int team_open(struct team *t, uint32_t n, unsigned int ndev, size_t len)
 {
 	uint8_t secret[16];
 	uint32_t r;
 	int rc = 0;
 
 	raw_secret(secret);
-	g->n = n;
+	t->n = n;
 	for (r = 0; !rc && r < n; r++)
-		rc = member_join(&g->m[r], r % ndev, secret, r, n, len);
+		rc = member_join(&t->m[r], r % ndev, secret, r, n, len);
 	return rc;
 }
 
-static inline void group_close(struct group *g)
+static inline void team_close(struct team *t)
 {
 	uint32_t r;
 
-	for (r = 0; r < g->n; r++)
-		member_leave(&g->m[r]);
+	for (r = 0; r < t->n; r++)
+		member_leave(&t->m[r]);
 }
 
-static inline int group_start(struct group *g, uint64_t deadline_ns)
+static inline int team_start(struct team *t, uint64_t deadline_ns)
 {
 	uint32_t r;
 	int rc = 0;
 
-	for (r = 0; !rc && r < g->n; r++)
-		rc = member_start(&g->m[r], deadline_ns, &g->seq[r]);
+	for (r = 0; !rc && r < t->n; r++)
+		rc = member_start(&t->m[r], deadline_ns, &t->seq[r]);
 	return rc;
 }
 
 /* The first error, of a call or of an operation. */
-static inline int group_finish(struct group *g)
+static inline int team_finish(struct team *t)
 {
 	struct npulink_result res;
 	uint32_t r;
 	int rc = 0;
 
-	for (r = 0; r < g->n; r++) {
-		int one = raw_wait(g->m[r].fd, g->seq[r], &res);
+	for (r = 0; r < t->n; r++) {
+		int one = raw_wait(t->m[r].fd, t->seq[r], &res);
 
 		rc = rc ? rc : one ? one : res.status;
 	}
@@ -228,19 +228,19 @@ static inline int group_finish(struct group *g)
 }
 
 /* One allreduce: 0, -errno, or the number of wrong elements. */
-static inline long group_allreduce(struct group *g, uint32_t round)
+static inline long team_allreduce(struct team *t, uint32_t round)
 {
 	uint32_t r;
 	long rc, bad = 0;
 
-	for (r = 0; r < g->n; r++)
-		member_fill(&g->m[r], round);
-	rc = group_start(g, 0);
+	for (r = 0; r < t->n; r++)
+		member_fill(&t->m[r], round);
+	rc = team_start(t, 0);
 	if (!rc)
-		rc = group_finish(g);
-	for (r = 0; !rc && r < g->n; r++)
-		bad += member_wrong(&g->m[r], round);
+		rc = team_finish(t);
+	for (r = 0; !rc && r < t->n; r++)
+		bad += member_wrong(&t->m[r], round);
 	return rc ? rc : bad;
 }
 
-#endif /* SELFTESTS_GROUP_H */
+#endif /* SELFTESTS_TEAM_H */
