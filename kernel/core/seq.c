@@ -525,12 +525,16 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_ca
 	return done + n == len ? n : rounddown(n, un->esize);
 }
 
-/* The peers' bytes up to units[unit].done have been taken: tell those who wait. */
-static void npulink_unit_credit(struct npulink_op *op, u32 unit, struct npulink_run *run)
+/*
+ * The last n of the peers' bytes up to units[unit].done have been taken: count them, and
+ * tell those who wait for it.
+ */
+static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct npulink_run *run)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
 	const struct npulink_step *steps = &op->plan->steps[un->first];
 	u64 done = op->units[unit].done, len = steps[0].len;
+	struct npulink_link_stats *stats;
 	u32 i;
 
 	for (i = 0; i < un->nsteps; i++) {
@@ -542,6 +546,10 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, struct npulink_
 			continue;
 		peer = op->streams[pos->recv_stream].peer;
 		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+		stats = &op->plan->peers[op->plan->streams[pos->recv_stream].peer].conn->back->stats;
+		atomic64_add(n, &stats->bytes);
+		if (done == len)
+			atomic64_inc(&stats->steps);
 		smp_store_release(&peer->cells[ps].taken, done == len ? len + 1 : done);
 		/* Before the end, only who sends through a window waits for credit. */
 		if (done == len || peer->plan->steps[ps].flags & NPULINK_STEP_F_TRANSIENT)
@@ -590,7 +598,7 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 				npulink_unit_issue(op, unit, n, run);
 				return;
 			}
-			npulink_unit_credit(op, unit, run);
+			npulink_unit_credit(op, unit, 0, run);
 		}
 		if (!un->send) {
 			npulink_unit_done(op, unit);
@@ -645,7 +653,7 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 	}
 	us->done += n;
 	us->phase = NPULINK_UNIT_ACTIVE;
-	npulink_unit_credit(op, unit, run);
+	npulink_unit_credit(op, unit, n, run);
 	if (un->send)
 		npulink_unit_publish(op, unit, us->done, run);
 	npulink_unit_advance(op, unit, run);

@@ -96,10 +96,6 @@ static void soft_account(struct npulink_device *dev, const struct npulink_req *r
 	atomic64_inc(&dev->stats.requests);
 	atomic64_add(req->len * req->nsrc, &dev->stats.bytes_read);
 	atomic64_add(req->len, &dev->stats.bytes_written);
-	if (req->link) {
-		atomic64_inc(&req->link->stats.steps);
-		atomic64_add(req->len * (req->nsrc - req->remote), &req->link->stats.bytes);
-	}
 }
 
 /**

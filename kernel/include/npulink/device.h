@@ -174,8 +174,8 @@ struct npulink_link_ops {
  * @doorbells: times the far end's doorbell was rung (bells that were still
  *	       pending are not rung again)
  * @inline_bells: events that were delivered without a doorbell
- * @steps: steps whose payload came in over it (receiver's count)
- * @bytes: payload bytes that came in over it
+ * @steps: steps that received over it, counted by the core when they are complete
+ * @bytes: payload bytes that came in over it, counted by the core
  */
 struct npulink_link_stats {
 	atomic64_t doorbells;
