@@ -263,7 +263,7 @@ static void describe_cause(char *text, size_t size, const struct coll_comm *comm
 				 rank);
 		else
 			snprintf(text, size,
-				 "%s waited for %s until its deadline: see why that rank is late (\"npulink comm show\"), or raise coll_config.deadline_ns",
+				 "%s waited for %s until its deadline: see why that rank is late, or raise coll_config.deadline_ns",
 				 rank, peer);
 		break;
 	case NPULINK_CAUSE_DEATH:
