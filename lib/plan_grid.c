@@ -529,17 +529,28 @@ static uint32_t fence_chunks(const struct coll_args *args, const struct coll_cos
 	return chunks_of(sqrt(d * bytes(args) * c->beta / c->alpha), args);
 }
 
+/* Steps until everybody has chunk @c, counted from when it leaves the root. */
+static uint32_t fence_delay(const struct coll_topo *t, uint32_t c)
+{
+	return t->rows + t->cols + 1 - (c % 2 ? t->rows : t->cols) % 2;
+}
+
 static double cost_fence(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	uint32_t k = plan_chunks(args, fence_chunks);
 	struct plan_shards s = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 	double hop = c->alpha + shard_max(&s) * c->beta;
+	uint32_t steps;
 
 	if (args->nranks == 1)
 		return 0;
 	if (args->topo->rows == 1 || args->topo->cols == 1)
 		return (args->nranks + k - 2.0) * hop;
-	return ((double)k + args->topo->rows + args->topo->cols) * hop;
+	/* The last chunk, or the one before it if its way is longer. */
+	steps = k - 1 + fence_delay(args->topo, k - 1);
+	if (k > 1 && k - 2 + fence_delay(args->topo, k - 2) > steps)
+		steps = k - 2 + fence_delay(args->topo, k - 2);
+	return steps * hop;
 }
 
 #define ROW(name_, exact_, form, supports_, plan_, cost_, ...)			\
@@ -562,7 +573,8 @@ const struct coll_algorithm coll_grid_algorithms[] = {
 	    cost_dimensions, .desc = "down the root's column, then along each row"),
 	ROW("rsbcast", true, "L (alpha + n beta)", is_mesh, rsbcast, cost_rounds,
 	    .desc = "to the node of the other half that is farthest from the root: no contention"),
-	ROW("fence", false, "(k+r+c)(alpha + n beta/k)", is_mesh, fence, cost_fence,
+	ROW("fence", false, "max(k-1+d(k-1), k-2+d(k-2)) (alpha + n beta/k) <= (k+r+c)(alpha + "
+	    "n beta/k), d(even) = r+c+1-[c odd], d(odd) = r+c+1-[r odd]", is_mesh, fence, cost_fence,
 	    .chunks = fence_chunks,
 	    .desc = "in k chunks, by two ways that share no port and no link"),
 	ROW("scatter-collect-1d", true, "(L+p-1) alpha + 2(p-1)/p n beta", is_mesh,
