@@ -13,6 +13,7 @@ static const struct coll_algorithm * const families[] = {
 	coll_rhd_algorithms,
 	coll_bruck_algorithms,
 	coll_pipe_algorithms,
+	coll_double_algorithms,
 	coll_grid_algorithms,
 	coll_servers_algorithms,
 };

@@ -108,6 +108,29 @@ static int spread_alltoall(const struct coll_args *args, struct coll_plan *plan)
 	return 0;
 }
 
+/*
+ * reduce_scatter in the same order. Unlike Mesh's chain it needs one input at a
+ * time, so it bears ranks that come late, but goes over its sum p - 1 times.
+ */
+static int pairwise_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct plan_shards s = plan_shards(args);
+	uint32_t p = args->nranks, r = args->rank, k, to, step = PLAN_NONE;
+	uint64_t own = shard_off(&s, r);
+	struct plan_at src = plan_input(args, own);
+	struct plan_at dst = at_recv(plan_in_place(args) ? own : 0);
+
+	for (k = 1; k < p; k++) {
+		to = mod_add(r, k, p);
+		plan_send(plan, to, plan_input(args, shard_off(&s, to)), shard_len(&s, to));
+		plan_after(plan, step);
+		step = plan_recv_reduce(plan, mod_sub(r, k, p), src, dst, shard_len(&s, r));
+		src = dst;
+	}
+	plan_final(plan, step);
+	return 0;
+}
+
 /* A message of 0 bytes is sent as well: the pair counts its operations. */
 static int p2p(const struct coll_args *args, struct coll_plan *plan)
 {
@@ -186,12 +209,20 @@ static double cost_spread_v(const struct coll_args *args, const struct coll_cost
 	return cost_alltoallv(args, c, false);
 }
 
+static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	struct plan_shards s = plan_shards(args);
+
+	return (args->nranks - 1) * (c->alpha + shard_max(&s) * (c->beta + c->gamma));
+}
+
 static double cost_p2p(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	return c->alpha + (double)args->count * npulink_dtype_size(args->dtype) * c->beta;
 }
 
 #define FORM	"(p-1) alpha + (p-1)/p n beta"
+#define FORM_RS	"(p-1) alpha + (p-1)/p n (beta + gamma)"
 #define FORM_V	"(p-1) alpha + beta sum_k max_i n(i, i+k)"
 #define FORM_X	"(p-1) alpha + beta sum_k max_i n(i, i xor k)"
 #define FORM_S	"one port: as pairwise; p-1 ports: alpha + n beta/p"
@@ -213,6 +244,12 @@ const struct coll_algorithm coll_pairwise_algorithms[] = {
 	    .supports = power_of_two, .desc = "in step k exchange with rank xor k"),
 	ROW(ALLTOALLV, "isend-irecv", false, FORM_S, spread_alltoall, cost_spread_v,
 	    .desc = "everything at once"),
+	ROW(REDUCE_SCATTER, "pairwise", true, FORM_RS, pairwise_reduce_scatter,
+	    cost_reduce_scatter, .commutative = true, .rotation = true,
+	    .desc = "in step k send to rank + k, add what rank - k sends"),
+	ROW(REDUCE_SCATTERV, "pairwise", false, FORM_RS, pairwise_reduce_scatter,
+	    cost_reduce_scatter, .commutative = true,
+	    .desc = "in step k send to rank + k, add what rank - k sends"),
 	ROW(P2P, "direct", true, "alpha + n beta", p2p, cost_p2p,
 	    .desc = "one message"),
 	{ .name = NULL },
