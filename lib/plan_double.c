@@ -202,12 +202,11 @@ static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll
  * tells each port whom to serve next; in list order a rank waits for its turn at
  * each level. With a port for each link nobody does.
  */
-static double steps(const struct coll_args *args, const struct coll_cost_params *c, uint32_t k,
-		    uint32_t more)
+static double steps(const struct coll_args *args, const struct coll_cost_params *c, uint32_t k)
 {
 	double l = lg_ceil(args->nranks);
 
-	return c->ports > 1 ? k + 2 * l : (k + 1) * (l + more);
+	return c->ports > 1 ? k + 2 * l : (k + 1) * (l + 3);
 }
 
 static double cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)
@@ -216,7 +215,7 @@ static double cost_broadcast(const struct coll_args *args, const struct coll_cos
 
 	if (args->nranks == 1)
 		return 0;
-	return steps(args, c, k, 2) * hop(args, c, k, c->beta);
+	return steps(args, c, k) * hop(args, c, k, c->beta);
 }
 
 static double cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c)
@@ -225,7 +224,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 
 	if (args->nranks == 1)
 		return 0;
-	return 2 * steps(args, c, k, 3) * hop(args, c, k, c->beta + c->gamma);
+	return 2 * steps(args, c, k) * hop(args, c, k, c->beta + c->gamma);
 }
 
 #define ROW(coll, form, plan_, cost_, ...)					\
@@ -233,7 +232,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	  .formula = form, .plan = plan_, .cost = cost_, __VA_ARGS__ }
 
 const struct coll_algorithm coll_double_algorithms[] = {
-	ROW(BROADCAST, "one port: (k+1)(L+2)(alpha + n beta/k); p-1 ports: (k + 2L)(..)",
+	ROW(BROADCAST, "one port: (k+1)(L+3)(alpha + n beta/k); p-1 ports: (k + 2L)(..)",
 	    double_broadcast, cost_broadcast,
 	    .chunks = broadcast_chunks, .desc = "in k chunks, even and odd ones down two trees"),
 	ROW(ALLREDUCE, "one port: 2 (k+1)(L+3)(alpha + n beta/k + n gamma/k); "
