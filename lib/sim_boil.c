@@ -275,6 +275,8 @@ static int put(struct sim_boiler *b, struct sim_draft *draft)
 	targets = draft->shape + 2 + n * SIM_ENTRY_WORDS;
 	for (i = b->nedges; i-- > 0;)
 		targets[--e[b->edges[i].from].first] = b->edges[i].to;
+	if (!n)
+		return 0;
 	memcpy(draft->shape + 2, e, n * sizeof(*e));
 	memcpy(draft->peers, b->peers, n * sizeof(*b->peers));
 	memcpy(draft->lens, b->lens, n * sizeof(*b->lens));

@@ -25,6 +25,7 @@ struct check {
 	struct coll_sim_check *report;
 	bool brief;
 	uint64_t *counts, *row;		/* of the v forms */
+	uint32_t *servers;
 	int rc;
 };
 
@@ -252,6 +253,28 @@ static void check_roots(struct check *c, struct coll_args *args)
 	}
 }
 
+/* Servers of a few sizes, the last or the first one with what is left. */
+static void check_servers(struct check *c, struct coll_args *args, struct coll_topo *topo)
+{
+	static const uint32_t sizes[] = { 1, 2, 3, 4, 8 };
+	uint32_t p = args->nranks, i, r;
+
+	topo->server_of = c->servers;
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		if (sizes[i] >= p || p > 16 * sizes[i])
+			continue;
+		for (r = 0; r < p; r++)
+			c->servers[r] = r / sizes[i];
+		topo->nservers = c->servers[p - 1] + 1;
+		check_roots(c, args);
+		if (p % sizes[i] == 0)
+			continue;
+		for (r = 0; r < p; r++)
+			c->servers[r] = (r + sizes[i] - p % sizes[i]) / sizes[i];
+		check_roots(c, args);
+	}
+}
+
 /* Algorithms that want to know the wiring get every shape that p has. */
 static void check_shapes(struct check *c, uint32_t p)
 {
@@ -276,6 +299,8 @@ static void check_shapes(struct check *c, uint32_t p)
 		topo.cols = p / r;
 		check_roots(c, &args);
 	}
+	topo.rows = topo.cols = 0;
+	check_servers(c, &args, &topo);
 }
 
 int coll_sim_check(const struct coll_algorithm *alg, uint32_t max_ranks, bool brief,
@@ -288,14 +313,16 @@ int coll_sim_check(const struct coll_algorithm *alg, uint32_t max_ranks, bool br
 	memset(report, 0, sizeof(*report));
 	c.counts = calloc((size_t)max_ranks * max_ranks + 1, sizeof(*c.counts));
 	c.row = calloc(max_ranks + 1, sizeof(*c.row));
-	if (!c.counts || !c.row)
+	c.servers = calloc(max_ranks + 1, sizeof(*c.servers));
+	if (!c.counts || !c.row || !c.servers)
 		c.rc = -ENOMEM;
-	for (p = 1; p <= 33 && p <= max_ranks; p++)
+	for (p = 1; p <= 33 && p <= max_ranks && !c.rc; p++)
 		check_shapes(&c, p);
 	c.brief = true;
-	for (i = 0; i < sizeof(some) / sizeof(*some) && some[i] <= max_ranks; i++)
+	for (i = 0; i < sizeof(some) / sizeof(*some) && some[i] <= max_ranks && !c.rc; i++)
 		check_shapes(&c, some[i]);
 	free(c.counts);
 	free(c.row);
+	free(c.servers);
 	return c.rc;
 }

@@ -117,11 +117,13 @@ int sim_flow_boil(const struct coll_plan *plan, struct sim_draft *draft)
 
 /*
  * When the last entries of a port ended, for those on the other port that have to
- * know; entry i is at [i & mask].
+ * know; entry i is at [i & mask]. What ended before the other port is free says
+ * nothing to anybody, so only messages in flight are kept: entries from @low on.
  */
 struct history {
 	double *ends;
 	uint32_t mask;		/* 0: nothing allocated */
+	uint32_t low;
 };
 
 struct flow_rank {
@@ -146,22 +148,20 @@ struct flow {
 	int rc;
 };
 
-/* Room for entry @i while those from @low on are kept. */
-static bool history_grow(struct flow *f, struct history *h, uint32_t low, uint32_t i)
+/* Room for entry @i while those from @h->low on are kept. */
+static bool history_grow(struct flow *f, struct history *h, uint32_t i)
 {
 	uint32_t mask = h->mask ? h->mask : 3, k;
 	double *ends;
 
-	while (i - low > mask)
+	while (i - h->low > mask)
 		mask = 2 * mask + 1;
-	if (mask == h->mask)
-		return true;
 	ends = malloc((mask + 1) * sizeof(*ends));
 	if (!ends) {
 		f->rc = -ENOMEM;
 		return false;
 	}
-	for (k = low; h->mask && k != i; k++)
+	for (k = h->low; h->mask && k != i; k++)
 		ends[k & mask] = h->ends[k & h->mask];
 	f->memory += (mask - h->mask) * sizeof(*ends);
 	free(h->ends);
@@ -170,16 +170,26 @@ static bool history_grow(struct flow *f, struct history *h, uint32_t low, uint32
 	return true;
 }
 
-static void history_put(struct flow *f, struct history *h, uint32_t need, uint32_t i, double end)
+/*
+ * Entry @i ended at @end; the next entry of the other port, free at @other, wants
+ * to know of @need entries.
+ */
+static void history_put(struct flow *f, struct history *h, uint32_t need, double other,
+			uint32_t i, double end)
 {
-	uint32_t low = need ? need - 1 : 0;
-
-	/* Entries before @low may already be gone, later ones never are. */
-	if (low > i)
-		low = i;
-	if ((!h->mask || i - low > h->mask) && !history_grow(f, h, low, i))
+	if (need && need - 1 > h->low)
+		h->low = need - 1 < i ? need - 1 : i;
+	while (h->low < i && h->ends[h->low & h->mask] <= other)
+		h->low++;
+	if ((!h->mask || i - h->low > h->mask) && !history_grow(f, h, i))
 		return;
 	h->ends[i & h->mask] = end;
+}
+
+/* When entry @i ended, if that still matters. */
+static double history_get(const struct history *h, uint32_t i)
+{
+	return i < h->low ? 0 : h->ends[i & h->mask];
 }
 
 static void recv_done(struct flow *f, struct flow_rank *r, double end)
@@ -188,7 +198,7 @@ static void recv_done(struct flow *f, struct flow_rank *r, double end)
 
 	r->recv_free = end;
 	if (i < r->keep_recvs && r->sent < r->nsend)
-		history_put(f, &r->recvs, r->send[r->sent] & NEED, i, end);
+		history_put(f, &r->recvs, r->send[r->sent] & NEED, r->send_free, i, end);
 }
 
 static void send_done(struct flow *f, struct flow_rank *r, double end)
@@ -197,7 +207,7 @@ static void send_done(struct flow *f, struct flow_rank *r, double end)
 
 	r->send_free = end;
 	if (i < r->keep_sends && r->received < r->nrecv)
-		history_put(f, &r->sends, r->recv[r->received] & NEED, i, end);
+		history_put(f, &r->sends, r->recv[r->received] & NEED, r->recv_free, i, end);
 }
 
 static double later(double a, double b)
@@ -216,7 +226,7 @@ static void run_local(struct flow *f, struct flow_rank *r)
 			return;
 		if (need)
 			start = later(start, need == r->sent ? r->send_free :
-					     r->sends.ends[(need - 1) & r->sends.mask]);
+				      history_get(&r->sends, need - 1));
 		recv_done(f, r, start + r->view->lens[r->nsend + r->received] * f->gamma);
 	}
 }
@@ -264,11 +274,11 @@ static bool run_send(struct flow *f, uint32_t from)
 	start = later(a->send_free, b->recv_free);
 	if (need)
 		start = later(start, need == a->received ? a->recv_free :
-				     a->recvs.ends[(need - 1) & a->recvs.mask]);
+				     history_get(&a->recvs, need - 1));
 	need = other & NEED;
 	if (need)
 		start = later(start, need == b->sent ? b->send_free :
-				     b->sends.ends[(need - 1) & b->sends.mask]);
+				     history_get(&b->sends, need - 1));
 	f->messages++;
 	f->bytes += len;
 	f->busy += f->alpha + len * f->beta;
