@@ -19,11 +19,20 @@
 #define TOP		96.
 #define BOTTOM		54.
 
+#define MAX_TRACKS	8
+
+/* Messages that a rank has at a time, one below the other. */
+struct tracks {
+	double free[MAX_TRACKS];
+};
+
 struct frame {
 	const struct sim_log *log;
 	FILE *svg;
 	double seconds, row, height;
 	bool reduces;
+	struct tracks *out, *in;	/* of each rank */
+	uint32_t ntracks;
 };
 
 static double x_of(const struct frame *f, double seconds)
@@ -119,10 +128,45 @@ static void name_peer(const struct frame *f, double from, double to, double y, d
 		svg_text(f->svg, x + w / 2, y + lane / 2 + 3.3, "middle", 9, fill, "%u", peer);
 }
 
+/* The first track that is free from @from on, taken until @to. */
+static uint32_t track(struct tracks *t, double from, double to)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < MAX_TRACKS && t->free[i] > from + 1e-9 * to)
+		i++;
+	t->free[i] = to;
+	return i;
+}
+
+static void tracks_reset(struct frame *f)
+{
+	memset(f->out, 0, f->log->net.nranks * sizeof(*f->out));
+	memset(f->in, 0, f->log->net.nranks * sizeof(*f->in));
+}
+
+static void count_tracks(struct frame *f)
+{
+	tracks_reset(f);
+	f->ntracks = 1;
+	for (size_t i = 0; i < f->log->nmessages; i++) {
+		const struct coll_sim_message *m = &f->log->messages[i];
+		uint32_t a = track(&f->out[m->src], m->start, m->end);
+		uint32_t b = track(&f->in[m->dst], m->start, m->done);
+
+		a = a > b ? a : b;
+		f->ntracks = a >= f->ntracks ? a + 1 : f->ntracks;
+	}
+	tracks_reset(f);
+}
+
 static void draw_message(const struct frame *f, const struct coll_sim_message *m)
 {
-	double pad = f->row >= 12 ? f->row * .1 : f->row * .03, lane = f->row / 2 - pad;
-	double up = y_of(f, m->src) + pad, down = y_of(f, m->dst) + f->row / 2, factor;
+	double pad = f->row >= 12 ? f->row * .1 : f->row * .03;
+	double lane = (f->row / 2 - pad) / f->ntracks, factor;
+	double up = y_of(f, m->src) + pad + lane * track(&f->out[m->src], m->start, m->end);
+	double down = y_of(f, m->dst) + f->row / 2 +
+		      lane * track(&f->in[m->dst], m->start, m->done);
 	const char *unit = unit_of(f->seconds, &factor);
 	char tip[200];
 
@@ -130,6 +174,8 @@ static void draw_message(const struct frame *f, const struct coll_sim_message *m
 		 "rank %u, step %u -> rank %u, step %u: %" PRIu64 " bytes, %.6g to %.6g %s",
 		 m->src, m->src_step, m->dst, m->dst_step, m->len, m->start * factor,
 		 m->end * factor, unit);
+	if (f->ntracks > 1 && lane > 3)
+		lane -= .6;
 	bar(f, m->start, m->end, up, lane, SVG_PALE, tip);
 	bar(f, m->start, m->end, down, lane, SVG_BLUE, tip);
 	name_peer(f, m->start, m->end, up, lane, m->dst, SVG_INK);
@@ -170,6 +216,17 @@ static int by_step(const void *a, const void *b)
 	return (x->src_step > y->src_step) - (x->src_step < y->src_step);
 }
 
+static int by_start(const void *a, const void *b)
+{
+	const struct coll_sim_message *x = a, *y = b;
+
+	if (x->start != y->start)
+		return x->start > y->start ? 1 : -1;
+	if (x->src != y->src)
+		return x->src > y->src ? 1 : -1;
+	return (x->src_step > y->src_step) - (x->src_step < y->src_step);
+}
+
 static bool *find_waits(const struct sim_log *log)
 {
 	struct coll_sim_conflict *sorted = malloc((log->nconflicts + 1) * sizeof(*sorted));
@@ -199,21 +256,31 @@ int sim_log_svg(const struct sim_log *log, const struct query *q, const char *pa
 		.reduces = query_reduces(q->args.collective),
 	};
 	char title[240], time[16], detail[240];
-	bool *waited;
+	bool *waited = NULL;
+	int rc;
 
 	if (2 * log->nmessages + log->nconflicts > MAX_BARS)
 		return fail("%zu messages are too many for a picture; try fewer ranks, or --trace",
 			    log->nmessages);
+	f.out = calloc(p, sizeof(*f.out));
+	f.in = calloc(p, sizeof(*f.in));
+	if (log->nmessages)
+		qsort(log->messages, log->nmessages, sizeof(*log->messages), by_start);
+	waited = find_waits(log);
+	if (!f.out || !f.in || !waited) {
+		rc = fail("not enough memory");
+		goto out;
+	}
+	count_tracks(&f);
 	f.row = p <= 16 ? 34 : p <= 32 ? 24 : p <= 64 ? 15 : p <= 128 ? 9 : 4;
+	if (f.ntracks > 1 && p <= 32)
+		f.row = f.ntracks > 4 ? 64 : 48;
 	f.height = TOP + p * f.row + BOTTOM;
 	query_title(q, title, sizeof(title));
-	waited = find_waits(log);
-	if (!waited)
-		return fail("not enough memory");
 	f.svg = svg_open(path, WIDTH, f.height, title);
 	if (!f.svg) {
-		free(waited);
-		return EXIT_FAILURE;
+		rc = EXIT_FAILURE;
+		goto out;
 	}
 	snprintf(detail, sizeof(detail), "%s on %s, %s rule; %" PRIu64 " messages",
 		 human_time(f.seconds, time), q->net.net ? q->net.net : "a full mesh of links",
@@ -231,6 +298,10 @@ int sim_log_svg(const struct sim_log *log, const struct query *q, const char *pa
 	draw_waits(&f, waited);
 	for (size_t i = 0; i < log->nconflicts; i++)
 		draw_conflict(&f, &log->conflicts[i]);
+	rc = svg_close(f.svg, path);
+out:
+	free(f.out);
+	free(f.in);
 	free(waited);
-	return svg_close(f.svg, path);
+	return rc;
 }
