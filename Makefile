@@ -119,16 +119,23 @@ TOOL_LIBS := -Wl,--as-needed -lnl-genl-3 -lnl-3 -lkmod -ljson-c -libverbs -lm -p
 
 $(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
 
-# Programs beside the tool, one for each file: the demo's, and measurements.
-PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c tools/bench/*.c))
+# Programs beside the tool, one for each file: the demo's, and measurements of
+# what is inside the library.
+PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c))
+BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/bench/*.c))
 
-tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS)
+tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES)
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(B)/lib -lcoll \
 		-Wl,-rpath,'$$ORIGIN/../../lib' -lm -pthread
+
+$(BENCHES): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.a
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm -pthread
 
 # It shows plans, so it needs the library's inside, which the shared one hides.
 $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
