@@ -12,6 +12,7 @@ static const struct coll_algorithm * const families[] = {
 	coll_tree_algorithms,
 	coll_rhd_algorithms,
 	coll_bruck_algorithms,
+	coll_nhr_algorithms,
 	coll_pipe_algorithms,
 	coll_double_algorithms,
 	coll_grid_algorithms,

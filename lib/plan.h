@@ -147,6 +147,7 @@ extern const struct coll_algorithm coll_pairwise_algorithms[];
 extern const struct coll_algorithm coll_tree_algorithms[];
 extern const struct coll_algorithm coll_rhd_algorithms[];
 extern const struct coll_algorithm coll_bruck_algorithms[];
+extern const struct coll_algorithm coll_nhr_algorithms[];
 extern const struct coll_algorithm coll_pipe_algorithms[];
 extern const struct coll_algorithm coll_double_algorithms[];
 extern const struct coll_algorithm coll_grid_algorithms[];
