@@ -267,6 +267,22 @@ static inline long raw_pinned_kb(pid_t pid)
 	return kb;
 }
 
+/* Pages that are pinned on this machine, by whomever. */
+static inline long raw_pages_pinned(void)
+{
+	long acquired = 0, released = 0;
+	char line[128];
+	FILE *f = fopen("/proc/vmstat", "re");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "nr_foll_pin_acquired %ld", &acquired);
+		sscanf(line, "nr_foll_pin_released %ld", &released);
+	}
+	if (f)
+		fclose(f);
+	return acquired - released;
+}
+
 /* ---- helpers of tests that need several processes */
 
 /* Exit status of a child; -signal if it was killed. */

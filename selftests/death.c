@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * death - one of 8 processes is killed while a knob holds its device at a random step
+ * of an allreduce. The other seven get EOWNERDEAD naming it in less than a second, also
+ * if a child of it still has its file, and nothing of it stays pinned.
+ *
+ * npulink-test: timeout=170
+ */
+#include <signal.h>
+#include "team.h"
+#include "harness.h"
+
+#define RANKS	8
+#define LEN	(512 << 10)
+#define STEPS	(2 * RANKS - 1)
+
+/* How the victim is found, and how it dies. */
+FIXTURE(death) {
+	pid_t pid[RANKS];
+	int up[RANKS], down[RANKS];
+	int rounds;
+	unsigned int seed;
+};
+
+FIXTURE_VARIANT(death) {
+	bool child;	/* a forked child has the file */
+	bool stopped;	/* killed while stopped */
+	bool exits;	/* returns from main, without closing anything */
+	bool closes;	/* only closes its file, and lives on */
+	bool execs;
+	int rounds;
+};
+
+FIXTURE_VARIANT_ADD(death, killed) { .rounds = 10 };
+FIXTURE_VARIANT_ADD(death, killed_with_child) { .child = true, .rounds = 5 };
+FIXTURE_VARIANT_ADD(death, killed_while_stopped) { .stopped = true, .rounds = 3 };
+FIXTURE_VARIANT_ADD(death, exits) { .exits = true, .rounds = 2 };
+FIXTURE_VARIANT_ADD(death, closes) { .closes = true, .rounds = 2 };
+FIXTURE_VARIANT_ADD(death, execs) { .execs = true, .rounds = 2 };
+
+FIXTURE_SETUP(death)
+{
+	raw_knobs_reset(RANKS);
+	self->seed = raw_now() / 1000;
+	self->rounds = variant->rounds;
+	if (getenv("NPULINK_SOAK"))
+		self->rounds *= 10;
+	TH_LOG("seed %u", self->seed);
+}
+
+FIXTURE_TEARDOWN(death)
+{
+	raw_knobs_reset(RANKS);
+}
+
+/* What a rank tells its parent. */
+struct report {
+	int rc;
+	size_t wrong;
+	uint64_t when;
+	struct npulink_comm_status st;
+};
+
+/* Commands to a rank: go, and to the victim: one of these. */
+static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
+		      const FIXTURE_VARIANT(death) *variant, bool victim)
+{
+	struct report rep = {};
+	struct member m;
+	uint64_t seq;
+	int i;
+	char c;
+
+	RAW_CHECK(!member_join(&m, rank, secret, rank, RANKS, LEN));
+	member_fill(&m, 1);
+	if (variant->execs)
+		fcntl(m.fd, F_SETFD, 0);
+	RAW_CHECK(write(up, "j", 1) == 1);
+	/* First one that works, then the one that does not. */
+	for (i = 0; i < 2; i++) {
+		RAW_CHECK(read(down, &c, 1) == 1);
+		if (victim && i) {
+			RAW_CHECK(!member_start(&m, 0, &seq));
+			if (variant->child && !fork()) {
+				while (read(down, &c, 1) == 1)
+					;
+				_exit(0);
+			}
+			RAW_CHECK(write(up, "s", 1) == 1);
+			if (variant->exits || variant->closes || variant->execs)
+				RAW_CHECK(read(down, &c, 1) == 1);
+			if (variant->exits)
+				exit(3);
+			if (variant->execs)
+				execl("/bin/sleep", "sleep", "20", NULL);
+			if (variant->closes)
+				close(m.fd);
+			pause();
+		}
+		rep.rc = member_run(&m, NULL);
+		rep.when = raw_now();
+		/* Not from the result: who comes late is told by POST itself. */
+		RAW_CHECK(!raw_status(m.fd, m.comm, &rep.st));
+		rep.wrong = member_wrong(&m, 1);
+		if (!i) {
+			RAW_CHECK(!rep.rc && !rep.wrong);
+			member_fill(&m, 1);
+			RAW_CHECK(write(up, "1", 1) == 1);
+		}
+	}
+	RAW_CHECK(write(up, &rep, sizeof(rep)) == sizeof(rep));
+	/* Alive until told, so that nobody else's death is seen. */
+	RAW_CHECK(read(down, &c, 1) == 1);
+	_exit(0);
+}
+
+static void one_round(struct __test_metadata *_metadata, FIXTURE_DATA(death) *self,
+		      const FIXTURE_VARIANT(death) *variant)
+{
+	uint32_t victim = rand_r(&self->seed) % RANKS, r;
+	uint32_t hold = rand_r(&self->seed) % (STEPS - 1);
+	struct report rep;
+	uint8_t secret[16];
+	uint64_t killed;
+	char c;
+
+	raw_secret(secret);
+	for (r = 0; r < RANKS; r++) {
+		int a[2], b[2];
+
+		ASSERT_EQ(0, pipe(a));
+		ASSERT_EQ(0, pipe(b));
+		self->pid[r] = fork();
+		if (!self->pid[r]) {
+			close(a[0]);
+			close(b[1]);
+			while (r--) {	/* so that ends are seen */
+				close(self->up[r]);
+				close(self->down[r]);
+			}
+			for (r = 0; self->pid[r]; r++)
+				;
+			rank_main(a[1], b[0], r, secret, variant, r == victim);
+		}
+		close(a[1]);
+		close(b[0]);
+		self->up[r] = a[0];
+		self->down[r] = b[1];
+	}
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(1, read(self->up[r], &c, 1));
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(1, write(self->down[r], "g", 1));
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(1, read(self->up[r], &c, 1));
+
+	/* Its device lets so many requests through, then no more. */
+	ASSERT_EQ(0, raw_knob(victim, "hold", hold));
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(1, write(self->down[r], "g", 1));
+	ASSERT_EQ(1, read(self->up[victim], &c, 1));
+	ASSERT_TRUE(RAW_EVENTUALLY(raw_knob_get(victim, "held") > 0));
+
+	if (variant->stopped) {
+		kill(self->pid[victim], SIGSTOP);
+		raw_sleep_ms(20);
+	}
+	killed = raw_now();
+	if (variant->exits || variant->closes || variant->execs) {
+		ASSERT_EQ(1, write(self->down[victim], "d", 1));
+	} else {
+		kill(self->pid[victim], SIGKILL);
+	}
+	for (r = 0; r < RANKS; r++) {
+		if (r == victim)
+			continue;
+		ASSERT_EQ((ssize_t)sizeof(rep), read(self->up[r], &rep, sizeof(rep)));
+		/*
+		 * The last chunk of the rank that comes j after the victim passes the
+		 * victim in its step 2n - 2 - j, the request of that number. Who needed
+		 * no more of it may have been through before.
+		 */
+		if (!rep.rc && hold + 1 > 2 * RANKS - 2 - (r + RANKS - victim) % RANKS &&
+		    (r + 1) % RANKS != victim) {
+			EXPECT_EQ(0, rep.wrong);
+			continue;
+		}
+		EXPECT_EQ(-EOWNERDEAD, rep.rc);
+		EXPECT_EQ(NPULINK_CAUSE_DEATH, rep.st.out_cause);
+		EXPECT_EQ(victim, rep.st.out_peer);
+		EXPECT_EQ(victim, rep.st.out_rank);
+		EXPECT_EQ(variant->exits || variant->closes || variant->execs ? 0 : SIGKILL,
+			  rep.st.out_code);
+		EXPECT_LT(rep.when, killed + 1000000000ULL * (getenv("NPULINK_SLOW") ? 20 : 1));
+		if (rep.when > killed + 500000000ULL)
+			TH_LOG("rank %u was told after %llu ms", r,
+			       (unsigned long long)(rep.when - killed) / 1000000);
+	}
+	/* Its device has let go of everything, too. */
+	EXPECT_EQ(0, raw_knob_get(victim, "held"));
+	ASSERT_EQ(0, raw_knob(victim, "hold", RAW_HOLD_OFF));
+	if (variant->closes || variant->execs)
+		kill(self->pid[victim], SIGKILL);
+	EXPECT_EQ(variant->exits ? 3 : -SIGKILL, raw_reap(self->pid[victim]));
+	for (r = 0; r < RANKS; r++) {
+		if (r != victim) {
+			ASSERT_EQ(1, write(self->down[r], "q", 1));
+			EXPECT_EQ(0, raw_reap(self->pid[r]));
+		}
+		close(self->up[r]);
+		close(self->down[r]);
+	}
+}
+
+TEST_F(death, others_are_told)
+{
+	long before = raw_pages_pinned();
+	int round;
+
+	for (round = 0; round < self->rounds; round++)
+		one_round(_metadata, self, variant);
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() == before));
+}
+
+TEST_HARNESS_MAIN
