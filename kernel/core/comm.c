@@ -293,8 +293,9 @@ static int npulink_comm_may_join(const struct npulink_comm *comm,
 }
 
 /* Called with npulink_comms_lock held. */
-static int npulink_comm_join(struct npulink_rank *rank, const struct npulink_comm_create *cmd)
+static int npulink_comm_join(struct npulink_rank *rank, const void *arg)
 {
+	const struct npulink_comm_create *cmd = arg;
 	struct npulink_comm *comm = npulink_comm_find(cmd->secret);
 	unsigned long id = 0;
 	struct npulink_object *obj;
@@ -550,6 +551,29 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	return rank;
 }
 
+/* Put a new rank into the communicator that @join finds for it, and publish it. */
+int npulink_rank_join(struct npulink_rank *rank,
+		      int (*join)(struct npulink_rank *rank, const void *arg), const void *arg)
+{
+	struct npulink_file *file = rank->file;
+	int rc;
+
+	/* Either the removal of the device finds the rank, or the rank finds it gone. */
+	if (!percpu_ref_tryget_live(&file->dev->users))
+		return -ENODEV;
+	rc = mutex_lock_interruptible(&npulink_comms_lock);
+	if (rc)
+		goto out;
+	rc = join(rank, arg);
+	/* Visible to the file's other threads before the lock is dropped. */
+	if (!rc)
+		npulink_object_publish(file, &rank->obj);
+	mutex_unlock(&npulink_comms_lock);
+out:
+	percpu_ref_put(&file->dev->users);
+	return rc;
+}
+
 int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_create *cmd = ucmd->cmd;
@@ -568,29 +592,10 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	/* Before the lock: a page fault may take as long as the user likes. */
 	cmd->out_id = rank->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
-	if (rc)
-		goto err_abort;
-	/* Either the removal of the device finds the rank, or the rank finds it gone. */
-	rc = -ENODEV;
-	if (!percpu_ref_tryget_live(&file->dev->users))
-		goto err_abort;
-	rc = mutex_lock_interruptible(&npulink_comms_lock);
-	if (rc)
-		goto err_users;
-	rc = npulink_comm_join(rank, cmd);
-	/* Visible to the file's other threads before the lock is dropped. */
 	if (!rc)
-		npulink_object_publish(file, &rank->obj);
-	mutex_unlock(&npulink_comms_lock);
-	percpu_ref_put(&file->dev->users);
+		rc = npulink_rank_join(rank, npulink_comm_join, cmd);
 	if (rc)
-		goto err_abort;
-	return 0;
-
-err_users:
-	percpu_ref_put(&file->dev->users);
-err_abort:
-	npulink_object_abort(file, &rank->obj);
+		npulink_object_abort(file, &rank->obj);
 	return rc;
 }
 

@@ -376,6 +376,8 @@ void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
+int npulink_rank_join(struct npulink_rank *rank,
+		      int (*join)(struct npulink_rank *rank, const void *arg), const void *arg);
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid);
 void npulink_comm_put(struct npulink_comm *comm);

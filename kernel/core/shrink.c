@@ -113,8 +113,9 @@ void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct n
 }
 
 /* Join, or make, the communicator of those who are left. */
-static int npulink_comm_join_child(struct npulink_rank *rank, struct npulink_rank *old)
+static int npulink_comm_join_child(struct npulink_rank *rank, const void *arg)
 {
+	const struct npulink_rank *old = arg;
 	struct npulink_comm *comm = old->comm, *child = comm->child;
 	int rc = 0;
 
@@ -159,19 +160,11 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	rc = PTR_ERR_OR_ZERO(rank);
 	if (rc)
 		goto out_old;
-	rc = -ENODEV;
-	if (!percpu_ref_tryget_live(&file->dev->users))
-		goto err_abort;
-	rc = mutex_lock_interruptible(&npulink_comms_lock);
-	if (rc)
-		goto err_users;
-	rc = npulink_comm_join_child(rank, old);
-	if (!rc)
-		npulink_object_publish(file, &rank->obj);
-	mutex_unlock(&npulink_comms_lock);
-	percpu_ref_put(&file->dev->users);
-	if (rc)
-		goto err_abort;
+	rc = npulink_rank_join(rank, npulink_comm_join_child, old);
+	if (rc) {
+		npulink_object_abort(file, &rank->obj);
+		goto out_old;
+	}
 	cmd->out_id = rank->obj.id;
 	cmd->out_rank = rank->rank;
 	cmd->out_nranks = rank->comm->nranks;
@@ -181,10 +174,6 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 		npulink_object_destroy(file, cmd->out_id);
 	return rc;
 
-err_users:
-	percpu_ref_put(&file->dev->users);
-err_abort:
-	npulink_object_abort(file, &rank->obj);
 out_old:
 	npulink_rank_put(old);
 	return rc;
