@@ -105,7 +105,7 @@ int cmd_option(int argc, char **argv, const char *letters, const struct option *
 		{ "details", no_argument, NULL, 'D' },
 		{ "help", no_argument, NULL, 'h' },
 	};
-	struct option all[32] = { };
+	struct option all[64] = { };
 	char short_opts[64];
 	size_t n = 0;
 	int c;
