@@ -305,6 +305,8 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 	}
 	cmd->out_posted = i;
 	npulink_run(&run);
+	/* What was refused may be what the others wait for: let the caller see to it. */
+	wait_rc = rc;
 	for (i = 0; wait && i < cmd->out_posted; i++) {
 		if (!wait_rc)
 			wait_rc = npulink_op_wait(file, ops[i], cmd->wait_until_ns);
@@ -315,7 +317,7 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 	kvfree(ops);
 	if (npulink_ucmd_respond(ucmd, sizeof(*cmd)))
 		return -EFAULT;
-	return rc ?: wait_rc;
+	return wait_rc;
 }
 
 int npulink_wait_ioctl(struct npulink_ucmd *ucmd)

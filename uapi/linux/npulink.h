@@ -544,7 +544,8 @@ struct npulink_post {
  * Posts in order until one is refused: the call then returns that one's errno,
  * and out_posted is its index. All of them are queued before the first waits.
  * With WAIT every post is HELD and its out_result is written; after EINTR or
- * ETIME, those with out_result.seq still 0 are to be fetched with WAIT.
+ * ETIME, those with out_result.seq still 0 are to be fetched with WAIT. If one is
+ * refused, nothing is waited for: those before it may need it.
  */
 struct npulink_post_batch {
 	__u32 size;
