@@ -28,6 +28,7 @@
 #define MAGIC		0x6275706eU		/* "npub" */
 #define STRANGER_NS	5000000000ULL		/* to say JOIN */
 #define STRANGERS	64U
+#define LINGER_NS	3000000000ULL		/* to tell late ranks of a failure */
 #define BODY_MAX	(64U << 20)
 
 enum frame_type { HELLO, JOIN, WELCOME, DATA, ERROR };
@@ -72,6 +73,7 @@ struct tcp {
 	struct conn strangers[STRANGERS];
 	unsigned int other_keys;
 	char other_key_from[64];
+	int failed;			/* what to tell whoever comes, with b->text */
 };
 
 /* ---- bytes */
@@ -330,6 +332,7 @@ static int fail_members(struct coll_bootstrap *b, struct conn *about, int rc)
 
 	/* The time may be up, but these bytes fit into any socket's buffer. */
 	quick.until_ns = coll_now_ns() + 100000000;
+	t->failed = rc;
 	for (uint32_t i = 1; i < b->nranks; i++)
 		if (t->conns[i].joined)
 			frame_send(&quick, &t->conns[i], ERROR, rc, b->text, strlen(b->text));
@@ -414,6 +417,11 @@ static int join(struct coll_bootstrap *b, struct conn *c)
 		return 0;
 	}
 	c->received = 1;
+	if (t->failed) {
+		frame_send(b, c, ERROR, t->failed, b->text, strlen(b->text));
+		conn_close(c);
+		return 1;
+	}
 	if (g.rank && g.rank < b->nranks)
 		first = t->conns[g.rank].from;
 	if (g.protocol != PROTOCOL || g.version >> 8 != COLL_VERSION >> 8)
@@ -510,43 +518,69 @@ static int check_members(struct coll_bootstrap *b)
 	return 0;
 }
 
+/* Waits a little for somebody to say something. Returns how many have joined. */
+static int serve_some(struct coll_bootstrap *b, int ms)
+{
+	struct tcp *t = b->priv;
+	struct conn *next = place(t);
+	struct pollfd p[STRANGERS + 1];
+	int rc, joined = 0;
+
+	p[0] = (struct pollfd) { .fd = next ? t->listen_fd : -1, .events = POLLIN };
+	for (unsigned int i = 0; i < STRANGERS; i++) {
+		struct conn *c = &t->strangers[i];
+
+		if (c->fd >= 0 && coll_now_ns() - c->since_ns > STRANGER_NS)
+			conn_close(c);
+		p[i + 1] = (struct pollfd) { .fd = c->fd, .events = POLLIN };
+	}
+	if (poll(p, STRANGERS + 1, ms < 200 ? ms : 200) < 0 && errno != EINTR)
+		return coll_text(b->text, sizeof(b->text), -errno, "poll: %s", strerror(errno));
+	for (unsigned int i = 0; i < STRANGERS; i++) {
+		if (p[i + 1].fd < 0 || !p[i + 1].revents)
+			continue;
+		rc = hear(b, &t->strangers[i]);
+		if (rc < 0)
+			return rc;
+		joined += rc;
+	}
+	if (p[0].revents & POLLIN)
+		accept_one(b, next);
+	return joined;
+}
+
+/* It has failed; ranks that are only now coming get to know why, for a while. */
+static int linger(struct coll_bootstrap *b, uint32_t missing, int rc)
+{
+	struct coll_bootstrap quick = *b;
+	int told;
+
+	quick.until_ns = coll_now_ns() + LINGER_NS;
+	while (missing && remaining_ms(&quick)) {
+		told = serve_some(&quick, remaining_ms(&quick));
+		if (told < 0)
+			break;
+		missing -= (uint32_t)told < missing ? (uint32_t)told : missing;
+	}
+	return rc;
+}
+
 static int serve(struct coll_bootstrap *b)
 {
 	struct tcp *t = b->priv;
-	struct pollfd p[STRANGERS + 1];
 	uint32_t missing = b->nranks - 1;
-	struct conn *next;
-	int rc = 0, ms;
+	int rc = 0;
 
 	while (missing) {
-		ms = remaining_ms(b);
-		if (!ms)
+		if (!remaining_ms(b))
 			return fail_missing(b);
-		next = place(t);
-		p[0] = (struct pollfd) { .fd = next ? t->listen_fd : -1, .events = POLLIN };
-		for (unsigned int i = 0; i < STRANGERS; i++) {
-			struct conn *c = &t->strangers[i];
-
-			if (c->fd >= 0 && coll_now_ns() - c->since_ns > STRANGER_NS)
-				conn_close(c);
-			p[i + 1] = (struct pollfd) { .fd = c->fd, .events = POLLIN };
-		}
-		if (poll(p, STRANGERS + 1, ms < 200 ? ms : 200) < 0 && errno != EINTR)
-			return coll_text(b->text, sizeof(b->text), -errno, "poll: %s",
-					 strerror(errno));
-		for (unsigned int i = 0; i < STRANGERS; i++) {
-			if (p[i + 1].fd < 0 || !p[i + 1].revents)
-				continue;
-			rc = hear(b, &t->strangers[i]);
-			if (rc < 0)
-				return rc;
+		rc = serve_some(b, remaining_ms(b));
+		if (rc >= 0) {
 			missing -= rc;
+			rc = check_members(b);
 		}
-		if (p[0].revents & POLLIN)
-			accept_one(b, next);
-		rc = check_members(b);
 		if (rc)
-			return rc;
+			return linger(b, missing, rc);
 	}
 	for (uint32_t i = 1; i < b->nranks && !rc; i++) {
 		rc = frame_send(b, &t->conns[i], WELCOME, 0, NULL, 0);
@@ -558,6 +592,20 @@ static int serve(struct coll_bootstrap *b)
 }
 
 /* ---- other ranks */
+
+/*
+ * A port of the range that connections get their own from: while nobody listens
+ * there, a connection can end up with both ends the same.
+ */
+static bool is_self_connected(int fd)
+{
+	struct sockaddr_storage own, peer;
+	socklen_t len = sizeof(own), peer_len = sizeof(peer);
+
+	return !getsockname(fd, (struct sockaddr *)&own, &len) &&
+	       !getpeername(fd, (struct sockaddr *)&peer, &peer_len) &&
+	       len == peer_len && !memcmp(&own, &peer, len);
+}
 
 static int connect_once(struct coll_bootstrap *b, const struct addrinfo *a)
 {
@@ -574,6 +622,8 @@ static int connect_once(struct coll_bootstrap *b, const struct addrinfo *a)
 			rc = -rc;
 		}
 	}
+	if (!rc && is_self_connected(fd))
+		rc = -ECONNREFUSED;
 	if (rc) {
 		close(fd);
 		return rc;

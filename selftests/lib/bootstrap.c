@@ -231,6 +231,7 @@ static void test_disagreement(void)
 	scratch_env[2][0] = "WORLD_SIZE=4";
 	run(3, false);
 	ksft_test_result(said(0, -EPROTO, "WORLD_SIZE=4, rank 0 has WORLD_SIZE=3") &&
+			 said(1, -EPROTO, "WORLD_SIZE=4, rank 0 has WORLD_SIZE=3") &&
 			 said(2, -EPROTO, "WORLD_SIZE=4, rank 0 has WORLD_SIZE=3"),
 			 "another number of ranks\n");
 	clean();
@@ -239,8 +240,7 @@ static void test_disagreement(void)
 		scratch_env[i][1] = "COLL_TIMEOUT=5";
 	run(3, false);
 	ksft_test_result(said(0, -EEXIST, "rank 1 came twice") &&
-			 (outcomes[1].rc == -EEXIST || outcomes[1].rc == -ECONNRESET),
-			 "a rank comes twice\n");
+			 said(1, -EEXIST, "rank 1 came twice"), "a rank comes twice\n");
 	clean();
 	for (int i = 0; i < 3; i++)
 		scratch_env[i][1] = "COLL_TIMEOUT=1";
@@ -375,7 +375,7 @@ static void test_death(void)
 	waitpid(pid[1], NULL, 0);
 	waitpid(pid[0], NULL, 0);
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (127.0.0.1:") && b.tv_sec - a.tv_sec < 3,
+	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (127.0.0.1:") && b.tv_sec - a.tv_sec < 6,
 			 "a rank that dies while others are awaited\n");
 	clean();
 	pid[0] = start(0, 3);
