@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <npulink/verify.h>
 #include "internal.h"
 
@@ -130,9 +131,12 @@ static bool evict(struct coll_comm *comm)
 	return false;
 }
 
-static uint64_t deadline_of(double seconds)
+/* The prediction is for ranks that run side by side; here they may share processors. */
+static uint64_t deadline_of(double seconds, unsigned int nranks)
 {
-	double ns = 60e9 + seconds * 1000e9;
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	double share = cpus > 0 && nranks > cpus ? (double)nranks / cpus : 1;
+	double ns = 60e9 + seconds * share * 1000e9;
 
 	return ns < 1e18 ? (uint64_t)ns : 0;
 }
@@ -191,7 +195,7 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *args, str
 		e->nslots = plan.nslots;
 		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
 			e->slots[i] = plan.slots[i];
-		e->deadline_ns = deadline_of(seconds);
+		e->deadline_ns = deadline_of(seconds, comm->nranks);
 	}
 	coll_plan_free(&plan);
 	return rc;

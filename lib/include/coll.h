@@ -141,7 +141,7 @@ struct coll_unique_id {
  * @deadline_ns: how long an operation may take, counted from its call on this
  *		 rank; 0: for ever. COLL_DEADLINE_AUTO: COLL_DEADLINE (in seconds)
  *		 from the environment, else one minute and 1000 times the
- *		 predicted time
+ *		 predicted time, times the ranks per processor of this machine
  * @bootstrap_ns: coll_comm_init_env(): how long to wait for the other ranks;
  *		  0: COLL_TIMEOUT (in seconds) from the environment, else 2 minutes
  * @arena: bytes of memory shared with the kernel through which small payloads go;
