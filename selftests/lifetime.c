@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * lifetime - files, processes and devices that go while something still needs them:
+ * close, dup, passing a file on, exec, fork, waiting threads, removal of a device with
+ * operations in flight. At the end of each test all pages are back.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include "team.h"
+#include "harness.h"
+
+#define LEN	(256 << 10)
+
+FIXTURE(life) {
+	struct member m, peer;
+	long pinned;
+};
+
+FIXTURE_SETUP(life)
+{
+	uint8_t secret[16];
+
+	self->pinned = raw_pages_pinned();
+	raw_secret(secret);
+	ASSERT_EQ(0, member_join(&self->m, 0, secret, 0, 2, LEN));
+	ASSERT_EQ(0, member_join(&self->peer, 1, secret, 1, 2, LEN));
+}
+
+FIXTURE_TEARDOWN(life)
+{
+	raw_knobs_reset(8);
+	close(self->m.fd);
+	close(self->peer.fd);
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() == self->pinned));
+}
+
+TEST_F(life, close_while_running)
+{
+	struct npulink_result res;
+	uint64_t seq, mine;
+
+	/* Both are in it, and a device holds its bytes. */
+	ASSERT_EQ(0, raw_knob(0, "hold", 0));
+	ASSERT_EQ(0, member_start(&self->m, 0, &mine));
+	ASSERT_EQ(0, member_start(&self->peer, 0, &seq));
+	ASSERT_TRUE(RAW_EVENTUALLY(raw_knob_get(0, "held") > 0));
+	ASSERT_EQ(0, close(self->m.fd));
+	EXPECT_EQ(0, raw_knob_get(0, "held"));
+	ASSERT_EQ(0, raw_wait(self->peer.fd, seq, &res));
+	EXPECT_EQ(-EOWNERDEAD, res.status);
+	EXPECT_EQ(0, res.peer);
+	self->m.fd = -1;
+}
+
+/* A duplicate is the same file: it lives until the last one is closed. */
+TEST_F(life, duplicate)
+{
+	int fd = dup(self->m.fd);
+	struct npulink_comm_status st;
+
+	ASSERT_GE(fd, 0);
+	close(self->m.fd);
+	self->m.fd = fd;
+	ASSERT_EQ(0, raw_status(self->peer.fd, self->peer.comm, &st));
+	EXPECT_EQ(0, st.out_cause);
+	uint64_t seq;
+
+	ASSERT_EQ(0, member_start(&self->m, 0, &seq));
+	EXPECT_EQ(0, member_run(&self->peer, NULL));
+}
+
+static int send_fd(int sock, int fd)
+{
+	char c = 0, control[CMSG_SPACE(sizeof(int))] = {};
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
+	return sendmsg(sock, &msg, 0) == 1 ? 0 : -1;
+}
+
+static int recv_fd(int sock)
+{
+	char c, control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { &c, 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control,
+		.msg_controllen = sizeof(control),
+	};
+	int fd;
+
+	if (recvmsg(sock, &msg, 0) != 1)
+		return -1;
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&msg)), sizeof(int));
+	return fd;
+}
+
+/* The receiver may wait for what the owner has posted, and look at the result. */
+TEST_F(life, passed_to_another_process)
+{
+	struct npulink_result res;
+	int sock[2], fd = self->m.fd;
+	uint64_t seq;
+	pid_t pid;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+	pid = fork();
+	if (!pid) {
+		struct npulink_device_info info;
+		struct npulink_post post;
+
+		/* What it has by fork is not what it gets. */
+		close(self->m.fd);
+		fd = recv_fd(sock[1]);
+		RAW_CHECK(fd >= 0);
+		RAW_CHECK(read(sock[1], &seq, sizeof(seq)) == sizeof(seq));
+		RAW_CHECK(raw_wait(fd, seq, &res) == 0 && res.status == 0);
+		/* Only looked at. */
+		RAW_CHECK(raw_wait(fd, seq, &res) == 0 && res.status == 0);
+		RAW_CHECK(raw_info(fd, &info) == 0);
+		post = raw_post_cmd(1, NPULINK_POST_WAIT);
+		RAW_CHECK(raw_ioctl(fd, NPULINK_POST, &post) == -EPERM);
+		RAW_CHECK(raw_destroy(fd, self->m.buf) == -EPERM);
+		RAW_CHECK(raw_abort(fd, self->m.comm, 0) == -EPERM);
+		RAW_CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, NPULINK_MMAP_ARENA) ==
+			  MAP_FAILED && errno == EPERM);
+		_exit(0);
+	}
+	ASSERT_EQ(0, member_start(&self->m, 0, &seq));
+	ASSERT_EQ(0, send_fd(sock[0], fd));
+	ASSERT_EQ((ssize_t)sizeof(seq), write(sock[0], &seq, sizeof(seq)));
+	raw_sleep_ms(50);
+	ASSERT_EQ(0, member_run(&self->peer, NULL));
+	EXPECT_EQ(0, raw_reap(pid));
+	EXPECT_EQ(0, raw_wait(self->m.fd, seq, &res));
+}
+
+/* A file in flight in a socket that nobody reads is still a file. */
+TEST_F(life, left_in_a_socket)
+{
+	struct npulink_comm_status st;
+	int sock[2];
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+	ASSERT_EQ(0, send_fd(sock[0], self->m.fd));
+	close(self->m.fd);
+	self->m.fd = -1;
+	ASSERT_EQ(0, raw_status(self->peer.fd, self->peer.comm, &st));
+	EXPECT_EQ(0, st.out_cause);
+	close(sock[0]);
+	close(sock[1]);
+	EXPECT_TRUE(RAW_EVENTUALLY(!raw_status(self->peer.fd, self->peer.comm, &st) &&
+				   st.out_cause == NPULINK_CAUSE_DEATH));
+	EXPECT_EQ(0, st.out_peer);
+}
+
+/* The program that is executed has the file, but it is not its own. */
+TEST_F(life, exec)
+{
+	struct npulink_comm_status st;
+	int pipefd[2];
+	uint8_t secret[16];
+	struct member a;
+	pid_t pid;
+	char c;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, member_join(&a, 0, secret, 0, 2, LEN));
+	ASSERT_EQ(0, pipe(pipefd));
+	pid = fork();
+	if (!pid) {
+		struct member b;
+		char *argv[] = { "cat", NULL };
+
+		close(a.fd);
+		close(pipefd[1]);
+		RAW_CHECK(!member_join(&b, 1, secret, 1, 2, LEN));
+		fcntl(b.fd, F_SETFD, 0);
+		dup2(pipefd[0], 0);
+		execv("/bin/cat", argv);
+		_exit(1);
+	}
+	close(pipefd[0]);
+	EXPECT_TRUE(RAW_EVENTUALLY(!raw_status(a.fd, a.comm, &st) &&
+				   st.out_cause == NPULINK_CAUSE_DEATH));
+	EXPECT_EQ(1, st.out_peer);
+	close(pipefd[1]);
+	EXPECT_EQ(0, raw_reap(pid));
+	member_leave(&a);
+	(void)c;
+}
+
+/* A child that is forked while operations run, and exits, changes nothing. */
+TEST_F(life, fork_while_running)
+{
+	struct npulink_result res;
+	uint64_t seq;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		pid_t pid;
+
+		member_fill(&self->m, i);
+		member_fill(&self->peer, i);
+		ASSERT_EQ(0, member_start(&self->m, 0, &seq));
+		pid = fork();
+		if (!pid) {
+			memset(self->m.send, 0xff, 2 * LEN);
+			_exit(0);
+		}
+		EXPECT_EQ(0, raw_reap(pid));
+		ASSERT_EQ(0, member_run(&self->peer, NULL));
+		ASSERT_EQ(0, raw_wait(self->m.fd, seq, &res));
+		EXPECT_EQ(0, res.status);
+		EXPECT_EQ(0, member_wrong(&self->m, i));
+		EXPECT_EQ(0, member_wrong(&self->peer, i));
+	}
+}
+
+struct waiter {
+	pthread_t thread;
+	int fd, rc;
+	uint64_t seq;
+	struct npulink_result res;
+};
+
+static void *waiter_run(void *arg)
+{
+	struct waiter *w = arg;
+
+	w->rc = raw_wait(w->fd, w->seq, &w->res);
+	return NULL;
+}
+
+/* Threads that wait hold the file, so close in another one does not end it. */
+TEST_F(life, close_while_threads_wait)
+{
+	struct waiter w[4];
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		w[i].fd = self->m.fd;
+		ASSERT_EQ(0, member_start(&self->m, 0, &w[i].seq));
+	}
+	for (i = 0; i < 4; i++)
+		pthread_create(&w[i].thread, NULL, waiter_run, &w[i]);
+	raw_sleep_ms(100);
+	ASSERT_EQ(0, close(self->m.fd));
+	self->m.fd = -1;
+	for (i = 0; i < 4; i++)
+		ASSERT_EQ(0, member_run(&self->peer, NULL));
+	for (i = 0; i < 4; i++) {
+		pthread_join(w[i].thread, NULL);
+		EXPECT_EQ(0, w[i].rc);
+		EXPECT_EQ(0, w[i].res.status);
+	}
+	/* Now it has gone. */
+	EXPECT_TRUE(RAW_EVENTUALLY(member_run(&self->peer, NULL) == -EOWNERDEAD));
+}
+
+/* Several threads wait for the same operation; one fetches, all are told. */
+TEST_F(life, threads_wait_for_the_same)
+{
+	struct waiter w[8];
+	uint64_t seq;
+	int i, told = 0;
+
+	ASSERT_EQ(0, member_start(&self->m, 0, &seq));
+	for (i = 0; i < 8; i++) {
+		w[i].fd = self->m.fd;
+		w[i].seq = seq;
+		pthread_create(&w[i].thread, NULL, waiter_run, &w[i]);
+	}
+	raw_sleep_ms(200);
+	ASSERT_EQ(0, member_run(&self->peer, NULL));
+	for (i = 0; i < 8; i++) {
+		pthread_join(w[i].thread, NULL);
+		EXPECT_TRUE(w[i].rc == 0 || w[i].rc == -ENOENT);
+		told += w[i].rc == 0;
+	}
+	EXPECT_GE(told, 1);
+	EXPECT_EQ(-ENOENT, raw_wait(self->m.fd, seq, &w[0].res));
+}
+
+static void *destroyer(void *arg)
+{
+	struct waiter *w = arg;
+
+	w->rc = raw_destroy(w->fd, w->seq);
+	return NULL;
+}
+
+/* Only one of several threads destroys an object. */
+TEST_F(life, destroyed_by_several_threads)
+{
+	struct waiter w[4];
+	int i, round, ok, kind;
+
+	for (round = 0; round < 60; round++) {
+		uint64_t off;
+		int id = 0;
+
+		kind = round % 3;
+		if (kind == 0)
+			id = raw_buf_alloc(self->m.fd, 4096, &off);
+		if (kind == 1)
+			id = raw_plan(self->m.fd, self->m.comm, NULL, 0, NULL, 0);
+		if (kind == 2) {
+			uint8_t secret[16];
+
+			raw_secret(secret);
+			id = raw_comm(self->m.fd, secret, 0, 2);
+		}
+		ASSERT_GT(id, 0);
+		for (i = 0; i < 4; i++) {
+			w[i].fd = self->m.fd;
+			w[i].seq = id;
+			pthread_create(&w[i].thread, NULL, destroyer, &w[i]);
+		}
+		for (ok = 0, i = 0; i < 4; i++) {
+			pthread_join(w[i].thread, NULL);
+			EXPECT_TRUE(w[i].rc == 0 || w[i].rc == -ENOENT);
+			ok += !w[i].rc;
+		}
+		EXPECT_EQ(1, ok);
+	}
+}
+
+/* ---- a device goes ------------------------------------------------------------------- */
+
+/* Devices of their own, so that others are not disturbed. Their numbers, or -errno. */
+static int new_devices(unsigned int n)
+{
+	char text[16];
+	int i, rc;
+
+	snprintf(text, sizeof(text), "%u", n);
+	rc = raw_write(RAW_SOFT "/new_device", text);
+	if (rc)
+		return rc;
+	for (i = 8; i < 64; i++) {
+		int fd = raw_open(i);
+
+		if (fd >= 0) {
+			close(fd);
+			return i;
+		}
+	}
+	return -ENODEV;
+}
+
+static int del_device(int n)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "npu%d", n);
+	return raw_write(RAW_SOFT "/del_device", text);
+}
+
+TEST_F(life, device_removed_with_open_file)
+{
+	struct pollfd p = { .events = POLLIN };
+	int dev = new_devices(1), fd;
+	uint64_t off;
+	char *mem;
+	int id;
+
+	ASSERT_GE(dev, 8);
+	fd = raw_open(dev);
+	id = raw_buf_alloc(fd, 4096, &off);
+	mem = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off);
+	ASSERT_NE(MAP_FAILED, mem);
+	EXPECT_EQ(0, del_device(dev));
+	EXPECT_EQ(-ENOENT, del_device(dev));
+	EXPECT_LT(raw_open(dev), 0);
+	p.fd = fd;
+	EXPECT_EQ(1, poll(&p, 1, 0));
+	EXPECT_EQ(POLLERR | POLLHUP, p.revents);
+	EXPECT_EQ(-ENODEV, raw_buf_alloc(fd, 4096, &off));
+	EXPECT_EQ(MAP_FAILED, mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, off));
+	EXPECT_EQ(ENODEV, errno);
+	/* The memory is the file's, not the device's. */
+	mem[0] = 1;
+	EXPECT_EQ(0, raw_destroy(fd, id));
+	mem[1] = 1;
+	munmap(mem, 4096);
+	EXPECT_EQ(0, close(fd));
+}
+
+static void *remover(void *arg)
+{
+	raw_sleep_ms(100);
+	return (void *)(long)del_device((long)arg);
+}
+
+/* Who only polls is woken. */
+TEST_F(life, device_removed_while_polling)
+{
+	long dev = new_devices(1);
+	struct pollfd p = { .events = POLLIN };
+	pthread_t thread;
+
+	ASSERT_GE(dev, 8);
+	p.fd = raw_open(dev);
+	ASSERT_GE(p.fd, 0);
+	pthread_create(&thread, NULL, remover, (void *)dev);
+	EXPECT_EQ(1, poll(&p, 1, 20000));
+	pthread_join(thread, NULL);
+	close(p.fd);
+}
+
+TEST_F(life, device_removed_while_running)
+{
+	static const bool held[] = { false, true };
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		int dev = new_devices(1), r;
+		struct npulink_comm_status st;
+		struct npulink_result res;
+		struct member m[3];
+		uint8_t secret[16];
+		uint64_t seq[3];
+
+		ASSERT_GE(dev, 8);
+		raw_secret(secret);
+		for (r = 0; r < 3; r++)
+			ASSERT_EQ(0, member_join(&m[r], r == 1 ? dev : r, secret, r, 3, LEN));
+		if (held[i])
+			ASSERT_EQ(0, raw_knob(dev, "hold", 1));
+		/* Without the hold, one that never ends as nobody posts the third. */
+		for (r = 0; r < 2 + held[i]; r++)
+			ASSERT_EQ(0, member_start(&m[r], 0, &seq[r]));
+		if (held[i])
+			ASSERT_TRUE(RAW_EVENTUALLY(raw_knob_get(dev, "held") > 0));
+		ASSERT_EQ(0, del_device(dev));
+		for (r = 0; r < 2 + held[i]; r++) {
+			ASSERT_EQ(0, raw_wait(m[r].fd, seq[r], &res));
+			EXPECT_EQ(-ENODEV, res.status);
+			EXPECT_EQ(NPULINK_CAUSE_REMOVED, res.cause);
+			EXPECT_EQ(1, res.rank);
+			ASSERT_EQ(0, raw_status(m[r].fd, m[r].comm, &st));
+			EXPECT_EQ(-ENODEV, st.out_status);
+		}
+		EXPECT_EQ(-ENODEV, member_run(&m[0], NULL));
+		EXPECT_EQ(-ENODEV, member_run(&m[1], NULL));
+		/* Everything can still be taken apart. */
+		EXPECT_EQ(0, raw_destroy(m[1].fd, m[1].plan));
+		EXPECT_EQ(0, raw_destroy(m[1].fd, m[1].comm));
+		EXPECT_EQ(0, raw_destroy(m[1].fd, m[1].buf));
+		for (r = 0; r < 3; r++)
+			member_leave(&m[r]);
+	}
+}
+
+struct traffic {
+	struct member m[2];
+	pthread_t thread[2];
+	int rc[2];
+	bool stop;
+};
+
+struct traffic_end {
+	struct traffic *t;
+	int r;
+};
+
+static void *traffic_run(void *arg)
+{
+	struct traffic_end *e = arg;
+	int rc = 0;
+
+	while (!rc && !__atomic_load_n(&e->t->stop, __ATOMIC_RELAXED))
+		rc = member_run(&e->t->m[e->r], NULL);
+	e->t->rc[e->r] = rc;
+	return NULL;
+}
+
+/* Devices come and go under load, five times; each has been there before by number. */
+TEST_F(life, device_removed_under_load)
+{
+	static const size_t sizes[] = { 64, 8192, 300 << 10 };
+	int i, r, s;
+
+	for (i = 0; i < 6; i++) {
+		struct traffic t[3] = {};
+		struct traffic_end e[3][2];
+		int dev = new_devices(2);
+		uint8_t secret[16];
+
+		ASSERT_GE(dev, 8);
+		for (s = 0; s < 3; s++) {
+			raw_secret(secret);
+			for (r = 0; r < 2; r++) {
+				/* On both, between them and an old one, both on one. */
+				ASSERT_EQ(0, member_join(&t[s].m[r], s == 1 && r ? 0 : s == 2 ?
+							 dev : dev + r, secret, r, 2, sizes[s]));
+			}
+			for (r = 0; r < 2; r++) {
+				e[s][r] = (struct traffic_end) { &t[s], r };
+				pthread_create(&t[s].thread[r], NULL, traffic_run, &e[s][r]);
+			}
+		}
+		raw_sleep_ms(100 + 20 * i);
+		ASSERT_EQ(0, del_device(dev + (i & 1)));
+		ASSERT_EQ(0, del_device(dev + !(i & 1)));
+		for (s = 0; s < 3; s++) {
+			for (r = 0; r < 2; r++) {
+				pthread_join(t[s].thread[r], NULL);
+				EXPECT_EQ(-ENODEV, t[s].rc[r]);
+			}
+			member_leave(&t[s].m[0]);
+			member_leave(&t[s].m[1]);
+		}
+	}
+}
+
+TEST_HARNESS_MAIN
