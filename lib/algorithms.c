@@ -3,7 +3,7 @@
  * algorithms.c - all algorithm families, in the order in which they are listed.
  */
 #include <string.h>
-#include "plan.h"
+#include "planner.h"
 
 static const struct coll_algorithm * const families[] = {
 	coll_ring_algorithms,
@@ -19,19 +19,17 @@ static const struct coll_algorithm * const families[] = {
 	coll_servers_algorithms,
 };
 
-#define NFAMILIES	(sizeof(families) / sizeof(families[0]))
-
 /* Which table @alg is in: rows are found again by their address. */
 static size_t family_of(const struct coll_algorithm *alg)
 {
 	const struct coll_algorithm *row;
 	size_t f;
 
-	for (f = 0; f < NFAMILIES; f++)
+	for (f = 0; f < ARRAY_SIZE(families); f++)
 		for (row = families[f]; row->name; row++)
 			if (row == alg)
 				return f;
-	return NFAMILIES;
+	return ARRAY_SIZE(families);
 }
 
 const struct coll_algorithm *coll_algorithm_next(uint32_t collective,
@@ -40,11 +38,11 @@ const struct coll_algorithm *coll_algorithm_next(uint32_t collective,
 	size_t f = prev ? family_of(prev) : 0;
 	const struct coll_algorithm *row = prev ? prev + 1 : families[0];
 
-	while (f < NFAMILIES) {
+	while (f < ARRAY_SIZE(families)) {
 		for (; row->name; row++)
 			if (collective == ~0U || row->collective == collective)
 				return row;
-		if (++f < NFAMILIES)
+		if (++f < ARRAY_SIZE(families))
 			row = families[f];
 	}
 	return NULL;

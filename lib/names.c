@@ -3,7 +3,7 @@
  * names.c - collectives, data types and reductions as people write them.
  */
 #include <string.h>
-#include "plan.h"
+#include "planner.h"
 
 static const char * const collectives[NPULINK_COLLS] = {
 	[NPULINK_COLL_ALLREDUCE] = "allreduce",
@@ -37,8 +37,6 @@ static const char * const redops[NPULINK_CALL_AVG + 1] = {
 	[NPULINK_MIN] = "min", [NPULINK_MAX] = "max",
 	[NPULINK_CALL_AVG] = "avg",
 };
-
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 
 static const char *name_of(const char * const *names, uint32_t n, uint32_t value)
 {

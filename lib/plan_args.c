@@ -138,10 +138,13 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->dtype = 0;
 	if (in->collective == NPULINK_COLL_BARRIER || is_v(in->collective))
 		out->count = 0;
-	if (in->collective != NPULINK_COLL_ALLTOALLV)
-		out->rcounts = out->rdispls = NULL;
+	if (in->collective != NPULINK_COLL_ALLTOALLV) {
+		out->rcounts = NULL;
+		out->rdispls = NULL;
+	}
 	if (!is_v(in->collective)) {
-		out->counts = out->displs = NULL;
+		out->counts = NULL;
+		out->displs = NULL;
 		return 0;
 	}
 	if (in->collective == NPULINK_COLL_ALLTOALLV && in->in_place) {

@@ -293,6 +293,10 @@ static double cost_alltoall(const struct coll_args *args, const struct coll_cost
 	return t;
 }
 
+#define FORM_ALLTOALL							\
+	"sum_{b<L} (alpha + c_b n beta/p), "				\
+	"c_b = floor(p/2^(b+1)) 2^b + max(0, (p mod 2^(b+1)) - 2^b)"
+
 #define ROW(coll, name_, form, plan_, cost_, ...)				\
 	{ .collective = NPULINK_COLL_##coll, .name = name_, .exact = true,	\
 	  .formula = form, .plan = plan_, .cost = cost_, __VA_ARGS__ }
@@ -305,9 +309,7 @@ const struct coll_algorithm coll_bruck_algorithms[] = {
 	ROW(ALLREDUCE, "nb", "2L alpha + 2(p-1)/p n beta + (p-1)/p n gamma", nb_allreduce,
 	    cost_allreduce, .commutative = true,
 	    .desc = "Bruck's allgather, there and back; no folding for any p"),
-	ROW(ALLTOALL, "bruck", "sum_{b<L} (alpha + c_b n beta/p), "
-	    "c_b = floor(p/2^(b+1)) 2^b + max(0, (p mod 2^(b+1)) - 2^b)",
-	    bruck_alltoall, cost_alltoall,
+	ROW(ALLTOALL, "bruck", FORM_ALLTOALL, bruck_alltoall, cost_alltoall,
 	    .desc = "a block goes along the binary digits of its distance; for small n"),
 	{ .name = NULL },
 };

@@ -152,7 +152,8 @@ static int double_allreduce(const struct coll_args *args, struct coll_plan *plan
 		if (c < k) {
 			struct node t = tree_node(args->rank, p, c % 2);
 
-			left[c] = chunk_up(args, plan, &t, shard_off(&s, c), shard_len(&s, c), &sum);
+			left[c] = chunk_up(args, plan, &t, shard_off(&s, c),
+					   shard_len(&s, c), &sum);
 			/* A leaf's own input stays as it is unless it is in place. */
 			if (sum == PLAN_NONE && !plan_in_place(args))
 				left[c] = PLAN_NONE;

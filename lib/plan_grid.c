@@ -90,14 +90,14 @@ static int emit(const struct coll_args *args, struct coll_plan *plan, const stru
 	struct plan_at at = at_recv(0);
 	uint32_t i, got = PLAN_NONE;
 
-	if (n->parent == NPULINK_NO_PEER) {
-		at = plan_input(args, 0);
-	} else if (n->nchildren == 1) {
+	if (n->parent != NPULINK_NO_PEER && n->nchildren == 1) {
 		plan_recv_send(plan, n->parent, n->child[0], at, len);
 		return 0;
-	} else {
-		got = plan_recv(plan, n->parent, at, len);
 	}
+	if (n->parent == NPULINK_NO_PEER)
+		at = plan_input(args, 0);
+	else
+		got = plan_recv(plan, n->parent, at, len);
 	for (i = 0; i < n->nchildren; i++) {
 		plan_after(plan, got);
 		plan_send(plan, n->child[i], at, len);
@@ -553,6 +553,10 @@ static double cost_fence(const struct coll_args *args, const struct coll_cost_pa
 	return steps * hop;
 }
 
+#define FORM_FENCE							\
+	"max(k-1+d(k-1), k-2+d(k-2)) (alpha + n beta/k) <= (k+r+c)(alpha + n beta/k), "	\
+	"d(even) = r+c+1-[c odd], d(odd) = r+c+1-[r odd]"
+
 #define ROW(name_, exact_, form, supports_, plan_, cost_, ...)			\
 	{ .collective = NPULINK_COLL_BROADCAST, .name = name_, .exact = exact_,	\
 	  .formula = form, .supports = supports_, .plan = plan_, .cost = cost_,	\
@@ -573,9 +577,7 @@ const struct coll_algorithm coll_grid_algorithms[] = {
 	    cost_dimensions, .desc = "down the root's column, then along each row"),
 	ROW("rsbcast", true, "L (alpha + n beta)", is_mesh, rsbcast, cost_rounds,
 	    .desc = "to the node of the other half that is farthest from the root: no contention"),
-	ROW("fence", false, "max(k-1+d(k-1), k-2+d(k-2)) (alpha + n beta/k) <= (k+r+c)(alpha + "
-	    "n beta/k), d(even) = r+c+1-[c odd], d(odd) = r+c+1-[r odd]", is_mesh, fence, cost_fence,
-	    .chunks = fence_chunks,
+	ROW("fence", false, FORM_FENCE, is_mesh, fence, cost_fence, .chunks = fence_chunks,
 	    .desc = "in k chunks, by two ways that share no port and no link"),
 	ROW("scatter-collect-1d", true, "(L+p-1) alpha + 2(p-1)/p n beta", is_mesh,
 	    scatter_collect_1d, cost_1d, .desc = "halve the line of nodes, then a ring"),

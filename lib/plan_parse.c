@@ -34,10 +34,7 @@ struct parser {
 	bool have_ranks, have_rank, have_slots;
 };
 
-static int fail(struct parser *ps, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static int fail(struct parser *ps, const char *fmt, ...)
+static int __printf(2, 3) fail(struct parser *ps, const char *fmt, ...)
 {
 	va_list ap;
 	char *c;
@@ -52,7 +49,11 @@ static int fail(struct parser *ps, const char *fmt, ...)
 	return -EINVAL;
 }
 
-#define QUOTE(w)	(int)((w).len < 40 ? (w).len : 40), (w).p
+/* Arguments for "%.*s". */
+static int width(struct word w)
+{
+	return w.len < 40 ? w.len : 40;
+}
 
 /* ---- words */
 
@@ -146,7 +147,7 @@ static bool number(struct word w, uint64_t *value)
 static int get_number(struct parser *ps, struct word w, uint64_t max, uint64_t *value)
 {
 	if (!number(w, value))
-		return fail(ps, "'%.*s' is not a number", QUOTE(w));
+		return fail(ps, "'%.*s' is not a number", width(w), w.p);
 	if (*value > max)
 		return fail(ps, "%llu is too large, at most %llu", (unsigned long long)*value,
 			    (unsigned long long)max);
@@ -175,7 +176,7 @@ static int get_name(struct parser *ps, struct word w, int (*parse)(const char *)
 			*value = parse(text);
 	}
 	if (*value < 0)
-		return fail(ps, "'%.*s' is no %s", QUOTE(w), what);
+		return fail(ps, "'%.*s' is no %s", width(w), w.p, what);
 	return 0;
 }
 
@@ -191,7 +192,7 @@ static int get_slot(struct parser *ps, struct word w, uint32_t *slot)
 		value = NPULINK_SLOT_SCRATCH;
 	else if (!number(w, &value) || value >= NPULINK_MAX_SLOTS)
 		return fail(ps, "'%.*s' is no slot: send, recv, scratch, or below %u",
-			    QUOTE(w), NPULINK_MAX_SLOTS);
+			    width(w), w.p, NPULINK_MAX_SLOTS);
 	*slot = value;
 	return 0;
 }
@@ -220,7 +221,7 @@ static int find_step_name(struct word w)
 {
 	size_t i;
 
-	for (i = 0; i < sizeof(step_names) / sizeof(step_names[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(step_names); i++)
 		if (is(w, step_names[i].name))
 			return step_names[i].op;
 	return -1;
@@ -327,7 +328,7 @@ static int parse_value(struct parser *ps, struct word key, struct word w, struct
 	} else if (is(key, "after")) {
 		rc = parse_after(ps, w, s);
 	} else {
-		rc = fail(ps, "unknown word '%.*s='", QUOTE(key));
+		rc = fail(ps, "unknown word '%.*s='", width(key), key.p);
 	}
 	return rc;
 }
@@ -358,7 +359,7 @@ static int check_words(struct parser *ps, const struct npulink_step *s, uint32_t
 		if (s->op && s->op != NPULINK_STEP_SEND)
 			needs |= DST;
 	}
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
 		if ((needs & ~had) >> i & 1)
 			return fail(ps, "%s needs %s", coll_step_name(s), names[i]);
 		if ((had & ~(needs | may)) >> i & 1)
@@ -415,7 +416,7 @@ static int parse_step(struct parser *ps, struct word w)
 		return fail(ps, "the step is missing");
 	op = find_step_name(w);
 	if (op < 0)
-		return fail(ps, "unknown word '%.*s'", QUOTE(w));
+		return fail(ps, "unknown word '%.*s'", width(w), w.p);
 	if (ps->out->plan.nsteps == NPULINK_MAX_STEPS)
 		return fail(ps, "too many steps");
 	s.op = op;
@@ -437,7 +438,7 @@ static int parse_step(struct parser *ps, struct word w)
 		else if (is(w, "drain"))
 			s.flags |= NPULINK_STEP_F_DRAIN;
 		else
-			rc = fail(ps, "unknown word '%.*s'", QUOTE(w));
+			rc = fail(ps, "unknown word '%.*s'", width(w), w.p);
 	}
 	if (!rc)
 		rc = check_words(ps, &s, had);
@@ -494,7 +495,7 @@ static int parse_slot(struct parser *ps)
 		else if (is(w, "write"))
 			access |= NPULINK_SLOT_WRITE;
 		else
-			rc = fail(ps, "'%.*s' is no access: read, write", QUOTE(w));
+			rc = fail(ps, "'%.*s' is no access: read, write", width(w), w.p);
 	}
 	if (rc)
 		return rc;
@@ -558,10 +559,10 @@ static int parse_statement(struct parser *ps, struct word w)
 	int rc, name;
 	size_t i;
 
-	for (i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (is(w, numbers[i]))
 			return parse_number_of(ps, w);
-	for (i = 0; i < sizeof(arrays) / sizeof(arrays[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(arrays); i++)
 		if (is(w, arrays[i]))
 			return parse_array(ps, i);
 	if (is(w, "slot"))
@@ -584,7 +585,7 @@ static int parse_statement(struct parser *ps, struct word w)
 		*(dtype ? &args->dtype : &args->redop) = name;
 		return 0;
 	}
-	return fail(ps, "unknown word '%.*s'", QUOTE(w));
+	return fail(ps, "unknown word '%.*s'", width(w), w.p);
 }
 
 static int parse_begin(struct parser *ps)
@@ -602,7 +603,7 @@ static int parse_begin(struct parser *ps)
 	ps->out->args.collective = name;
 	if (next_word(ps, &w)) {
 		if (w.len >= sizeof(ps->out->algorithm) || memchr(w.p, 0, w.len))
-			return fail(ps, "'%.*s' is no algorithm", QUOTE(w));
+			return fail(ps, "'%.*s' is no algorithm", width(w), w.p);
 		memcpy(ps->out->algorithm, w.p, w.len);
 	}
 	return 0;
@@ -689,7 +690,7 @@ static int parse(struct parser *ps)
 	rc = parse_begin(ps);
 	while (!rc) {
 		if (next_word(ps, &w))
-			return fail(ps, "unexpected word '%.*s'", QUOTE(w));
+			return fail(ps, "unexpected word '%.*s'", width(w), w.p);
 		do {
 			if (!next_line(ps))
 				return fail(ps, "'end' is missing");
@@ -707,7 +708,7 @@ static int parse(struct parser *ps)
 	if (rc)
 		return rc;
 	if (next_word(ps, &w))
-		return fail(ps, "unexpected word '%.*s'", QUOTE(w));
+		return fail(ps, "unexpected word '%.*s'", width(w), w.p);
 	return finish(ps);
 }
 

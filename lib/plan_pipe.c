@@ -85,7 +85,8 @@ static int broadcast(const struct coll_args *args, struct coll_plan *plan,
 static int reduce(const struct coll_args *args, struct coll_plan *plan,
 		  struct node (*shape)(uint32_t v, uint32_t p), uint32_t chunks)
 {
-	uint32_t p = args->nranks, root = args->root, c, i, step, busy[2] = { PLAN_NONE, PLAN_NONE };
+	uint32_t p = args->nranks, root = args->root, c, i, step;
+	uint32_t busy[2] = { PLAN_NONE, PLAN_NONE };
 	struct node n = shape(mod_sub(args->rank, root, p), p);
 	struct plan_shards s = plan_split(args->count, chunks, npulink_dtype_size(args->dtype));
 	struct plan_at room[2] = { { 0 } };
@@ -162,7 +163,7 @@ uint32_t plan_chunks(const struct coll_args *args,
 {
 	/* What tune.c takes without a calibration: software NPUs. */
 	static const struct coll_cost_params network = {
-		.alpha = 2e-6, .beta = 2.5e-10, .gamma = 2.5e-10, .ports = 1,
+		.alpha = 2 / 1e6, .beta = 0.25 / 1e9, .gamma = 0.25 / 1e9, .ports = 1,
 	};
 
 	return args->chunks ? chunks_of(args->chunks, args) : best(args, &network);

@@ -391,6 +391,10 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	return k * (2 * q * inside + 2 * (m - 1) * between);
 }
 
+#define FORM_GATHER							\
+	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
+	"for equal servers and a port per link"
+
 #define ROW(coll, exact_, form, plan_, cost_, ...)				\
 	{ .collective = NPULINK_COLL_##coll, .name = "two-level", .exact = exact_, \
 	  .formula = form, .plan = plan_, .cost = cost_, .supports = has_servers, \
@@ -400,8 +404,7 @@ const struct coll_algorithm coll_servers_algorithms[] = {
 	ROW(ALLREDUCE, false, "k chunks in turn: k (2 q T_inside + 2 (m-1) T_between)",
 	    two_level_allreduce, cost_allreduce, .commutative = true, .chunks = allreduce_chunks,
 	    .desc = "reduce inside each server, rings between them, and give to all inside"),
-	ROW(ALLGATHER, false, "(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of "
-	    "its level, equal servers and a port per link",
+	ROW(ALLGATHER, false, FORM_GATHER,
 	    two_level_allgather, cost_allgather,
 	    .desc = "rings between servers; what comes is given to all inside"),
 	{ .name = NULL },

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "plan_text.h"
+#include "planner.h"
 
 #define RECV	NPULINK_STEP_RECV
 #define REDUCE	NPULINK_STEP_REDUCE
@@ -50,7 +51,7 @@ static void put_slot(FILE *f, uint32_t slot)
 {
 	static const char * const names[] = { "send", "recv", "scratch" };
 
-	if (slot < sizeof(names) / sizeof(names[0]))
+	if (slot < ARRAY_SIZE(names))
 		fputs(names[slot], f);
 	else
 		fprintf(f, "%u", slot);

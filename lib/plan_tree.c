@@ -329,7 +329,8 @@ static double cost_v(const struct coll_args *args, const struct coll_cost_params
 	for (v = p; v-- > 0;) {
 		uint32_t span = v ? v & -v : 1U << lg_ceil(p);
 
-		now = when[v] = 0;
+		now = 0;
+		when[v] = 0;
 		for (d = 1; gather && d < span && d < p - v; d *= 2) {
 			double w = sum[cut(&t, v + 2 * d)] - sum[v + d];
 
@@ -385,7 +386,8 @@ const struct coll_algorithm coll_tree_algorithms[] = {
 	    .desc = "each rank keeps its shard and passes half of the others on"),
 	ROW(GATHER, "binomial", "L alpha + (p-1)/p n beta", binomial_gather, cost_scatter,
 	    .desc = "scatter with the arrows reversed"),
-	ROW(GATHERV, "binomial", "T(v): children c nearest first, t = max(t, T(c)) + alpha + W(c) beta",
+	ROW(GATHERV, "binomial",
+	    "T(v): children c nearest first, t = max(t, T(c)) + alpha + W(c) beta",
 	    binomial_gather, cost_gatherv,
 	    .desc = "scatter with the arrows reversed"),
 	ROW(BARRIER, "dissemination", "L alpha", dissemination_barrier, cost_barrier,

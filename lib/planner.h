@@ -13,6 +13,13 @@
 
 #include "plan.h"
 
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#endif
+#ifndef __printf
+#define __printf(fmt, args)	__attribute__((__format__(__printf__, fmt, args)))
+#endif
+
 /* Part of the set id: ranks with planners that differ must not meet. */
 #define PLANNER_VERSION		1
 

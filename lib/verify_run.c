@@ -393,7 +393,7 @@ static int count_needs(struct verify_run *run)
 	return 0;
 }
 
-static int deadlock(struct verify_run *run, uint32_t i)
+static int stuck(struct verify_run *run, uint32_t i)
 {
 	struct verify_rank *r, *peer;
 	const struct npulink_step *s = step_at(run, i, &r);
@@ -435,7 +435,7 @@ static int explain_deadlock(struct verify_run *run)
 		if (!blocked(run, i) && run->from[i] != NONE)
 			break;
 	}
-	return waits == NONE ? 0 : deadlock(run, waits);
+	return waits == NONE ? 0 : stuck(run, waits);
 }
 
 /* Barrier: before a unit runs, it knows that its own rank has entered. */

@@ -39,9 +39,8 @@ struct verify_run {
 };
 
 /* Fill in the report; -EINVAL. */
-int verify_fail(struct verify_run *run, uint32_t rank, uint32_t step, uint32_t slot,
-		uint64_t off, uint64_t len, const char *fmt, ...)
-	__attribute__((format(printf, 7, 8)));
+int __printf(7, 8) verify_fail(struct verify_run *run, uint32_t rank, uint32_t step,
+			       uint32_t slot, uint64_t off, uint64_t len, const char *fmt, ...);
 
 /* Pair sends with receives; run everything. 0, -EINVAL with report, -ENOMEM. */
 int verify_match(struct verify_run *run);

@@ -24,7 +24,7 @@ struct value value_of_rank(uint64_t seed, uint32_t rank)
 	uint64_t a = mix(seed + 2 * (uint64_t)rank), b = mix(~seed - rank);
 
 	return (struct value){
-		.sum = (unsigned __int128)a << 64 | b,
+		.sum = (__uint128_t)a << 64 | b,
 		.expr = mix(a ^ b), .count = 1, .lo = rank, .hi = rank,
 	};
 }

@@ -16,7 +16,7 @@
  * same multiset but for a chance of 2^-100 or so.
  */
 struct value {
-	unsigned __int128 sum;
+	__uint128_t sum;
 	uint64_t expr;		/* hash of the expression: equal bits if equal */
 	uint32_t count;		/* inputs added up, with multiplicity; saturates */
 	uint32_t lo, hi;	/* ranks, if they are a range added up in order */

@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 			continue;
 		for (p = only ? only : 1; ok && p <= (only ? only : ALL_UP_TO); p++)
 			ok = prove_ranks(&sweep, p);
-		for (i = 0; ok && !only && i < sizeof(some) / sizeof(some[0]); i++)
+		for (i = 0; ok && !only && i < ARRAY_SIZE(some); i++)
 			ok = prove_ranks(&sweep, some[i]);
 		if (!ok)
 			ksft_print_msg("%s\n", sweep.bad);

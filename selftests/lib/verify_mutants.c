@@ -480,8 +480,6 @@ static const char * const kinds[] = {
 	"swap offsets", "channel",
 };
 
-#define NKINDS	(sizeof(kinds) / sizeof(kinds[0]))
-
 static void drop_step(struct coll_plan *plan, uint32_t at)
 {
 	uint32_t i, k;
@@ -586,11 +584,57 @@ static int verify(struct set *set, struct coll_verify_report *report)
 	return coll_verify_set(&all, report);
 }
 
+static uint32_t made[ARRAY_SIZE(kinds)], caught[ARRAY_SIZE(kinds)];
+
+/* One mutant of @set: false if it is wrong and was accepted. */
+static bool try_mutant(const struct set *set, uint32_t *accepted)
+{
+	uint32_t kind = random() % ARRAY_SIZE(kinds);
+	struct coll_verify_report report;
+	struct set mutant;
+	bool ok = true;
+	int rc;
+
+	set_copy(&mutant, set);
+	if (damage(&mutant, kind)) {
+		made[kind]++;
+		rc = verify(&mutant, &report);
+		if (rc) {
+			caught[kind]++;
+		} else {
+			++*accepted;
+			ok = execute_often(&mutant, 20);
+		}
+		if (!ok)
+			ksft_print_msg("p = %u: damaged %s not found\n", set->p, kinds[kind]);
+	}
+	set_free(&mutant);
+	return ok;
+}
+
+static bool try_set(const struct coll_algorithm *alg, uint32_t p, bool in_place, uint32_t mutants,
+		    uint32_t *sets, uint32_t *accepted)
+{
+	struct coll_verify_report report;
+	struct set set;
+	bool ok;
+
+	if (!set_make(&set, alg, p, in_place))
+		return true;
+	++*sets;
+	ok = !verify(&set, &report) && execute_often(&set, 5);
+	if (!ok)
+		ksft_print_msg("p = %u: not even right undamaged\n", p);
+	while (ok && mutants--)
+		ok = try_mutant(&set, accepted);
+	set_free(&set);
+	return ok;
+}
+
 int main(int argc, char **argv)
 {
-	uint32_t mutants = argc > 1 ? atoi(argv[1]) : MUTANTS, n = 0, kind, i;
+	uint32_t mutants = argc > 1 ? atoi(argv[1]) : MUTANTS, n = 0, kind;
 	const struct coll_algorithm *alg = NULL;
-	uint32_t made[NKINDS] = { 0 }, caught[NKINDS] = { 0 };
 
 	srandom(argc > 2 ? atoi(argv[2]) : 1);
 	while ((alg = coll_algorithm_next(~0U, alg)))
@@ -601,45 +645,13 @@ int main(int argc, char **argv)
 		uint32_t accepted = 0, sets = 0, p;
 		bool ok = true;
 
-		for (p = 2; p <= 9 && ok; p++) {
-			struct coll_verify_report report;
-			struct set set, mutant;
-			int in_place;
-
-			for (in_place = 0; in_place < 2 && ok; in_place++) {
-				if (!set_make(&set, alg, p, in_place))
-					continue;
-				sets++;
-				ok = !verify(&set, &report) && execute_often(&set, 5);
-				if (!ok)
-					ksft_print_msg("p = %u: not even right undamaged\n", p);
-				for (i = 0; i < mutants / 16 && ok; i++) {
-					int rc;
-
-					set_copy(&mutant, &set);
-					kind = random() % NKINDS;
-					if (damage(&mutant, kind)) {
-						made[kind]++;
-						rc = verify(&mutant, &report);
-						if (rc) {
-							caught[kind]++;
-						} else {
-							accepted++;
-							ok = execute_often(&mutant, 20);
-						}
-						if (!ok)
-							ksft_print_msg("p = %u: damaged %s not found\n",
-								       p, kinds[kind]);
-					}
-					set_free(&mutant);
-				}
-				set_free(&set);
-			}
-		}
+		for (p = 2; p <= 9 && ok; p++)
+			ok = try_set(alg, p, false, mutants / 16, &sets, &accepted) &&
+			     try_set(alg, p, true, mutants / 16, &sets, &accepted);
 		ksft_test_result(ok, "%s %s: %u sets, %u harmless mutants accepted\n",
 				 coll_collective_name(alg->collective), alg->name, sets, accepted);
 	}
-	for (kind = 0; kind < NKINDS; kind++)
+	for (kind = 0; kind < ARRAY_SIZE(kinds); kind++)
 		ksft_print_msg("damaged %s: %u, of which %u caught\n", kinds[kind], made[kind],
 			       caught[kind]);
 	ksft_finished();

@@ -57,7 +57,7 @@ static void good_plan(void)
 	slots[2] = (struct npulink_slot){ 16, RW, 0 };
 	d = (struct npulink_plan_desc){
 		.call = &call, .nranks = 4, .rank = 1, .nslots = 3, .slots = slots,
-		.nsteps = sizeof(good) / sizeof(good[0]), .steps = steps,
+		.nsteps = ARRAY_SIZE(good), .steps = steps,
 	};
 }
 
@@ -392,12 +392,14 @@ static double hostile(uint32_t n, uint32_t kind, int *rc)
 
 static void test_hostile(void)
 {
-	double limit = 0.1, a, b, c;
+#if defined(__SANITIZE_ADDRESS__)
+	double limit = 2;
+#else
+	double limit = 0.1;
+#endif
+	double a, b, c;
 	int rc[3];
 
-#if defined(__SANITIZE_ADDRESS__)
-	limit = 2;
-#endif
 	a = hostile(4096, 0, &rc[0]);
 	b = hostile(4096, 1, &rc[1]);
 	c = hostile(8192, 0, &rc[2]);	/* beyond the matrix */
