@@ -185,6 +185,8 @@ static double cost_chain_pipe(const struct coll_args *args, const struct coll_co
 {
 	uint32_t k = plan_chunks(args, chain_chunks);
 
+	if (args->nranks == 1)
+		return 0;
 	return (args->nranks + k - 2.0) * hop(args, c, k);
 }
 
