@@ -453,12 +453,22 @@ static bool npulink_steps_fit(const struct npulink_step *to, const struct npulin
 	       (!(from->flags & NPULINK_STEP_F_TRANSIENT) || !(from->src2_off % esize));
 }
 
+static noinline void npulink_misfit(struct npulink_op *op, struct npulink_op *peer, u32 step)
+{
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank,
+		.peer = peer->rank->rank, .step = step, .number = op->number,
+		.calls = { op->plan->call, peer->plan->call },
+	};
+
+	npulink_comm_fail(op->rank->comm, &cause);
+}
+
 /*
  * Has the peer of a unit's member @i offered bytes beyond those done? If so, lowers *n
  * to what of them lies in one piece.
  */
-static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *n,
-				   struct npulink_cause *bad)
+static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *n)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
 	const struct npulink_step *st = &op->plan->steps[un->first + i];
@@ -476,11 +486,7 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 	ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
 	from = &peer->plan->steps[ps];
 	if (unlikely(!npulink_steps_fit(st, from, un->esize))) {
-		*bad = (struct npulink_cause) {
-			.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank,
-			.peer = peer->rank->rank, .step = un->first + i,
-			.number = op->number, .calls = { op->plan->call, peer->plan->call },
-		};
+		npulink_misfit(op, peer, un->first + i);
 		return false;
 	}
 	avail = smp_load_acquire(&peer->cells[ps].avail);
@@ -493,7 +499,7 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 }
 
 /* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
-static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_cause *bad)
+static s64 npulink_unit_avail(struct npulink_op *op, u32 unit)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
 	u32 step = un->first + un->nsteps - 1, i;
@@ -506,12 +512,12 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_ca
 	/* Each member of a long chain is looked at when it rings, not at every bell. */
 	us->missing = true;
 	for (; us->waits < un->nsteps; us->waits++)
-		if (!npulink_member_arrived(op, unit, us->waits, &n, bad))
+		if (!npulink_member_arrived(op, unit, us->waits, &n))
 			return 0;
 	us->missing = false;
 	us->waits = 0;
 	for (i = 0; i < seen; i++)
-		npulink_member_arrived(op, unit, i, &n, bad);
+		npulink_member_arrived(op, unit, i, &n);
 	if (!len)
 		return -1;
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off) {
@@ -585,13 +591,8 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 
 	if (us->phase == NPULINK_UNIT_ACTIVE) {
 		if (un->engine && (us->done < len || !len)) {
-			struct npulink_cause bad = {};
-			s64 n = npulink_unit_avail(op, unit, &bad);
+			s64 n = npulink_unit_avail(op, unit);
 
-			if (unlikely(bad.cause)) {
-				npulink_comm_fail(op->rank->comm, &bad);
-				return;
-			}
 			if (!n)
 				return;
 			if (n > 0) {
@@ -682,6 +683,8 @@ static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *r
 		u32 unit = op->plan->pos[ev->kind].unit;
 		const struct npulink_unit_state *us = &op->units[unit];
 
+		if (us->phase != NPULINK_UNIT_ACTIVE && us->phase != NPULINK_UNIT_SENT)
+			return;
 		if (us->phase == NPULINK_UNIT_ACTIVE && us->missing &&
 		    ev->kind != op->plan->units[unit].first + us->waits)
 			return;
