@@ -4,7 +4,7 @@
  * data types and reductions, in and out of place, small, empty and larger than the
  * arena, against a plain reference; and every algorithm that the planners know.
  *
- * npulink-test: timeout=180
+ * npulink-test: timeout=300
  */
 #include "coll_ranks.h"
 #include "coll_cases.h"

@@ -25,12 +25,14 @@ static int allreduce(struct coll_comm *comm, size_t count)
 	return coll_allreduce(comm, data[0], data[1], count, COLL_INT32, COLL_SUM);
 }
 
-/* Everybody is there and has a link to everybody. */
+/* Everybody is there, has a link to everybody, and nothing more to do so far. */
 static int warm_up(struct ranks *ranks, struct coll_comm *comm)
 {
 	int rc = coll_barrier(comm);
 
-	return rc ? rc : allreduce(comm, 1000);
+	rc = rc ? rc : allreduce(comm, 1000);
+	pthread_barrier_wait(&ranks->barrier);
+	return rc;
 }
 
 /* ---- a rank never comes */
