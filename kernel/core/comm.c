@@ -274,7 +274,6 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid
 	mutex_init(&comm->mutex);
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
-	hash_add(npulink_comms, &comm->hash, siphash(comm->secret, 16, &npulink_comms_key));
 	return comm;
 }
 
@@ -306,6 +305,8 @@ static int npulink_comm_join(struct npulink_rank *rank, const void *arg)
 					cmd->flags & NPULINK_COMM_ANY_UID);
 		if (!comm)
 			return -ENOMEM;
+		hash_add(npulink_comms, &comm->hash,
+			 siphash(comm->secret, 16, &npulink_comms_key));
 	} else {
 		rc = npulink_comm_may_join(comm, cmd);
 		if (rc)

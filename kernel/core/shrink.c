@@ -66,7 +66,7 @@ static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
 		if (!(i & 0xfff))
 			cond_resched();
 	}
-	/* Nobody joins by a secret that nobody knows. */
+	/* It is not in the table, so nobody joins it by its secret. */
 	get_random_bytes(secret, sizeof(secret));
 	child = n ? npulink_comm_new(secret, n, comm->any_uid) : NULL;
 	if (!child) {
@@ -112,26 +112,34 @@ void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct n
 	mutex_unlock(&npulink_comms_lock);
 }
 
-/* Join, or make, the communicator of those who are left. */
-static int npulink_comm_join_child(struct npulink_rank *rank, const void *arg)
+/*
+ * Find, or make, the communicator of those who are left: rank->comm and rank->rank.
+ * -ESHUTDOWN: without this one.
+ */
+static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_rank *old)
 {
-	const struct npulink_rank *old = arg;
-	struct npulink_comm *comm = old->comm, *child = comm->child;
-	int rc = 0;
+	struct npulink_comm *child = old->comm->child;
 
 	lockdep_assert_held(&npulink_comms_lock);
 	if (child) {
 		kref_get(&child->kref);
 	} else {
-		child = npulink_comm_make_child(comm);
+		child = npulink_comm_make_child(old->comm);
 		if (IS_ERR(child))
 			return PTR_ERR(child);
 	}
 	rank->comm = child;
+	return npulink_comm_heir(child, old->rank, &rank->rank) ? 0 : -ESHUTDOWN;
+}
+
+static int npulink_comm_join_child(struct npulink_rank *rank, const void *unused)
+{
+	struct npulink_comm *child = rank->comm;
+	int rc = 0;
+
+	lockdep_assert_held(&npulink_comms_lock);
 	mutex_lock(&child->mutex);
-	if (!npulink_comm_heir(child, old->rank, &rank->rank))
-		rc = -ESHUTDOWN;
-	else if (rcu_access_pointer(child->ranks[rank->rank]) || test_bit(rank->rank, child->left))
+	if (rcu_access_pointer(child->ranks[rank->rank]) || test_bit(rank->rank, child->left))
 		rc = -EEXIST;
 	if (!rc) {
 		child->joined++;
@@ -160,20 +168,28 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	rc = PTR_ERR_OR_ZERO(rank);
 	if (rc)
 		goto out_old;
-	rc = npulink_rank_join(rank, npulink_comm_join_child, old);
-	if (rc) {
-		npulink_object_abort(file, &rank->obj);
-		goto out_old;
-	}
+	rc = mutex_lock_interruptible(&npulink_comms_lock);
+	if (rc)
+		goto err_abort;
+	rc = npulink_comm_find_child(rank, old);
+	mutex_unlock(&npulink_comms_lock);
+	if (rc)
+		goto err_abort;
+	/* Before it joins: leaving again would be seen, and could not be undone. */
 	cmd->out_id = rank->obj.id;
 	cmd->out_rank = rank->rank;
 	cmd->out_nranks = rank->comm->nranks;
-	npulink_rank_put(old);
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
-		npulink_object_destroy(file, cmd->out_id);
-	return rc;
+		goto err_abort;
+	rc = npulink_rank_join(rank, npulink_comm_join_child, NULL);
+	if (rc)
+		goto err_abort;
+	npulink_rank_put(old);
+	return 0;
 
+err_abort:
+	npulink_object_abort(file, &rank->obj);
 out_old:
 	npulink_rank_put(old);
 	return rc;
