@@ -351,7 +351,7 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 		n = min_t(unsigned long, NPULINK_PIN_BATCH, DIV_ROUND_UP(end - addr, PAGE_SIZE));
 		n = npulink_pin_pages(buf, addr, n, pages);
 		if (n <= 0)
-			return n == -EINTR ? -EINTR : -ESTALE;
+			return n == -EINTR || n == -ENOMEM ? n : -ESTALE;
 		for (i = 0; i < n; i++) {
 			u64 off = max(addr, buf->uaddr) - buf->uaddr;
 			u32 r = npulink_mem_range(&buf->mem, off);
@@ -509,6 +509,20 @@ int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len)
 	struct npulink_ranges rs = {};
 	int rc = npulink_ranges_add(&rs, va, len);
 
+	npulink_ranges_finish(&rs, &buf->mem);
+	return rc ?: npulink_buf_map(buf);
+}
+
+/* The memory of @from, which the caller keeps. */
+int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from)
+{
+	struct npulink_ranges rs = {};
+	int rc = 0;
+	u32 i;
+
+	for (i = 0; !rc && i < from->mem.nranges; i++)
+		rc = npulink_ranges_add(&rs, from->mem.ranges[i].va,
+					npulink_range_len(&from->mem, i));
 	npulink_ranges_finish(&rs, &buf->mem);
 	return rc ?: npulink_buf_map(buf);
 }

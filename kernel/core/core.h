@@ -248,6 +248,7 @@ int npulink_buf_map(struct npulink_buf *buf);
 void npulink_bufs_unmap(struct npulink_device *dev);
 int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma);
 int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len);
+int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from);
 void npulink_buf_dmabuf_release(struct npulink_buf *buf);
 void npulink_buf_destroy(struct npulink_object *obj);
 void npulink_buf_release(struct kref *kref);

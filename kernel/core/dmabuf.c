@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * dmabuf.c - buffers that are shared with other drivers: our pages as a dma-buf, and
- * the dma-bufs of others as buffers. An imported one is used through its kernel
- * mapping, so exporters that have none are refused.
+ * dma-bufs as buffers. Those of other drivers are used through their kernel mapping,
+ * so exporters that have none are refused.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -177,12 +177,31 @@ void npulink_buf_dmabuf_release(struct npulink_buf *buf)
 		dma_buf_put(buf->dmabuf);
 }
 
+static int npulink_buf_import(struct npulink_buf *buf)
+{
+	struct dma_buf *dmabuf = buf->dmabuf;
+	struct iosys_map map;
+	int rc;
+
+	/* Ours needs no mapping. And dma_buf_vmap() warns if there is no memory for one. */
+	if (dmabuf->ops == &npulink_dmabuf_ops)
+		return npulink_buf_from_buf(buf, dmabuf->priv);
+	rc = npulink_dma_buf_vmap(dmabuf, &map);
+	if (rc)
+		return rc == -EINVAL ? -EOPNOTSUPP : rc;
+	if (map.is_iomem) {
+		npulink_dma_buf_vunmap(dmabuf, &map);
+		return -EOPNOTSUPP;
+	}
+	buf->dmabuf_va = map.vaddr;
+	return npulink_buf_from_va(buf, map.vaddr, dmabuf->size);
+}
+
 int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_buf_import *cmd = ucmd->cmd;
 	struct npulink_buf *buf;
 	struct dma_buf *dmabuf;
-	struct iosys_map map;
 	int rc;
 
 	if (cmd->flags & ~NPULINK_BUF_READONLY)
@@ -203,18 +222,7 @@ int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd)
 		npulink_object_put(&buf->obj);
 		return rc;
 	}
-	rc = npulink_dma_buf_vmap(dmabuf, &map);
-	if (rc) {
-		rc = rc == -EINVAL ? -EOPNOTSUPP : rc;
-		goto err_abort;
-	}
-	if (map.is_iomem) {
-		npulink_dma_buf_vunmap(dmabuf, &map);
-		rc = -EOPNOTSUPP;
-		goto err_abort;
-	}
-	buf->dmabuf_va = map.vaddr;
-	rc = npulink_buf_from_va(buf, map.vaddr, dmabuf->size);
+	rc = npulink_buf_import(buf);
 	if (rc)
 		goto err_abort;
 	cmd->out_id = buf->obj.id;
