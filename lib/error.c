@@ -135,48 +135,6 @@ static const char *name_or(const char *name)
 	return name ? name : "?";
 }
 
-static bool has_redop(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool has_root(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return true;
-	default:
-		return false;
-	}
-}
-
-static bool has_count(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return false;
-	default:
-		return true;
-	}
-}
-
 /* "allreduce of 1024 float32 (sum)", "broadcast of 3 int8 from root 2". */
 static void describe(char *text, size_t size, const struct npulink_call *c)
 {
@@ -186,11 +144,11 @@ static void describe(char *text, size_t size, const struct npulink_call *c)
 		snprintf(text, size, "barrier");
 		return;
 	}
-	if (has_count(c->collective))
+	if (!npulink_coll_is_v(c->collective))
 		snprintf(count, sizeof(count), "%" PRIu64 " ", (uint64_t)c->count);
-	if (has_redop(c->collective))
+	if (npulink_coll_reduces(c->collective))
 		snprintf(op, sizeof(op), " (%s)", name_or(coll_redop_name(c->redop)));
-	if (has_root(c->collective))
+	if (npulink_coll_has_root(c->collective))
 		snprintf(root, sizeof(root), ", root %u", c->root);
 	snprintf(text, size, "%s of %s%s%s%s", name_or(coll_collective_name(c->collective)), count,
 		 name_or(coll_dtype_name(c->dtype)), op, root);

@@ -7,45 +7,6 @@
 #include <stdlib.h>
 #include "planner.h"
 
-static bool is_v(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return true;
-	}
-	return false;
-}
-
-static bool is_rooted(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return true;
-	}
-	return false;
-}
-
-static bool is_reducing(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return true;
-	}
-	return false;
-}
-
 static const char *topo_check(const struct coll_args *args)
 {
 	const struct coll_topo *t = args->topo;
@@ -84,9 +45,9 @@ const char *coll_args_check(const struct coll_args *args)
 		return "the rank is not below the number of ranks";
 	if (args->dtype >= NPULINK_DTYPES)
 		return "no such data type";
-	if (is_reducing(c) && args->redop > NPULINK_CALL_AVG)
+	if (npulink_coll_reduces(c) && args->redop > NPULINK_CALL_AVG)
 		return "no such reduction";
-	if (is_rooted(c) && args->root >= args->nranks)
+	if (npulink_coll_has_root(c) && args->root >= args->nranks)
 		return "the root is not below the number of ranks";
 	if (c == NPULINK_COLL_P2P && args->peer >= args->nranks)
 		return "the peer is not below the number of ranks";
@@ -99,7 +60,7 @@ const char *coll_args_check(const struct coll_args *args)
 			return "the counts to send are missing";
 		if (!args->in_place && args->counts[args->rank] != args->rcounts[args->rank])
 			return "sends another count to itself than it receives";
-	} else if (is_v(c) && !args->counts) {
+	} else if (npulink_coll_is_v(c) && !args->counts) {
 		return "the counts are missing";
 	}
 	return args->topo ? topo_check(args) : NULL;
@@ -123,26 +84,26 @@ static void prefix_sums(const uint64_t *counts, uint64_t *displs, uint32_t n)
 /* Displacements of a large buffer are the business of him who has one. */
 static bool has_large_buffer(const struct coll_args *args)
 {
-	return !is_rooted(args->collective) || args->rank == args->root;
+	return !npulink_coll_has_root(args->collective) || args->rank == args->root;
 }
 
 int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t **mem)
 {
 	*out = *in;
 	*mem = NULL;
-	if (!is_rooted(in->collective))
+	if (!npulink_coll_has_root(in->collective))
 		out->root = 0;
-	if (!is_reducing(in->collective))
+	if (!npulink_coll_reduces(in->collective))
 		out->redop = 0;
 	if (in->collective == NPULINK_COLL_BARRIER)
 		out->dtype = 0;
-	if (in->collective == NPULINK_COLL_BARRIER || is_v(in->collective))
+	if (in->collective == NPULINK_COLL_BARRIER || npulink_coll_is_v(in->collective))
 		out->count = 0;
 	if (in->collective != NPULINK_COLL_ALLTOALLV) {
 		out->rcounts = NULL;
 		out->rdispls = NULL;
 	}
-	if (!is_v(in->collective)) {
+	if (!npulink_coll_is_v(in->collective)) {
 		out->counts = NULL;
 		out->displs = NULL;
 		return 0;
@@ -324,7 +285,7 @@ struct plan_shards plan_shards(const struct coll_args *args)
 	case NPULINK_COLL_BROADCAST:
 		return plan_split(args->count, args->nranks, esize);
 	}
-	if (!is_v(args->collective))
+	if (!npulink_coll_is_v(args->collective))
 		return (struct plan_shards){
 			.n = args->nranks, .esize = esize, .count = args->count,
 		};

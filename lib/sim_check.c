@@ -29,41 +29,14 @@ struct check {
 	int rc;
 };
 
-static bool is_v(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return true;
-	}
-	return false;
-}
-
-static bool is_rooted(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return true;
-	}
-	return false;
-}
-
 static void describe(const struct coll_args *args, const struct coll_cost_params *params,
 		     char *text, size_t size)
 {
 	size_t n = snprintf(text, size, "p=%u", args->nranks);
 
-	if (is_rooted(args->collective))
+	if (npulink_coll_has_root(args->collective))
 		n += snprintf(text + n, size - n, " root=%u", args->root);
-	if (!is_v(args->collective) && args->collective != NPULINK_COLL_BARRIER)
+	if (!npulink_coll_is_v(args->collective) && args->collective != NPULINK_COLL_BARRIER)
 		n += snprintf(text + n, size - n, " count=%llu", (unsigned long long)args->count);
 	if (args->chunks)
 		n += snprintf(text + n, size - n, " chunks=%u", args->chunks);
@@ -222,7 +195,7 @@ static void check_sizes(struct check *c, struct coll_args *args)
 			check_chunks(c, args);
 			return;
 		}
-		if (is_v(args->collective)) {
+		if (npulink_coll_is_v(args->collective)) {
 			fill_counts(c, args, CHUNKS_LCM * units[i], false);
 			check_chunks(c, args);
 			fill_counts(c, args, CHUNKS_LCM * units[i], true);
@@ -243,7 +216,7 @@ static void check_roots(struct check *c, struct coll_args *args)
 	uint32_t i, n = p < 4 ? p : c->brief || p > 40 ? 2 : 4;
 
 	args->root = 0;
-	if (!is_rooted(args->collective)) {
+	if (!npulink_coll_has_root(args->collective)) {
 		check_sizes(c, args);
 		return;
 	}

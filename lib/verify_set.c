@@ -215,15 +215,9 @@ int coll_verify_set(const struct coll_set *set, struct coll_verify_report *repor
 
 /* ---- what an algorithm plans */
 
-struct planned {
-	const struct coll_algorithm *alg;
-	struct coll_args args;
-	uint64_t *rcounts;	/* alltoallv: the counts transposed */
-};
-
 static int get_planned(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan)
 {
-	const struct planned *p = ctx;
+	const struct coll_planned *p = ctx;
 
 	*args = p->args;
 	args->rank = rank;
@@ -238,28 +232,44 @@ static int get_planned(void *ctx, uint32_t rank, struct coll_args *args, struct 
 	return coll_plan_make(p->alg, args, plan);
 }
 
+int coll_planned_init(struct coll_planned *p, const struct coll_algorithm *alg,
+		      const struct coll_args *args, struct coll_set *set)
+{
+	size_t i, j, n = args->nranks;
+
+	*p = (struct coll_planned){ .alg = alg, .args = *args };
+	*set = (struct coll_set){
+		.nranks = args->nranks, .get = get_planned, .ctx = p,
+		.seed = 0x6e70756c696e6bULL,
+	};
+	if (args->collective == NPULINK_COLL_P2P && n != 2)
+		return -EOPNOTSUPP;
+	if (args->collective != NPULINK_COLL_ALLTOALLV)
+		return 0;
+	p->rcounts = malloc(n * n * sizeof(*p->rcounts));
+	if (!p->rcounts)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		for (j = 0; j < n; j++)
+			p->rcounts[i * n + j] = args->counts[j * n + i];
+	return 0;
+}
+
+void coll_planned_free(struct coll_planned *p)
+{
+	free(p->rcounts);
+}
+
 int coll_verify_algorithm(const struct coll_algorithm *alg, const struct coll_args *args,
 			  struct coll_verify_report *report)
 {
-	struct planned p = { .alg = alg, .args = *args };
-	struct coll_set set = {
-		.nranks = args->nranks, .get = get_planned, .ctx = &p,
-		.seed = 0x6e70756c696e6bULL,
-	};
-	size_t i, j, n = args->nranks;
+	struct coll_planned planned;
+	struct coll_set set;
 	int rc;
 
-	if (args->collective == NPULINK_COLL_P2P && n != 2)
-		return -EOPNOTSUPP;
-	if (args->collective == NPULINK_COLL_ALLTOALLV) {
-		p.rcounts = malloc(n * n * sizeof(*p.rcounts));
-		if (!p.rcounts)
-			return -ENOMEM;
-		for (i = 0; i < n; i++)
-			for (j = 0; j < n; j++)
-				p.rcounts[i * n + j] = args->counts[j * n + i];
-	}
-	rc = coll_verify_set(&set, report);
-	free(p.rcounts);
+	rc = coll_planned_init(&planned, alg, args, &set);
+	if (!rc)
+		rc = coll_verify_set(&set, report);
+	coll_planned_free(&planned);
 	return rc;
 }

@@ -61,6 +61,26 @@ struct coll_verify_report {
 int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report);
 
 /**
+ * struct coll_planned - the set of plans that an algorithm makes for one call
+ * @alg: algorithm
+ * @args: call; the rest as coll_verify_algorithm() says
+ * @rcounts: alltoallv: the counts transposed
+ */
+struct coll_planned {
+	const struct coll_algorithm *alg;
+	struct coll_args args;
+	uint64_t *rcounts;
+};
+
+/*
+ * Fill in both; @set refers to @p, to be freed in any case. Return 0, -ENOMEM, or
+ * -EOPNOTSUPP for p2p among other than 2 ranks.
+ */
+int coll_planned_init(struct coll_planned *p, const struct coll_algorithm *alg,
+		      const struct coll_args *args, struct coll_set *set);
+void coll_planned_free(struct coll_planned *p);
+
+/**
  * coll_verify_algorithm() - prove what an algorithm plans for one call
  * @alg: algorithm
  * @args: call, @args->rank is not looked at. p2p: rank 0 sends to rank 1 of 2.

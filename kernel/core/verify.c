@@ -63,46 +63,6 @@ const char *npulink_bad_reason(__u32 reason)
 /* Bit n is set if n is an op of the table in npulink_step.h. */
 #define VALID_OPS	0x11ff
 
-static bool call_reduces(const struct npulink_call *call)
-{
-	switch (call->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return true;
-	}
-	return false;
-}
-
-static bool call_has_root(const struct npulink_call *call)
-{
-	switch (call->collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return true;
-	}
-	return false;
-}
-
-static bool call_has_count(const struct npulink_call *call)
-{
-	switch (call->collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-	case NPULINK_COLL_BARRIER:
-		return false;
-	}
-	return true;
-}
-
 static __u32 check_plan(const struct npulink_plan_desc *d)
 {
 	const struct npulink_call *call = d->call;
@@ -114,11 +74,12 @@ static __u32 check_plan(const struct npulink_plan_desc *d)
 	if (call->collective >= NPULINK_COLLS)
 		return NPULINK_BAD_CALL;
 	if (call->dtype >= NPULINK_DTYPES ||
-	    call->redop > (call_reduces(call) ? NPULINK_CALL_AVG : 0))
+	    call->redop > (npulink_coll_reduces(call->collective) ? NPULINK_CALL_AVG : 0))
 		return NPULINK_BAD_DTYPE;
-	if (call->root >= (call_has_root(call) ? d->nranks : 1))
+	if (call->root >= (npulink_coll_has_root(call->collective) ? d->nranks : 1))
 		return NPULINK_BAD_CALL;
-	if (call->count && !call_has_count(call))
+	if (call->count && (npulink_coll_is_v(call->collective) ||
+			    call->collective == NPULINK_COLL_BARRIER))
 		return NPULINK_BAD_CALL;
 
 	for (i = 0; i < d->nslots; i++) {
@@ -279,7 +240,7 @@ static __u32 check_step(const struct npulink_plan_desc *d, __u32 i, __u32 pos)
 	if (reduce) {
 		if (s->dtype >= NPULINK_DTYPES || s->redop >= NPULINK_REDOPS)
 			return NPULINK_BAD_DTYPE;
-		if (!call_reduces(d->call) || s->dtype != d->call->dtype)
+		if (!npulink_coll_reduces(d->call->collective) || s->dtype != d->call->dtype)
 			return NPULINK_BAD_CALL;
 		if (s->redop != (d->call->redop == NPULINK_CALL_AVG ?
 				 NPULINK_SUM : d->call->redop))

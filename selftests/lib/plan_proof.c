@@ -124,25 +124,6 @@ static bool prove(struct sweep *sweep, struct coll_args *args, uint32_t kind)
 	return false;
 }
 
-static bool is_v(uint32_t collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return true;
-	}
-	return false;
-}
-
-static bool is_rooted(uint32_t collective)
-{
-	return collective == NPULINK_COLL_REDUCE || collective == NPULINK_COLL_BROADCAST ||
-	       (collective >= NPULINK_COLL_SCATTER && collective <= NPULINK_COLL_GATHERV);
-}
-
 static bool prove_ranks(struct sweep *sweep, uint32_t p)
 {
 	const uint64_t many[] = { 0, 1, p - 1, p, p + 1, 2 * p + 1, 1000 };
@@ -161,11 +142,11 @@ static bool prove_ranks(struct sweep *sweep, uint32_t p)
 		args.count = many[(c * (p <= 9 ? 1 : 3) + (p <= 9 ? 0 : p)) % 7];
 		for (r = 0; r < 4; r++) {
 			args.root = roots[(r + p) % 4];
-			if (!is_rooted(collective))
+			if (!npulink_coll_has_root(collective))
 				args.root = 0;
 			if (args.root >= p || (p > 20 && r > 1))
 				continue;
-			for (kind = is_v(collective) ? 0 : 2; kind < 3; kind++) {
+			for (kind = npulink_coll_is_v(collective) ? 0 : 2; kind < 3; kind++) {
 				args.in_place = false;
 				if (!prove(sweep, &args, kind))
 					return false;
@@ -173,7 +154,7 @@ static bool prove_ranks(struct sweep *sweep, uint32_t p)
 				if (!prove(sweep, &args, kind))
 					return false;
 			}
-			if (!is_rooted(collective))
+			if (!npulink_coll_has_root(collective))
 				break;
 		}
 	}
