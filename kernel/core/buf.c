@@ -427,26 +427,33 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_charge(&buf->charge, ucmd->file, npages);
 	if (rc)
 		goto err_abort;
+	/* Unmapped at once, it must not go before we are through with it. */
+	refcount_inc(&buf->users);
 	/* The notifier first: what changes while we pin is then noticed. */
 	rc = mmu_interval_notifier_insert(&buf->mn, current->mm, cmd->addr & PAGE_MASK,
 					  npages << PAGE_SHIFT, &npulink_buf_mn_ops);
 	if (rc) {
 		buf->mn.mm = NULL;
-		goto err_abort;
+		goto err_unuse;
 	}
+	/* What had begun to change before is not told to us: let it end. */
+	mmu_interval_read_begin(&buf->mn);
 	rc = npulink_buf_pin(buf, cmd->len);
 	if (rc)
-		goto err_abort;
+		goto err_unuse;
 	rc = npulink_buf_map(buf);
 	if (rc)
-		goto err_abort;
+		goto err_unuse;
 	cmd->out_id = buf->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
-		goto err_abort;
+		goto err_unuse;
 	npulink_object_publish(ucmd->file, &buf->obj);
+	npulink_buf_unuse(buf);
 	return 0;
 
+err_unuse:
+	npulink_buf_unuse(buf);
 err_abort:
 	npulink_buf_drop_base(buf);
 	npulink_object_abort(ucmd->file, &buf->obj);
