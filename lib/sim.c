@@ -68,26 +68,67 @@ static int add_work(struct sim_run *run, const struct coll_plan *plan, uint32_t 
 	return 0;
 }
 
+static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler,
+		     struct sim_draft *draft, uint32_t rank, uint32_t *nsteps)
+{
+	struct coll_plan plan;
+	struct coll_args args;
+	int rc = set->get(set->ctx, rank, &args, &plan);
+
+	if (rc)
+		return rc;
+	*nsteps = plan.nsteps;
+	rc = add_work(run, &plan, rank);
+	if (!rc)
+		rc = boiler ? sim_event_boil(boiler, &plan, draft) : sim_flow_boil(&plan, draft);
+	if (!rc)
+		rc = sim_store_add(&run->store, rank, draft);
+	coll_plan_free(&plan);
+	return rc;
+}
+
+/*
+ * Planning each rank of very many, with very many local copies (NHR packs each shard
+ * it sends), would take hours, for lists that are all alike in the end. So if those
+ * of some ranks are, the others' are taken to be.
+ */
+#define SAMPLE_ABOVE	(1ULL << 28)	/* steps of all ranks */
+#define SAMPLES		32
+
+static int load_sample(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler,
+		       struct sim_draft *draft)
+{
+	uint32_t p = set->nranks, i, rank, nsteps;
+	const uint32_t some[] = { 1, 2, 3, p / 3, p / 2, p - 2, p - 1 };
+	uint64_t random = 1;
+	int rc = 0;
+
+	for (i = 0; i < SAMPLES && !rc; i++) {
+		random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+		rank = i < sizeof(some) / sizeof(*some) ? some[i] : (random >> 33) % p;
+		if (!run->store.views[rank].list)
+			rc = load_rank(run, set, boiler, draft, rank, &nsteps);
+	}
+	if (rc || !sim_store_fill(&run->store, &i))
+		return rc;
+	run->work *= (double)p / i;
+	run->result->steps = run->result->steps / i * p;
+	run->result->sampled = i;
+	return 0;
+}
+
 static int load(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler)
 {
 	struct sim_draft draft = { 0 };
-	struct coll_plan plan;
-	struct coll_args args;
-	uint32_t r;
-	int rc = 0;
+	uint32_t r, nsteps = 0;
+	int rc;
 
-	for (r = 0; r < set->nranks && !rc; r++) {
-		rc = set->get(set->ctx, r, &args, &plan);
-		if (rc)
-			break;
-		rc = add_work(run, &plan, r);
-		if (!rc)
-			rc = boiler ? sim_event_boil(boiler, &plan, &draft) :
-				      sim_flow_boil(&plan, &draft);
-		if (!rc)
-			rc = sim_store_add(&run->store, r, &draft);
-		coll_plan_free(&plan);
-	}
+	rc = load_rank(run, set, boiler, &draft, 0, &nsteps);
+	if (!rc && (uint64_t)nsteps * set->nranks > SAMPLE_ABOVE)
+		rc = load_sample(run, set, boiler, &draft);
+	for (r = 1; r < set->nranks && !rc; r++)
+		if (!run->store.views[r].list)
+			rc = load_rank(run, set, boiler, &draft, r, &nsteps);
 	sim_draft_free(&draft);
 	return rc;
 }
@@ -123,50 +164,18 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 
 /* ---- what an algorithm plans */
 
-struct planned {
-	const struct coll_algorithm *alg;
-	struct coll_args args;
-	uint64_t *rcounts;	/* alltoallv: the counts transposed */
-};
-
-static int get_planned(void *ctx, uint32_t rank, struct coll_args *args, struct coll_plan *plan)
-{
-	const struct planned *p = ctx;
-
-	*args = p->args;
-	args->rank = rank;
-	if (args->collective == NPULINK_COLL_P2P) {
-		args->peer = 1 - rank;
-		args->send = !rank;
-	}
-	if (args->collective == NPULINK_COLL_ALLTOALLV) {
-		args->counts += (size_t)rank * args->nranks;
-		args->rcounts = p->rcounts + (size_t)rank * args->nranks;
-	}
-	return coll_plan_make(p->alg, args, plan);
-}
-
 int coll_sim_algorithm(const struct coll_algorithm *alg, const struct coll_args *args,
 		       const struct coll_net *net, const struct coll_sim_opts *opts,
 		       struct coll_sim_result *result)
 {
-	struct planned p = { .alg = alg, .args = *args };
-	struct coll_set set = { .nranks = args->nranks, .get = get_planned, .ctx = &p };
-	size_t i, j, n = args->nranks;
+	struct coll_planned planned;
+	struct coll_set set;
 	int rc;
 
 	memset(result, 0, sizeof(*result));
-	if (args->collective == NPULINK_COLL_P2P && n != 2)
-		return -EOPNOTSUPP;
-	if (args->collective == NPULINK_COLL_ALLTOALLV) {
-		p.rcounts = malloc(n * n * sizeof(*p.rcounts));
-		if (!p.rcounts)
-			return -ENOMEM;
-		for (i = 0; i < n; i++)
-			for (j = 0; j < n; j++)
-				p.rcounts[i * n + j] = args->counts[j * n + i];
-	}
-	rc = coll_sim_run(&set, net, opts, result);
-	free(p.rcounts);
+	rc = coll_planned_init(&planned, alg, args, &set);
+	if (!rc)
+		rc = coll_sim_run(&set, net, opts, result);
+	coll_planned_free(&planned);
 	return rc;
 }

@@ -119,6 +119,8 @@ struct coll_sim_opts {
  * @waited: seconds that messages waited for links, sum over all
  * @memory: bytes allocated at the end, for all that grows with the problem
  * @lists: different lists of steps among the ranks
+ * @sampled: 0: each rank's plan was made; else those of so many ranks, which were all
+ *	     alike but for their peers (only done if there are very many steps)
  * @text: what is wrong, if it failed with -EDEADLK or -EINVAL
  */
 struct coll_sim_result {
@@ -126,7 +128,7 @@ struct coll_sim_result {
 	uint64_t steps, messages, bytes, conflicts;
 	double busy, waited;
 	uint64_t memory;
-	uint32_t lists;
+	uint32_t lists, sampled;
 	char text[200];
 };
 

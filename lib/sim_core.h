@@ -64,6 +64,7 @@ struct sim_draft {
 int sim_store_init(struct sim_store *store, uint32_t nranks);
 void sim_store_free(struct sim_store *store);
 int sim_store_add(struct sim_store *store, uint32_t rank, const struct sim_draft *draft);
+bool sim_store_fill(struct sim_store *store, uint32_t *known);
 
 bool sim_draft_size(struct sim_draft *draft, uint32_t nshape, uint32_t npeers);
 void sim_draft_free(struct sim_draft *draft);

@@ -155,6 +155,39 @@ int sim_store_add(struct sim_store *store, uint32_t rank, const struct sim_draft
 	return 0;
 }
 
+/*
+ * If all views so far are of one list, in the same way, so are the others from now
+ * on. *known is how many there were.
+ */
+bool sim_store_fill(struct sim_store *store, uint32_t *known)
+{
+	const struct sim_list *list = store->views[0].list;
+	uint32_t i, xored = 0;
+	struct sim_view *v;
+
+	*known = 0;
+	for (i = 0; i < store->nranks; i++) {
+		v = &store->views[i];
+		if (!v->list)
+			continue;
+		++*known;
+		if (v->list != list || v->lens != list->lens)
+			return false;
+		xored += v->xor;
+	}
+	/* Rank 0's own is neither; xor leads out of what is no power of two. */
+	if (xored && (xored != *known - 1 || store->nranks & (store->nranks - 1)))
+		return false;
+	for (i = 0; i < store->nranks; i++) {
+		v = &store->views[i];
+		v->list = list;
+		v->lens = list->lens;
+		v->xor = xored;
+		v->delta = i;
+	}
+	return true;
+}
+
 /* ---- drafts */
 
 static bool grow(void *array, uint32_t *cap, uint32_t n, size_t size)

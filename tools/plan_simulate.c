@@ -204,6 +204,8 @@ static void print_outcome(const struct query *q, const struct outcome *o)
 	       human_bytes(r->bytes, b));
 	printf("; %u different list%s, %s bytes of memory, %s\n", r->lists,
 	       r->lists == 1 ? "" : "s", human_bytes(r->memory, m), human_time(o->took, t));
+	if (r->sampled)
+		printf("planned %u ranks only; they do the same with other peers\n", r->sampled);
 }
 
 static struct json_object *json_log(const struct sim_log *log)
@@ -255,6 +257,7 @@ static void json_outcome(const struct query *q, const struct outcome *o)
 	put_u64(obj, "messages", r->messages);
 	put_u64(obj, "bytes", r->bytes);
 	put_u64(obj, "lists", r->lists);
+	put_u64(obj, "sampled", r->sampled);
 	put_u64(obj, "memory", r->memory);
 	put_double(obj, "took", o->took);
 	json_print(obj);

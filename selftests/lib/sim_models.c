@@ -434,6 +434,21 @@ static bool lists_are_shared(void)
 	       ring.memory < 2 << 20;
 }
 
+/* Very many steps: only some ranks are planned, and it comes out the same. */
+static bool very_many_are_sampled(void)
+{
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .nranks = 16384, .count = 16384,
+		.dtype = NPULINK_FLOAT32,
+	};
+	const struct coll_algorithm *nhr = find(NPULINK_COLL_ALLREDUCE, "nhr");
+	struct coll_net net = coll_net_of(&params, args.nranks);
+	struct coll_sim_result r;
+
+	return !coll_sim_algorithm(nhr, &args, &net, NULL, &r) && r.sampled && r.lists == 1 &&
+	       r.messages == 16384 * 28 && close_to(r.seconds, nhr->cost(&args, &params));
+}
+
 static bool one_rank_takes_no_time(void)
 {
 	const struct coll_algorithm *alg = NULL;
@@ -467,7 +482,7 @@ int main(void)
 	uint32_t bad;
 
 	ksft_print_header();
-	ksft_set_plan(28);
+	ksft_set_plan(29);
 	ksft_test_result(engines_agree(), "both engines agree on all algorithms\n");
 	ksft_test_result(deterministic(COLL_RULE_COST, COLL_SHARE_WAIT), "same run twice\n");
 	ksft_test_result(deterministic(COLL_RULE_COST, COLL_SHARE_FAIR), "twice, fair shares\n");
@@ -510,6 +525,7 @@ int main(void)
 	ksft_test_result(reductions_overlap(), "executor: reductions overlap arrivals\n");
 	ksft_test_result(executor_is_sane(), "executor: between the bounds and the cost rule\n");
 	ksft_test_result(all_refused(), "plans that cannot run are refused\n");
+	ksft_test_result(very_many_are_sampled(), "very many ranks\n");
 	ksft_test_result(lists_are_shared() && one_rank_takes_no_time(), "sizes\n");
 	ksft_finished();
 }
