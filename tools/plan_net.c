@@ -14,7 +14,7 @@ static bool positive(const char *text, char **end, double *value)
 {
 	errno = 0;
 	*value = strtod(text, end);
-	return *end != text && !errno && *value >= 0 && *value < 1e30;
+	return *end != text && !errno && *value >= 0 && *value < 1e15;
 }
 
 /* "2us", "1.5ms", "2e-6" */

@@ -124,8 +124,9 @@ static void name_peer(const struct frame *f, double from, double to, double y, d
 {
 	double x = x_of(f, from), w = x_of(f, to) - x;
 
-	if (lane >= 10 && w >= (peer < 10 ? 10 : peer < 100 ? 15 : 21))
-		svg_text(f->svg, x + w / 2, y + lane / 2 + 3.3, "middle", 9, fill, "%u", peer);
+	if (lane >= 8 && w >= (peer < 10 ? 10 : peer < 100 ? 15 : 21))
+		svg_text(f->svg, x + w / 2, y + lane / 2 + 3.1, "middle", lane < 10 ? 8 : 9, fill,
+			 "%u", peer);
 }
 
 /* The first track that is free from @from on, taken until @to. */
@@ -272,7 +273,7 @@ int sim_log_svg(const struct sim_log *log, const struct query *q, const char *pa
 		goto out;
 	}
 	count_tracks(&f);
-	f.row = p <= 16 ? 34 : p <= 32 ? 24 : p <= 64 ? 15 : p <= 128 ? 9 : 4;
+	f.row = p <= 16 ? 34 : p <= 64 ? 22 : p <= 128 ? 9 : 4;
 	if (f.ntracks > 1 && p <= 32)
 		f.row = f.ntracks > 4 ? 64 : 48;
 	f.height = TOP + p * f.row + BOTTOM;
