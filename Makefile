@@ -146,6 +146,7 @@ $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
 # ---- tests
 
 include selftests/Makefile
+include selftests/fuzz/Makefile
 
 # ---- installation
 

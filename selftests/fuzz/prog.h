@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * prog.h - programs of calls on /dev/npulink/npuN, for fuzz_ioctl.c.
+ *
+ * A call is a number of what to do and a seed from which all its arguments follow,
+ * given what the calls before it have made. So any program means something, and
+ * to change one is to change some bytes. exec.c runs them.
+ */
+#ifndef FUZZ_PROG_H
+#define FUZZ_PROG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include "gen.h"
+
+#define PROG_CALLS	40
+#define PROG_THREADS	3
+
+enum prog_op {
+	OP_TEAM,		/* ranks of one communicator, with a plan of libcoll */
+	OP_TEAM_POST,		/* one collective on all of them */
+	OP_OPEN,
+	OP_CLOSE,
+	OP_INFO,
+	OP_REGISTER,
+	OP_ALLOC,
+	OP_IMPORT,
+	OP_EXPORT,
+	OP_COMM,
+	OP_PEERS,
+	OP_ABORT,
+	OP_STATUS,
+	OP_PLAN,
+	OP_POST,
+	OP_BATCH,
+	OP_WAIT,
+	OP_RING,
+	OP_DESTROY,
+	OP_SHRINK,
+	OP_MMAP,
+	OP_MEMORY,		/* munmap, madvise, mprotect, mremap what may be registered */
+	OP_TAIL,		/* scribble on the ring */
+	OP_POLL,
+	OP_RAW,			/* any number, any bytes */
+	OP_FORK,		/* a child that has our files */
+	OP_KILL,		/* a process that joins, and is killed */
+	OP_SIGNAL,		/* interrupt another thread */
+	OP_GENL,
+	OP_KNOB,		/* make the software device fail */
+	OP_FAIL_NTH,		/* an allocation in the next call fails */
+	OP_NAP,
+	OPS,
+};
+
+struct call {
+	uint8_t op;
+	uint8_t thread;
+	uint8_t bend;		/* not 0: spoil the arguments */
+	uint8_t pad;
+	uint32_t seed;
+};
+
+struct prog {
+	uint32_t n;
+	struct call calls[PROG_CALLS];
+};
+
+void prog_generate(struct rnd *r, struct prog *p);
+void prog_mutate(struct rnd *r, struct prog *p, const struct prog *other);
+/* As hexadecimal text, and back; false if it is none. */
+void prog_print(const struct prog *p, char *text);
+bool prog_scan(struct prog *p, const char *text);
+#define PROG_TEXT	(PROG_CALLS * 16 + 2)
+
+struct exec_env {
+	uint32_t ndev;
+	bool root;		/* knobs and injected faults may be used */
+	void (*thread_begin)(uint32_t thread);
+};
+
+/* In a process of its own, which it ends. */
+void exec_prog(const struct prog *p, const struct exec_env *env) __attribute__((noreturn));
+
+extern const char * const prog_names[OPS];
+
+#endif /* FUZZ_PROG_H */
