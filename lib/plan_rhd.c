@@ -6,6 +6,8 @@
  * acts for both. Position j of the block owns one rank or two adjacent ones,
  * spread evenly, or as HCCL has it with the pairs first. See "RHD" in ALGORITHMS.md.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include "planner.h"
 
 struct rhd {
@@ -409,6 +411,115 @@ static int doubling_allreduce(const struct coll_args *args, struct coll_plan *pl
 	return 0;
 }
 
+/* ---- reduce_scatter by doubling: only neighbours are added up, so order is kept */
+
+/* Where a shard's sum lies, and since which step. */
+struct place {
+	struct plan_at at;
+	uint32_t step;
+};
+
+/*
+ * Shards from @first on, @n of them counted around, as one range: where they lie
+ * if that is one already, else copied to @to. The last copy is *@step, which
+ * comes after what it copies.
+ */
+static struct plan_at in_one(struct coll_plan *plan, const struct place *places, uint32_t p,
+			     uint64_t m, uint32_t first, uint32_t n, struct plan_at to,
+			     bool always, uint32_t *step)
+{
+	struct plan_at begin = places[first].at;
+	uint32_t i = 0, last = PLAN_NONE;
+
+	while (i < n) {
+		const struct place *a = &places[(first + i) % p];
+		uint32_t run = 1;
+
+		for (; i + run < n; run++) {
+			const struct place *b = &places[(first + i + run) % p];
+
+			if (b->at.slot != a->at.slot || b->at.off != a->at.off + run * m ||
+			    b->step != a->step)
+				break;
+		}
+		if (run == n && !always) {
+			*step = a->step;
+			return begin;
+		}
+		plan_after(plan, a->step);
+		plan_after(plan, last);
+		last = plan_copy(plan, a->at, at_plus(to, i * m), run * m);
+		i += run;
+	}
+	*step = last;
+	return to;
+}
+
+/*
+ * In round i, positions that differ in bit i exchange their groups' sums of all
+ * shards but those of the sender's group. Nobody reads the sums of shards that
+ * are other ranks' of the own group, but they come along in the one message.
+ */
+static int doubling_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct rhd h = rhd_of(args, false);
+	uint64_t m = args->count * h.es, n = h.p * m;
+	struct plan_at own = plan_input(args, 0), sum, send, mine;
+	struct plan_at result = at_recv(plan_in_place(args) ? h.rank * m : 0);
+	struct place *places;
+	uint32_t step = PLAN_NONE, ready, d, i, pending = PLAN_NONE;
+
+	if (h.folded) {
+		step = plan_send(plan, h.other, own, n);
+		if (plan_in_place(args))
+			plan_after(plan, step);
+		plan_recv(plan, h.other, result, m);
+		return 0;
+	}
+	places = malloc(h.p * sizeof(*places));
+	if (!places)
+		return -ENOMEM;
+	if (h.other != NPULINK_NO_PEER) {
+		sum = plan_scratch(plan, n);
+		step = plan_recv_reduce(plan, h.other, own, sum, n);
+		own = sum;
+	}
+	for (i = 0; i < h.p; i++)
+		places[i] = (struct place){ at_plus(own, i * m), step };
+	for (d = 1; d < h.block; d *= 2) {
+		uint32_t peer = rep(&h, h.pos ^ d), lo = h.pos & ~(d - 1), plo = lo ^ d;
+		uint32_t first = first_of(&h, lo), end = first_of(&h, lo + d);
+		uint32_t pfirst = first_of(&h, plo), pend = first_of(&h, plo + d);
+		uint32_t out = h.p - (end - first), in = h.p - (pend - pfirst);
+
+		send = plan_scratch(plan, out * m);
+		send = in_one(plan, places, h.p, m, end % h.p, out, send, false, &ready);
+		plan_after(plan, ready);
+		plan_send(plan, peer, send, out * m);
+		sum = plan_scratch(plan, in * m);
+		mine = in_one(plan, places, h.p, m, pend % h.p, in, sum, false, &ready);
+		plan_after(plan, ready);
+		step = plan_recv_reduce(plan, peer, mine, sum, in * m);
+		for (i = 0; i < in; i++)
+			places[(pend + i) % h.p] = (struct place){ at_plus(sum, i * m), step };
+		pending = step;
+	}
+	plan_final(plan, pending);
+	if (h.other != NPULINK_NO_PEER) {
+		plan_after(plan, step);
+		plan_send(plan, h.other, places[h.other].at, m);
+	}
+	/* In place, the input may still be on offer. */
+	if (plan_in_place(args))
+		plan_after_all(plan);
+	else
+		plan_after(plan, step);
+	if (h.p > 1 || !plan_in_place(args))
+		plan_copy(plan, places[h.rank].at, result, m);
+	free(places);
+	return 0;
+}
+
 /* ---- closed forms: "RHD" in ALGORITHMS.md */
 
 static double bytes(const struct coll_args *args)
@@ -501,6 +612,20 @@ static double cost_doubling(const struct coll_args *args, const struct coll_cost
 	return t;
 }
 
+/* In round i all but the shards of 2^i positions, at least floor(p 2^i / p'), move. */
+static double cost_doubling_scatter(const struct coll_args *args,
+				    const struct coll_cost_params *c)
+{
+	uint32_t p = args->nranks, k = lg_floor(p), i;
+	double m = bytes(args), t = 0;
+
+	for (i = 0; i < k; i++)
+		t += c->alpha + (p - ((uint64_t)p << i >> k)) * m * (c->beta + c->gamma);
+	if (!power_of_two(p))
+		t += 2 * c->alpha + (p + 1.0) * m * c->beta + p * m * c->gamma;
+	return t;
+}
+
 static double cost_reduce(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double n = bytes(args), half = halving_bytes(args);
@@ -559,5 +684,13 @@ const struct coll_algorithm coll_rhd_algorithms[] = {
 	ROW(REDUCE_SCATTER, "recursive-halving", FORM_RS S_SPREAD, rhd_reduce_scatter,
 	    cost_reduce_scatter, .commutative = true,
 	    .desc = "the name that MPI libraries have for rhd"),
+	{
+		.collective = NPULINK_COLL_REDUCE_SCATTER, .name = "recursive-doubling",
+		.plan = doubling_reduce_scatter, .cost = cost_doubling_scatter,
+		.formula = "p = 2^k, then exact: k alpha + (k - (p-1)/p) n (beta + gamma); else "
+			   "(alpha + n beta + n gamma) + (k alpha + S n (beta + gamma)/p) + "
+			   "(alpha + n beta/p), S = sum_{i=0..k-1} (p - floor(p 2^i/p'))",
+		.desc = "exchange all sums with a rank twice as far in each round; keeps order",
+	},
 	{ .name = NULL },
 };

@@ -11,17 +11,9 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include "planner.h"
+#include "plan_servers.h"
 
-struct servers {
-	const struct coll_args *args;
-	uint32_t m;			/* servers */
-	uint32_t *first;		/* [m + 1] first rank of each */
-	uint32_t rails, fewest;		/* most, fewest ranks of a server */
-	uint32_t server, local;		/* the own rank's */
-};
-
-static int servers_of(const struct coll_args *args, struct servers *s)
+int servers_of(const struct coll_args *args, struct servers *s)
 {
 	const struct coll_topo *t = args->topo;
 	uint32_t r, i;
@@ -42,17 +34,6 @@ static int servers_of(const struct coll_args *args, struct servers *s)
 	s->server = t->server_of[args->rank];
 	s->local = args->rank - s->first[s->server];
 	return 0;
-}
-
-static uint32_t size_of(const struct servers *s, uint32_t server)
-{
-	return s->first[server + 1] - s->first[server];
-}
-
-/* The rank that rail @j visits in @server. */
-static uint32_t on_rail(const struct servers *s, uint32_t server, uint32_t j)
-{
-	return s->first[server] + j % size_of(s, server);
 }
 
 /* ---- allgather: each rail carries the shards of its own ranks */
@@ -166,20 +147,117 @@ static int two_level_allgather(const struct coll_args *args, struct coll_plan *p
 	return 0;
 }
 
-/* ---- allreduce: reduce inside, ring between, and give to all inside */
+/* ---- reduce_scatter, its mirror image */
 
-/*
- * Each server's first ranks, as many as the smallest server has, sum up a part
- * each. One part of one chunk: bytes [off, off + len), of which shard i of the
- * ring between servers is at shard_off(ring, i).
- */
-struct part {
-	uint64_t off, len;
-	struct plan_shards ring;
+struct scatter {
+	const struct servers *s;
+	struct coll_plan *plan;
+	uint64_t m;
 };
 
-static struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_t parts,
-			   uint32_t i, uint32_t servers)
+/* The server whose shards are added up in round @t: the own one comes last. */
+static uint32_t target(const struct servers *s, uint32_t t)
+{
+	return mod_sub(s->server, t + 1 < s->m ? t + 1 : 0, s->m);
+}
+
+/* What others of the server add up: each its rails' shards. */
+static void give_summands(struct scatter *g, uint32_t t)
+{
+	const struct servers *s = g->s;
+	uint32_t to = target(s, t), n = size_of(s, s->server), lap, k, r;
+
+	/* Rail by rail, as they are added up. */
+	for (lap = 0; lap < s->rails; lap += n) {
+		for (k = 1; k < n; k++) {
+			uint32_t peer = mod_add(s->local, k, n);
+
+			if (rail_shard(s, to, lap + peer, &r))
+				plan_send(g->plan, s->first[s->server] + peer,
+					  plan_input(s->args, r * g->m), g->m);
+		}
+	}
+}
+
+/* Add up inside, add what the server before has, and pass it on. */
+static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
+{
+	const struct servers *s = g->s;
+	uint32_t to = target(s, t), n = size_of(s, s->server), j, r;
+	struct plan_at result = at_recv(plan_in_place(s->args) ? s->args->rank * g->m : 0);
+	struct plan_at *acc = malloc(s->rails * sizeof(*acc));
+	uint32_t *ready = malloc(s->rails * sizeof(*ready));
+
+	if (!acc || !ready) {
+		g->plan->build.rc = -ENOMEM;
+		goto out;
+	}
+	for (j = s->local; j < s->rails; j += n) {
+		struct plan_at sum;
+
+		if (!rail_shard(s, to, j, &r))
+			continue;
+		acc[j] = plan_input(s->args, r * g->m);
+		ready[j] = PLAN_NONE;
+		if (n == 1)
+			continue;
+		sum = plan_scratch(g->plan, g->m);
+		ready[j] = sum_inside(s, g->plan, acc[j], sum, g->m);
+		acc[j] = sum;
+	}
+	for (j = s->local; t && j < s->rails; j += n) {
+		struct plan_at sum = acc[j];
+
+		if (!rail_shard(s, to, j, &r))
+			continue;
+		if (t + 1 == s->m)
+			sum = result;
+		else if (n == 1)
+			sum = plan_scratch(g->plan, g->m);
+		plan_after(g->plan, ready[j]);
+		ready[j] = plan_recv_reduce(g->plan, on_rail(s, mod_sub(s->server, 1, s->m), j),
+					    acc[j], sum, g->m);
+		acc[j] = sum;
+		if (t + 1 == s->m)
+			plan_final(g->plan, ready[j]);
+	}
+	if (give_next)
+		give_summands(g, t + 1);
+	for (j = s->local; j < s->rails && t + 1 < s->m; j += n) {
+		if (!rail_shard(s, to, j, &r))
+			continue;
+		plan_after(g->plan, ready[j]);
+		plan_send(g->plan, on_rail(s, mod_add(s->server, 1, s->m), j), acc[j], g->m);
+	}
+out:
+	free(acc);
+	free(ready);
+}
+
+/* In the list, what is sent between servers is behind what the next round needs inside. */
+static int two_level_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct servers s;
+	struct scatter g = {
+		.s = &s, .plan = plan, .m = args->count * npulink_dtype_size(args->dtype),
+	};
+	uint32_t t;
+	int rc;
+
+	rc = servers_of(args, &s);
+	if (rc)
+		return rc;
+	give_summands(&g, 0);
+	for (t = 0; t < s.m; t++)
+		scatter_between(&g, t, t + 1 < s.m);
+	free(s.first);
+	return 0;
+}
+
+/* ---- allreduce: reduce inside, ring between, and give to all inside */
+
+struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_t parts, uint32_t i,
+		    uint32_t servers)
 {
 	struct plan_shards p = plan_split(shard_len(chunks, c) / chunks->esize, parts,
 					  chunks->esize);
@@ -190,12 +268,10 @@ static struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_
 	};
 }
 
-/* Sum what the server's ranks have of the part; returns the last step. */
-static uint32_t sum_inside(const struct servers *s, struct coll_plan *plan,
-			   const struct part *part)
+uint32_t sum_inside(const struct servers *s, struct coll_plan *plan, struct plan_at src,
+		    struct plan_at dst, uint64_t len)
 {
 	uint32_t n = size_of(s, s->server), k, step = PLAN_NONE;
-	struct plan_at src = plan_input(s->args, part->off), dst = at_recv(part->off);
 
 	for (k = 1; k < n; k++) {
 		bool begin = (k - 1) % NPULINK_CHAIN_MAX == 0;
@@ -203,7 +279,7 @@ static uint32_t sum_inside(const struct servers *s, struct coll_plan *plan,
 		if (begin)
 			plan_after(plan, step);
 		step = plan_recv_reduce(plan, s->first[s->server] + mod_sub(s->local, k, n),
-					src, dst, part->len);
+					src, dst, len);
 		if (!begin)
 			plan_chain(plan, step);
 		src = dst;
@@ -296,7 +372,8 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 			struct part part = part_of(&chunks, c, s.fewest, s.local, s.m);
 			uint32_t join = PLAN_NONE;
 
-			sum = sum_inside(&s, plan, &part);
+			sum = sum_inside(&s, plan, plan_input(args, part.off), at_recv(part.off),
+					 part.len);
 			ring_between(&s, plan, &part, sum, done);
 			if (n > 1) {
 				for (i = 0; i < s.m; i++)
@@ -334,35 +411,53 @@ static const char *has_servers(const struct coll_args *args)
 	       "the ranks are not in several servers";
 }
 
-static uint32_t largest_server(const struct coll_args *args)
+void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest)
 {
 	const struct coll_topo *t = args->topo;
-	uint32_t r, n = 0, most = 0;
+	uint32_t r, n = 0;
 
+	*most = 0;
+	*fewest = args->nranks;
 	for (r = 0; r < args->nranks; r++) {
-		n = r && t->server_of[r] == t->server_of[r - 1] ? n + 1 : 1;
-		if (n > most)
-			most = n;
+		n++;
+		if (r + 1 < args->nranks && t->server_of[r + 1] == t->server_of[r])
+			continue;
+		if (n > *most)
+			*most = n;
+		*fewest = min_u32(*fewest, n);
+		n = 0;
 	}
-	return most;
 }
 
 /* Both levels cost the same here: T is one message of one shard. */
 static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double m = (double)args->count * npulink_dtype_size(args->dtype);
-	double t = c->alpha + m * c->beta, q;
+	double t = c->alpha + m * c->beta;
+	uint32_t q, fewest;
 
 	if (args->nranks == 1)
 		return 0;
-	q = largest_server(args);
+	server_sizes(args, &q, &fewest);
 	if (c->ports > 1 && q * args->topo->nservers == args->nranks)
 		return args->topo->nservers * t;
 	/* One port, or rails that share a rank: all of a server's messages in turn. */
-	return 2 * q * args->topo->nservers * t;
+	return 2.0 * q * args->topo->nservers * t;
 }
 
-static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll_cost_params *c)
+/* The same messages the other way, each added up. */
+static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
+{
+	double m = (double)args->count * npulink_dtype_size(args->dtype);
+	uint32_t q, fewest;
+
+	if (args->nranks == 1)
+		return 0;
+	server_sizes(args, &q, &fewest);
+	return 2.0 * q * args->topo->nservers * (c->alpha + m * (c->beta + c->gamma));
+}
+
+uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double n = (double)args->count * npulink_dtype_size(args->dtype);
 
@@ -372,17 +467,14 @@ static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll
 
 static double cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	uint32_t k = plan_chunks(args, allreduce_chunks), q, m, fewest;
+	uint32_t k = plan_chunks(args, servers_chunks), q, m, fewest;
 	struct plan_shards chunks, part, ring;
 	double inside, between;
 
 	if (args->nranks == 1)
 		return 0;
-	q = largest_server(args);
+	server_sizes(args, &q, &fewest);
 	m = args->topo->nservers;
-	fewest = args->nranks - (m - 1) * q;
-	if ((uint64_t)(m - 1) * q >= args->nranks)
-		fewest = 1;	/* at least */
 	chunks = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 	part = plan_split(shard_len(&chunks, 0) / chunks.esize, fewest, chunks.esize);
 	ring = plan_split(shard_len(&part, 0) / chunks.esize, m, chunks.esize);
@@ -395,6 +487,9 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
 	"for equal servers and a port per link"
 
+#define FORM_ROOT(per_byte)						\
+	"k chunks in turn, f parts each: k (f + m-1 + 2 q) T, T = alpha + n " per_byte "/(k f)"
+
 #define ROW(coll, exact_, form, plan_, cost_, ...)				\
 	{ .collective = NPULINK_COLL_##coll, .name = "two-level", .exact = exact_, \
 	  .formula = form, .plan = plan_, .cost = cost_, .supports = has_servers, \
@@ -402,10 +497,20 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 
 const struct coll_algorithm coll_servers_algorithms[] = {
 	ROW(ALLREDUCE, false, "k chunks in turn: k (2 q T_inside + 2 (m-1) T_between)",
-	    two_level_allreduce, cost_allreduce, .commutative = true, .chunks = allreduce_chunks,
+	    two_level_allreduce, cost_allreduce, .commutative = true, .chunks = servers_chunks,
 	    .desc = "reduce inside each server, rings between them, and give to all inside"),
 	ROW(ALLGATHER, false, FORM_GATHER,
 	    two_level_allgather, cost_allgather,
 	    .desc = "rings between servers; what comes is given to all inside"),
+	ROW(REDUCE_SCATTER, false, "2 q m T, T = alpha + n/p (beta + gamma): (m-1) max(T_inter, "
+	    "T_intra) + T_intra with a port per link, but for the sums inside",
+	    two_level_reduce_scatter, cost_reduce_scatter, .commutative = true,
+	    .desc = "add up inside each server while sums go around the servers"),
+	ROW(BROADCAST, false, FORM_ROOT("beta"), two_level_broadcast, two_level_cost_broadcast,
+	    .chunks = servers_chunks,
+	    .desc = "each chunk in parts through a chain of servers; inside, all get all parts"),
+	ROW(REDUCE, false, FORM_ROOT("(beta + gamma)"), two_level_reduce,
+	    two_level_cost_reduce, .commutative = true, .chunks = servers_chunks,
+	    .desc = "each chunk in parts: added up inside, then along a chain of servers"),
 	{ .name = NULL },
 };
