@@ -59,6 +59,28 @@ static int exchange_group(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
+/* Messages without content arrive, and keep their order among others. */
+static int empty_messages(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int rc = 0, i;
+
+	for (i = 0; i < 10 && !rc; i++) {
+		int in = -1;
+
+		if (rank == 0) {
+			rc = coll_send(comm, NULL, 0, COLL_INT32, 1);
+			rc = rc ? rc : coll_send(comm, &i, 1, COLL_INT32, 1);
+		} else if (rank == 1) {
+			rc = coll_recv(comm, NULL, 0, COLL_INT32, 0);
+			rc = rc ? rc : coll_recv(comm, &in, 1, COLL_INT32, 0);
+			if (!rc && in != i)
+				return rank_fail(ranks, rank, "%d instead of %d", in, i);
+		}
+	}
+	return rc ? rc : coll_barrier(comm);
+}
+
 /* ---- requests */
 
 static int persistent(struct ranks *ranks, struct coll_comm *comm)
@@ -316,9 +338,10 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(8);
+	ksft_set_plan(9);
 	ksft_test_result(!ranks_of(RANKS, ring_group), "group: a ring, also to itself\n");
 	ksft_test_result(!ranks_of(RANKS, exchange_group), "group: everybody with everybody\n");
+	ksft_test_result(!ranks_of(RANKS, empty_messages), "messages without content\n");
 	ksft_test_result(!ranks_of(RANKS, persistent), "persistent requests\n");
 	ksft_test_result(!ranks_of(RANKS, many_requests), "200 requests, poll\n");
 	ksft_test_result(!ranks_of(RANKS, threads), "threads of one communicator\n");

@@ -205,6 +205,11 @@ static void test_groups(void)
 	ksft_test_result(!bad && sum[1] == 1 && y == 5 && !req[0] && !req[1],
 			 "group: requests go on after its end\n");
 
+	bad = coll_irecv(comms[0], NULL, 0, COLL_INT32, 1, &req[0]);
+	bad |= coll_send(comms[1], NULL, 0, COLL_INT32, 0);
+	bad |= coll_wait(&req[0]);
+	ksft_test_result(!bad, "a message without content\n");
+
 	bad = coll_group_start(comms[2]) || coll_group_start(comms[2]) != -EBUSY ||
 	      coll_group_end(comms[2]) || coll_group_end(comms[2]) != -EINVAL;
 	ksft_test_result(!bad, "group: empty, twice, none\n");
@@ -537,7 +542,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 6 + 4 + 3 + 17 + 6 + 10 + 2 + 1);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 10 + 2 + 1);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
