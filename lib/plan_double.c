@@ -205,9 +205,12 @@ static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll
  */
 static double steps(const struct coll_args *args, const struct coll_cost_params *c, uint32_t k)
 {
-	double l = lg_ceil(args->nranks);
+	double l = lg_ceil(args->nranks), turn = l + 4;
 
-	return c->ports > 1 ? k + 2 * l : (k + 1) * (l + 3);
+	/* p = 2^L - 1 is the worst: both ways down are full. */
+	if (turn < 2 * l - 1)
+		turn = 2 * l - 1;
+	return c->ports > 1 ? k + 2 * l : (k + 1) * turn;
 }
 
 static double cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)
@@ -233,10 +236,10 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	  .formula = form, .plan = plan_, .cost = cost_, __VA_ARGS__ }
 
 const struct coll_algorithm coll_double_algorithms[] = {
-	ROW(BROADCAST, "one port: (k+1)(L+3)(alpha + n beta/k); p-1 ports: (k + 2L)(..)",
+	ROW(BROADCAST, "one port: (k+1) max(L+4, 2L-1) (alpha + n beta/k); p-1 ports: (k + 2L)(..)",
 	    double_broadcast, cost_broadcast,
 	    .chunks = broadcast_chunks, .desc = "in k chunks, even and odd ones down two trees"),
-	ROW(ALLREDUCE, "one port: 2 (k+1)(L+3)(alpha + n beta/k + n gamma/k); "
+	ROW(ALLREDUCE, "one port: 2 (k+1) max(L+4, 2L-1) (alpha + n beta/k + n gamma/k); "
 	    "p-1 ports: 2 (k + 2L)(..)", double_allreduce,
 	    cost_allreduce, .commutative = true, .chunks = allreduce_chunks,
 	    .desc = "in k chunks, even and odd ones up and down two trees"),
