@@ -53,7 +53,8 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 			    char *text, size_t size)
 {
 	unsigned int n = 0;
-	char line[256];
+	char *line = NULL;
+	size_t cap = 0;
 	FILE *file;
 	int rc = 0;
 
@@ -61,7 +62,7 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 	if (!file)
 		return coll_text(text, size, -errno, "cannot read the calibration file %s: %s", path,
 				 strerror(errno));
-	while (!rc && fgets(line, sizeof(line), file)) {
+	while (!rc && getline(&line, &cap, file) >= 0) {
 		char *name = trim(line), *value = strchr(name, '=');
 		bool ok = false;
 
@@ -90,6 +91,7 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 				       "%s, line %u: not a line like \"alpha = 2e-6\"; make the file anew with \"npulink tune\"",
 				       path, n);
 	}
+	free(line);
 	fclose(file);
 	return rc;
 }

@@ -210,18 +210,36 @@ void fuzz_override(const uint8_t *data, size_t size)
 	free(s);
 }
 
-void fuzz_calibration(const uint8_t *data, size_t size)
+static int calibrate(int fd, const void *data, size_t size, size_t at)
 {
 	char path[32], text[COLL_TEXT] = "";
-	static int fd = -1;
 	struct coll_tune tune;
+	int rc;
+
+	FUZZ_ASSERT(!ftruncate(fd, at) && pwrite(fd, data, size, at) == (ssize_t)size,
+		    "errno %d", errno);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rc = coll_tune_init(&tune, path, "", 8, text, sizeof(text));
+	check_tune(rc, &tune, text);
+	return rc;
+}
+
+/* However long a comment in front of it is, the file says the same. */
+void fuzz_calibration(const uint8_t *data, size_t size)
+{
+	static int fd = -1;
+	char comment[400];
+	int rc;
 
 	if (fd < 0)
 		fd = memfd_create("calibration", MFD_CLOEXEC);
-	FUZZ_ASSERT(fd >= 0 && !ftruncate(fd, 0) && pwrite(fd, data, size, 0) == (ssize_t)size,
-		    "errno %d", errno);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	check_tune(coll_tune_init(&tune, path, "", 8, text, sizeof(text)), &tune, text);
+	FUZZ_ASSERT(fd >= 0, "errno %d", errno);
+	rc = calibrate(fd, data, size, 0);
+	memset(comment, 'x', sizeof(comment));
+	comment[0] = '#';
+	comment[sizeof(comment) - 1] = '\n';
+	FUZZ_ASSERT(pwrite(fd, comment, sizeof(comment), 0) == sizeof(comment), "errno %d", errno);
+	FUZZ_ASSERT(rc == calibrate(fd, data, size, sizeof(comment)), "rc %d", rc);
 }
 
 /* ---- networks of the simulator */
