@@ -166,6 +166,32 @@ static int put(struct image *img, uint64_t off, uint64_t len, uint64_t base, str
 }
 
 /*
+ * An input for the proof by symmetry: an expression says how far its ranks are
+ * from the shard, so that it stays the same if both are turned.
+ */
+static int put_turning(struct verify_run *run, const struct span *span, uint32_t rank)
+{
+	const struct coll_args *args = &run->ranks[rank].args;
+	bool whole = args->collective == NPULINK_COLL_ALLREDUCE;
+	uint32_t n = whole ? run->nranks : 1, i;
+	uint64_t len = span->len / n;
+	int rc = 0;
+
+	for (i = 0; i < n && !rc; i++) {
+		uint32_t shard = whole ? i : span->base >> PLACE_BITS;
+		struct value v = value_of_rank(run->set->seed,
+					       mod_sub(rank, shard, run->nranks));
+
+		v.sum = 0;
+		v.lo = v.hi = rank;
+		v.wrap = run->nranks;
+		rc = put(&run->ranks[rank].slots[span->slot], span->off + i * len, len,
+			 span->base + i * len, v);
+	}
+	return rc;
+}
+
+/*
  * First everything is the caller's, then the place of the results is empty, then
  * the inputs are put in: what is left of the first must be there in the end.
  */
@@ -205,6 +231,8 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 		if (in.s[i].off < end)
 			rc = verify_fail(run, rank, ~0U, in.s[i].slot, in.s[i].off, in.s[i].len,
 					 "shards overlap: cannot tell whose bytes these are");
+		else if (run->turns)
+			rc = put_turning(run, &in.s[i], rank);
 		else
 			rc = put(&r->slots[in.s[i].slot], in.s[i].off, in.s[i].len,
 				 in.s[i].base, own);
@@ -215,7 +243,7 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 	return rc;
 }
 
-static const char *wrong(const struct verify_run *run, const struct piece *p,
+static const char *wrong(struct verify_run *run, const struct piece *p,
 			 const struct span *span, const struct value *all)
 {
 	const struct coll_args *args = &run->ranks[0].args;
@@ -229,6 +257,13 @@ static const char *wrong(const struct verify_run *run, const struct piece *p,
 	if (p->base != span->base + (p->off - span->off))
 		return "holds bytes that belong elsewhere";
 	one = span->who == ALL ? *all : value_of_rank(run->set->seed, span->who);
+	if (run->turns) {
+		/* Neighbours, as many as there should be, and the first one: no sum needed. */
+		run->unsure = p->v.flags & VALUE_DISORDER;
+		if (run->unsure)
+			return "is a sum of ranks that are no neighbours: symmetry cannot prove it";
+		one.sum = span->who != ALL && p->v.lo != span->who;
+	}
 	if (p->v.count < one.count)
 		return span->who == ALL ? "does not hold the inputs of all ranks" :
 		       "holds too little";
@@ -242,7 +277,7 @@ static const char *wrong(const struct verify_run *run, const struct piece *p,
 		return "was divided before the sum was complete, or twice";
 	if (divided != !!(p->v.flags & VALUE_DIVIDED))
 		return divided ? "was not divided for the average" : "was divided";
-	if ((p->v.flags & VALUE_DISORDER) ||
+	if ((p->v.flags & VALUE_DISORDER) || (run->turns && span->who == ALL) ||
 	    (span->who == ALL && p->v.hi - p->v.lo + 1 != run->nranks))
 		run->report->in_order = false;
 	return NULL;
@@ -314,6 +349,11 @@ static int check_same_bits(struct verify_run *run, uint32_t rank)
 	const struct image *b = &run->ranks[rank].slots[NPULINK_SLOT_RECV];
 	size_t i = 0, j = 0;
 
+	/* Rank r's shard c has the expression of rank 0's shard c - r: all the same. */
+	for (; run->turns && i < a->n; i++)
+		if (a->p[i].v.expr != a->p[0].v.expr)
+			return fail_at(run, rank, &a->p[i], NPULINK_SLOT_RECV,
+				       "adds up in another order than other ranks");
 	while (i < a->n && j < b->n) {
 		const struct piece *p = &a->p[i], *q = &b->p[j];
 

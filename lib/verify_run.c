@@ -294,10 +294,15 @@ static int take(struct verify_run *run, uint32_t i, struct image *v)
 		rc = step_taken(run, from);
 	while (!rc && run->to[from] != i) {
 		from = run->to[from];
-		rc = compute(run, from, v);
+		if (run->turns)
+			rc = verify_turn(run, v, step_at(run, from, NULL)->recv_peer);
+		if (!rc)
+			rc = compute(run, from, v);
 		if (!rc)
 			rc = step_taken(run, from);
 	}
+	if (!rc && run->turns)
+		rc = verify_turn(run, v, step_at(run, i, NULL)->recv_peer);
 	return rc;
 }
 

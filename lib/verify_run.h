@@ -25,6 +25,8 @@ struct verify_run {
 	struct coll_verify_report *report;
 	struct verify_rank *ranks;
 	uint32_t nranks, nsteps;
+	bool turns;		/* only rank 0 is there: verify_rotation.c */
+	bool unsure;		/* and that cannot tell */
 	/* For each step of the set: */
 	uint32_t *owner;	/* its rank */
 	uint32_t *unit;		/* first step of its chain */
@@ -41,6 +43,17 @@ struct verify_run {
 /* Fill in the report; -EINVAL. */
 int __printf(7, 8) verify_fail(struct verify_run *run, uint32_t rank, uint32_t step,
 			       uint32_t slot, uint64_t off, uint64_t len, const char *fmt, ...);
+
+/*
+ * Make and check the plan of one rank; allocate what is kept for each step of
+ * those made; free everything but the run itself.
+ */
+int verify_load(struct verify_run *run, uint32_t rank);
+int verify_alloc_steps(struct verify_run *run);
+void verify_free(struct verify_run *run);
+
+/* What rank @by has, as rank 0 would see it if it were that rank. 0 or -ENOMEM. */
+int verify_turn(struct verify_run *run, struct image *img, uint32_t by);
 
 /* Pair sends with receives; run everything. 0, -EINVAL with report, -ENOMEM. */
 int verify_match(struct verify_run *run);

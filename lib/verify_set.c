@@ -64,43 +64,50 @@ static int check_alone(struct verify_run *run, uint32_t rank)
 	return verify_fail(run, rank, v.step, ~0U, 0, 0, "%s", npulink_bad_reason(v.reason));
 }
 
-static int load(struct verify_run *run)
+int verify_load(struct verify_run *run, uint32_t r)
 {
 	const struct coll_set *set = run->set;
+	struct verify_rank *rank = &run->ranks[r];
+	struct coll_args args;
+	const char *why;
+	int rc;
+
+	memset(&args, 0, sizeof(args));
+	rc = set->get(set->ctx, r, &args, &rank->plan);
+	if (rc)
+		return rc;
+	why = coll_args_check(&args);
+	if (why)
+		return verify_fail(run, r, ~0U, ~0U, 0, 0, "%s", why);
+	rc = plan_args_fill(&args, &rank->args, &rank->mem);
+	if (rc)
+		return rc;
+	if (rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len > run->report->scratch)
+		run->report->scratch = rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len;
+	return check_alone(run, r);
+}
+
+static int load(struct verify_run *run)
+{
 	uint64_t nsteps = 0;
 	uint32_t r;
 	int rc;
 
 	for (r = 0; r < run->nranks; r++) {
-		struct verify_rank *rank = &run->ranks[r];
-		struct coll_args args;
-		const char *why;
-
-		memset(&args, 0, sizeof(args));
-		rc = set->get(set->ctx, r, &args, &rank->plan);
+		rc = verify_load(run, r);
 		if (rc)
 			return rc;
-		why = coll_args_check(&args);
-		if (why)
-			return verify_fail(run, r, ~0U, ~0U, 0, 0, "%s", why);
-		rc = plan_args_fill(&args, &rank->args, &rank->mem);
-		if (!rc)
-			rc = check_alone(run, r);
-		if (rc)
-			return rc;
-		rank->base = nsteps;
-		nsteps += rank->plan.nsteps;
+		run->ranks[r].base = nsteps;
+		nsteps += run->ranks[r].plan.nsteps;
 		if (nsteps >= UINT32_MAX)
 			return -EOVERFLOW;
-		if (rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len > run->report->scratch)
-			run->report->scratch = rank->plan.slots[NPULINK_SLOT_SCRATCH].min_len;
 	}
 	run->nsteps = nsteps;
 	run->report->steps = nsteps;
 	return 0;
 }
 
-static int alloc_steps(struct verify_run *run)
+int verify_alloc_steps(struct verify_run *run)
 {
 	size_t n = run->nsteps + 1;
 	uint32_t r, i;
@@ -132,7 +139,7 @@ static int alloc_steps(struct verify_run *run)
 	return 0;
 }
 
-static void free_run(struct verify_run *run)
+void verify_free(struct verify_run *run)
 {
 	uint32_t r, i;
 
@@ -197,7 +204,7 @@ int coll_verify_set(const struct coll_set *set, struct coll_verify_report *repor
 	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
 	rc = run.ranks ? load(&run) : -ENOMEM;
 	if (!rc)
-		rc = alloc_steps(&run);
+		rc = verify_alloc_steps(&run);
 	if (!rc)
 		rc = verify_match(&run);
 	for (r = 0; r < run.nranks && !rc; r++)
@@ -209,7 +216,7 @@ int coll_verify_set(const struct coll_set *set, struct coll_verify_report *repor
 	all = value_all(set->seed, set->nranks);
 	for (r = 0; r < run.nranks && !rc; r++)
 		rc = verify_check_outputs(&run, r, &all);
-	free_run(&run);
+	verify_free(&run);
 	return rc;
 }
 

@@ -61,6 +61,19 @@ struct coll_verify_report {
 int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report);
 
 /**
+ * coll_verify_rotation() - the same by symmetry, if all plans are rank 0's turned
+ * @set: the plans
+ * @report: what was found
+ *
+ * Compares every rank's plan with rank 0's, one at a time, and then executes rank
+ * 0's alone: for plan sets with so many messages that they do not fit in memory.
+ *
+ * Return: as coll_verify_set(); -EOPNOTSUPP if they are not rank 0's turned, or add up
+ * ranks that are no neighbours.
+ */
+int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *report);
+
+/**
  * struct coll_planned - the set of plans that an algorithm makes for one call
  * @alg: algorithm
  * @args: call; the rest as coll_verify_algorithm() says

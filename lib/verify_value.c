@@ -53,6 +53,12 @@ struct value value_all(uint64_t seed, uint32_t nranks)
 	return all;
 }
 
+/* Is @a of the ranks just behind those of @b? */
+static bool follows(const struct value *a, const struct value *b)
+{
+	return a->lo == (a->wrap && b->hi + 1 == a->wrap ? 0 : b->hi + 1);
+}
+
 /*
  * Operands may be swapped: all reductions commute. What "in order" asks for is
  * that only neighbouring ranges of ranks are put together.
@@ -62,7 +68,7 @@ static struct value value_sum(const struct value *a, const struct value *b, bool
 	struct value v = {
 		.sum = a->sum + b->sum,
 		.expr = mix((a->expr + b->expr) ^ mix(a->expr ^ b->expr)),
-		.flags = a->flags | b->flags,
+		.flags = a->flags | b->flags, .wrap = a->wrap,
 	};
 
 	if (__builtin_add_overflow(a->count, b->count, &v.count))
@@ -71,11 +77,11 @@ static struct value value_sum(const struct value *a, const struct value *b, bool
 		v.flags |= VALUE_MIXED;
 	if (v.flags & VALUE_DIVIDED)
 		v.flags |= VALUE_LATE;
-	if (a->hi + 1 == b->lo) {
+	if (follows(b, a)) {
 		v.lo = a->lo;
 		v.hi = b->hi;
 	} else {
-		if (b->hi + 1 != a->lo)
+		if (!follows(a, b))
 			v.flags |= VALUE_DISORDER;
 		v.lo = b->lo;
 		v.hi = a->hi;

@@ -21,6 +21,7 @@ struct value {
 	uint32_t count;		/* inputs added up, with multiplicity; saturates */
 	uint32_t lo, hi;	/* ranks, if they are a range added up in order */
 	uint32_t flags;
+	uint32_t wrap;		/* ranks are counted modulo this, 0: not at all */
 };
 
 #define VALUE_FOREIGN	(1 << 0)	/* the caller's bytes that are no input */

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * verify_rotation.c - the proof for plans that are all one plan, turned.
+ *
+ * First every rank's plan is compared with rank 0's: peers are so many ranks
+ * further, and ranges of a large buffer so many shards. If that holds, so do the
+ * contents of buffers: what rank r has in shard c is what rank 0 has in shard
+ * c - r, with ranks and places turned by r. So the steps of rank 0 alone are
+ * executed, and what they receive is what rank 0 sends at that step, turned.
+ * That needs the memory of one rank, not of all. A cycle of steps of all ranks
+ * would be one of rank 0's steps, hence no deadlock here is none there.
+ *
+ * Sums of random numbers do not turn. Here a sum has to be of neighbouring ranks,
+ * counted around, which are then known by the first and their number.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "verify_run.h"
+
+#define NONE	(~0U)
+
+struct turn {
+	uint32_t p;
+	uint64_t m;		/* bytes of a shard */
+	bool large[2];		/* the slot holds all shards */
+};
+
+/* Shards of one size, one after another, or it cannot be turned. */
+static bool turn_of(const struct verify_rank *r, struct turn *t)
+{
+	struct plan_shards s = plan_shards(&r->args);
+	uint64_t size[2];
+	uint32_t i;
+
+	*t = (struct turn){ .p = r->args.nranks, .m = shard_len(&s, 0) };
+	if (npulink_coll_has_root(r->args.collective) || !t->m || t->p < 2 ||
+	    r->args.collective >= NPULINK_COLL_BARRIER)
+		return false;
+	for (i = 0; i < t->p; i++) {
+		if (shard_len(&s, i) != t->m || shard_off(&s, i) != i * t->m)
+			return false;
+		if (r->args.collective == NPULINK_COLL_ALLTOALLV &&
+		    (r->args.rcounts[i] * s.esize != t->m ||
+		     r->args.rdispls[i] * s.esize != i * t->m))
+			return false;
+	}
+	if (plan_buffers(&r->args, &size[0], &size[1]))
+		return false;
+	for (i = 0; i < 2; i++)
+		t->large[i] = size[i] == t->p * t->m;
+	return true;
+}
+
+/* Is [b, b + len) of the slot what [a, a + len) is for the rank @by before? */
+static bool turned(const struct turn *t, uint32_t slot, uint64_t a, uint64_t b, uint64_t len,
+		   uint32_t by)
+{
+	if (!len || slot >= 2 || !t->large[slot])
+		return a == b;
+	return a % t->m + len <= t->m && a % t->m == b % t->m &&
+	       mod_add(a / t->m, by, t->p) == b / t->m;
+}
+
+static bool peer_turned(const struct turn *t, uint32_t a, uint32_t b, uint32_t by)
+{
+	return a == NPULINK_NO_PEER ? b == a : mod_add(a, by, t->p) == b;
+}
+
+static bool step_turned(const struct turn *t, const struct npulink_step *a,
+			const struct npulink_step *b, uint32_t by)
+{
+	bool src = a->op & (NPULINK_STEP_COPY | NPULINK_STEP_REDUCE) || a->op == NPULINK_STEP_SEND;
+	bool src2 = (a->op & NPULINK_STEP_REDUCE) && !(a->op & NPULINK_STEP_RECV);
+	bool dst = a->op && a->op != NPULINK_STEP_SEND;
+	struct npulink_step same = *b;
+
+	if (a->src_slot != b->src_slot || a->src2_slot != b->src2_slot ||
+	    a->dst_slot != b->dst_slot || a->len != b->len)
+		return false;
+	/* What is not an operand is zero, or a window, and stays that. */
+	if (!turned(t, src ? a->src_slot : NONE, a->src_off, b->src_off, a->len, by) ||
+	    !turned(t, src2 ? a->src2_slot : NONE, a->src2_off, b->src2_off, a->len, by) ||
+	    !turned(t, dst ? a->dst_slot : NONE, a->dst_off, b->dst_off, a->len, by) ||
+	    !peer_turned(t, a->send_peer, b->send_peer, by) ||
+	    !peer_turned(t, a->recv_peer, b->recv_peer, by))
+		return false;
+	same.src_off = a->src_off;
+	same.src2_off = a->src2_off;
+	same.dst_off = a->dst_off;
+	same.send_peer = a->send_peer;
+	same.recv_peer = a->recv_peer;
+	return !memcmp(a, &same, sizeof(same));
+}
+
+/* Is the plan of @rank that of rank 0, turned? */
+static int compare(struct verify_run *run, uint32_t rank, const struct turn *t)
+{
+	struct verify_rank r = { 0 };
+	const struct coll_plan *zero = &run->ranks[0].plan;
+	struct coll_args args;
+	struct turn own;
+	uint32_t i;
+	int rc;
+
+	memset(&args, 0, sizeof(args));
+	rc = run->set->get(run->set->ctx, rank, &args, &r.plan);
+	if (rc)
+		return rc;
+	if (coll_args_check(&args)) {
+		coll_plan_free(&r.plan);
+		return -EOPNOTSUPP;
+	}
+	rc = plan_args_fill(&args, &r.args, &r.mem);
+	if (!rc)
+		rc = -EOPNOTSUPP;
+	if (rc != -EOPNOTSUPP || args.rank != rank || args.nranks != t->p ||
+	    !turn_of(&r, &own) || memcmp(&own, t, sizeof(own)) ||
+	    args.in_place != run->ranks[0].args.in_place ||
+	    r.plan.rank != rank || r.plan.nranks != t->p || r.plan.nsteps != zero->nsteps ||
+	    memcmp(&r.plan.call, &zero->call, sizeof(zero->call)) ||
+	    r.plan.nslots != zero->nslots ||
+	    memcmp(r.plan.slots, zero->slots, sizeof(zero->slots)))
+		goto out;
+	for (i = 0; i < zero->nsteps; i++)
+		if (!step_turned(t, &zero->steps[i], &r.plan.steps[i], rank))
+			goto out;
+	rc = 0;
+out:
+	coll_plan_free(&r.plan);
+	free(r.mem);
+	return rc;
+}
+
+/*
+ * The rank that rank 0 receives from, q, sends to it at the step at which rank 0
+ * sends to p - q.
+ */
+static int match(struct verify_run *run)
+{
+	const struct verify_rank *r = &run->ranks[0];
+	uint32_t p = run->nranks, i, *place = calloc(p * NPULINK_MAX_CHANNELS, sizeof(*place));
+	uint64_t sends = 0, recvs = 0, bytes = 0;
+	int rc = 0;
+
+	if (!place)
+		return -ENOMEM;
+	for (i = 0; i < r->plan.nsteps && !rc; i++) {
+		const struct npulink_step *s = &r->plan.steps[i], *o;
+		uint32_t *at, from;
+
+		if (s->op & NPULINK_STEP_SEND) {
+			sends++;
+			bytes += s->len;
+		}
+		if (!(s->op & NPULINK_STEP_RECV))
+			continue;
+		recvs++;
+		from = p - s->recv_peer;
+		at = &place[(size_t)s->recv_peer * NPULINK_MAX_CHANNELS + s->channel];
+		for (; *at < r->plan.nsteps; ++*at) {
+			o = &r->plan.steps[*at];
+			if ((o->op & NPULINK_STEP_SEND) && o->send_peer == from &&
+			    o->channel == s->channel)
+				break;
+		}
+		if (*at == r->plan.nsteps)
+			rc = verify_fail(run, 0, i, NONE, 0, 0,
+					 "receives from rank %u, which sends fewer messages",
+					 s->recv_peer);
+		else if (r->plan.steps[*at].len != s->len)
+			rc = verify_fail(run, 0, i, NONE, 0, 0,
+					 "receives another number of bytes than rank %u sends",
+					 s->recv_peer);
+		if (rc)
+			break;
+		run->from[i] = *at;
+		run->to[*at] = i;
+		++*at;
+	}
+	if (!rc && sends != recvs)
+		rc = verify_fail(run, 0, NONE, NONE, 0, 0, "sends more messages than are received");
+	run->report->messages = sends * p;
+	run->report->bytes = bytes * p;
+	free(place);
+	return rc;
+}
+
+int verify_turn(struct verify_run *run, struct image *img, uint32_t by)
+{
+	const struct coll_args *args = &run->ranks[0].args;
+	bool whole = args->collective == NPULINK_COLL_ALLREDUCE;
+	uint64_t n = args->count * npulink_dtype_size(args->dtype), m = n / run->nranks;
+	struct image out = { 0 };
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < img->n && !rc; i++) {
+		struct piece p = img->p[i];
+		uint64_t len = p.len, first;
+
+		p.v.lo = mod_add(p.v.lo, by, run->nranks);
+		p.v.hi = mod_add(p.v.hi, by, run->nranks);
+		if (p.v.flags & VALUE_FOREIGN) {
+			rc = image_append(&out, len, p.base, p.v, p.step);
+			continue;
+		}
+		if (!whole) {
+			uint64_t shard = mod_add(p.base >> PLACE_BITS, by, run->nranks);
+
+			p.base = shard << PLACE_BITS | (p.base & ((1ULL << PLACE_BITS) - 1));
+			rc = image_append(&out, len, p.base, p.v, p.step);
+			continue;
+		}
+		p.base = (p.base + by * m) % n;
+		first = min_u64(len, n - p.base);
+		rc = image_append(&out, first, p.base, p.v, p.step);
+		if (!rc)
+			rc = image_append(&out, len - first, 0, p.v, p.step);
+	}
+	image_free(img);
+	*img = out;
+	return rc;
+}
+
+int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *report)
+{
+	struct verify_run run = {
+		.set = set, .report = report, .nranks = set->nranks, .turns = true,
+	};
+	struct value all = { .count = set->nranks };
+	struct turn t;
+	uint32_t r;
+	int rc;
+
+	memset(report, 0, sizeof(*report));
+	report->in_order = true;
+	if (set->nranks < 2 || set->nranks > NPULINK_MAX_RANKS)
+		return -EOPNOTSUPP;
+	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
+	rc = run.ranks ? verify_load(&run, 0) : -ENOMEM;
+	run.nsteps = run.ranks ? run.ranks[0].plan.nsteps : 0;
+	if (!rc && !turn_of(&run.ranks[0], &t))
+		rc = -EOPNOTSUPP;
+	for (r = 1; r < set->nranks && !rc; r++)
+		rc = compare(&run, r, &t);
+	if (!rc)
+		rc = verify_alloc_steps(&run);
+	if (!rc)
+		rc = match(&run);
+	if (!rc)
+		rc = verify_put_inputs(&run, 0);
+	if (!rc)
+		rc = verify_execute(&run);
+	if (!rc)
+		rc = verify_check_outputs(&run, 0, &all);
+	if (rc == -EINVAL && run.unsure)
+		rc = -EOPNOTSUPP;
+	report->steps = (uint64_t)run.nsteps * set->nranks;
+	verify_free(&run);
+	return rc;
+}
