@@ -7,6 +7,7 @@
  *
  * npulink-test: timeout=170
  */
+#include <sys/prctl.h>
 #include "team.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
@@ -14,7 +15,7 @@
 #define RANKS		4
 #define VICTIM		2
 #define LARGE		40000	/* bytes per rank: beyond the arena, with several requests */
-#define HOLD_STEPS	3
+#define HOLD_STEPS	2
 
 enum fault {
 	DELAY, DUP, DROP, CORRUPT, FAIL, RELEASE, ABORT, DEADLINE, KILL, FAULTS
@@ -105,6 +106,7 @@ static int run_rank(struct ranks *ranks, struct coll_comm *comm)
 	pthread_t thread;
 	int rc;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (sh->fault != ABORT || coll_comm_rank(comm) != 1)
 		return run_case(ranks, comm);
 	pthread_create(&thread, NULL, aborter, arg);
@@ -302,7 +304,7 @@ static int one(enum fault fault, uint32_t collective, bool large, unsigned int h
 
 int main(void)
 {
-	unsigned int n = 0, stride = getenv("NPULINK_SLOW") ? 3 : 1;
+	unsigned int n = 0, stride = getenv("NPULINK_SLOW") ? 5 : 1;
 	bool soak = getenv("NPULINK_SOAK");
 	long before = raw_pages_pinned();
 	int fault;
