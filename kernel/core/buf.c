@@ -23,7 +23,7 @@ const struct npulink_buf_mem *npulink_buf_mem(const struct npulink_buf *buf)
 {
 	return &buf->mem;
 }
-NPULINK_EXPORT(npulink_buf_mem);
+EXPORT_SYMBOL_NPULINK(npulink_buf_mem);
 
 /* ---- ranges --------------------------------------------------------------------- */
 
@@ -385,7 +385,7 @@ int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf)
 		 * begun, and still shows the old pages, is waited for.
 		 */
 		WRITE_ONCE(buf->suspect, false);
-		smp_mb();
+		smp_mb();	/* before what is mapped now is looked at */
 		mmu_interval_read_begin(&buf->mn);
 		rc = READ_ONCE(buf->unmapped) ? -ESTALE : npulink_buf_compare(buf);
 		if (rc)

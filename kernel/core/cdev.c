@@ -326,6 +326,7 @@ static int npulink_arena_mmap(struct npulink_file *file, struct vm_area_struct *
 			rc = PTR_ERR(arena);
 			goto out;
 		}
+		/* Pairs with npulink_bind_one(). */
 		smp_store_release(&file->arena, arena);
 	}
 	rc = npulink_buf_mmap(arena, vma);

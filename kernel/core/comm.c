@@ -53,6 +53,7 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 	if (first) {
 		comm->cause = *cause;
 		comm->cause.status = npulink_cause_errno(cause->cause);
+		/* Whoever sees it sees the cause. */
 		smp_store_release(&comm->failed, true);
 	}
 	spin_unlock_irqrestore(&comm->lock, flags);
@@ -137,9 +138,15 @@ void npulink_device_fail_work(struct work_struct *work)
 		struct npulink_object *obj;
 
 		wake_up(&file->poll_wq);
-		for (id = 0; why && (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
-			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
-			struct npulink_cause cause = {
+		for (id = 0; why; id++) {
+			struct npulink_cause cause;
+			struct npulink_rank *rank;
+
+			obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK);
+			if (!obj)
+				break;
+			rank = container_of(obj, struct npulink_rank, obj);
+			cause = (struct npulink_cause) {
 				.cause = why >> 32, .rank = rank->rank, .peer = NPULINK_NO_PEER,
 				.step = ~0U, .number = ~0ULL, .code = (u32)why,
 			};
@@ -186,7 +193,7 @@ void npulink_comm_flush(void)
 int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
 			    const struct npulink_call *call, struct npulink_cause *cause)
 {
-	typeof(&comm->calls[0]) e = &comm->calls[number % NPULINK_CALL_TABLE];
+	struct npulink_called *e = &comm->calls[number % NPULINK_CALL_TABLE];
 	int rc = 0;
 
 	spin_lock(&comm->lock);
@@ -491,6 +498,7 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	struct npulink_conn *other;
 	struct npulink_rank *peer;
 
+	/* Set last: whoever sees it sees the links. */
 	if (smp_load_acquire(&conn->peer))
 		return 0;
 	rcu_read_lock();
@@ -688,6 +696,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	cmd->out_code = 0;
 	cmd->out_number = ~0ULL;
 	memset(cmd->out_calls, 0, sizeof(cmd->out_calls));
+	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed)) {
 		const struct npulink_cause *c = &comm->cause;
 

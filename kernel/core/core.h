@@ -32,7 +32,7 @@
 #define NPULINK_VERSION		"0.1.0"
 #define NPULINK_MAX_DEVICES	1024
 #define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */
-#define NPULINK_MAX_ARENA	(1U << 20)
+#define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
@@ -135,7 +135,7 @@ struct npulink_cq {
 	struct npulink_charge charge;
 };
 
-/**
+/*
  * struct npulink_file - one open file
  * @lock: ready, waiters, slots, cq
  * @mutex: set-up of arena, ring, worker
@@ -153,7 +153,7 @@ struct npulink_file {
 	struct pid *tgid;
 	bool dead;
 	int doorbell;			/* index of its doorbell page, -1: none yet */
-	struct mutex mutex;
+	struct mutex mutex;		/* see above */
 	struct xarray objects;
 	struct npulink_buf *arena;
 	struct task_struct *worker;
@@ -203,7 +203,7 @@ extern dev_t npulink_devt;
 
 enum npulink_buf_kind { NPULINK_BUF_USER, NPULINK_BUF_KERNEL, NPULINK_BUF_DMABUF };
 
-/**
+/*
  * struct npulink_buf - memory that plans can be run on
  * @users: who needs the memory: the id, each operation, each request, each
  *	   mapping, each dma-buf made of it. The last one frees it (in a worker)
@@ -221,7 +221,7 @@ struct npulink_buf {
 	struct npulink_device *dev;
 	struct list_head dev_node;	/* dev->bufs, if mapped */
 	struct npulink_charge charge;
-	struct mutex mutex;
+	struct mutex mutex;		/* see above */
 	unsigned long uaddr;
 	struct mmu_interval_notifier mn;
 	struct work_struct work;
@@ -275,9 +275,16 @@ struct npulink_cause {
 
 #define NPULINK_CALL_TABLE	64
 
+/* What the first rank called under a number. */
+struct npulink_called {
+	u64 number;		/* + 1; 0: free */
+	u32 rank;
+	struct npulink_call call;
+};
+
 extern struct mutex npulink_comms_lock;
 
-/**
+/*
  * struct npulink_comm - a communicator, as far as it is on this node
  * @mutex: join, leave, abort
  * @lock: calls, cause
@@ -296,10 +303,10 @@ struct npulink_comm {
 	struct user_namespace *userns;
 	u32 joined;
 	u32 serial;		/* for people: never the secret */
-	struct mutex mutex;
+	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
-	spinlock_t lock;
+	spinlock_t lock;		/* calls, cause */
 	bool failed;
 	bool flooded;
 	struct npulink_cause cause;
@@ -307,14 +314,10 @@ struct npulink_comm {
 	struct npulink_comm *parent;
 	u32 *map;
 	struct npulink_comm *child;
-	struct {
-		u64 number;	/* + 1; 0: free */
-		u32 rank;
-		struct npulink_call call;
-	} calls[NPULINK_CALL_TABLE];
+	struct npulink_called calls[NPULINK_CALL_TABLE];
 };
 
-/**
+/*
  * struct npulink_conn - what a rank knows of one peer
  * @peer: the peer's rank structure, referenced, once it has joined
  * @link: to the peer's device
@@ -331,7 +334,7 @@ struct npulink_conn {
 	u64 p2p_next[2];
 };
 
-/**
+/*
  * struct npulink_rank - one file's membership in a communicator
  * @lock: operations of this rank and all their state; taken with interrupts off
  * @inbox: events for it; whoever sets RANK_SCHED in @flags has to run it
@@ -382,7 +385,8 @@ int npulink_rank_join(struct npulink_rank *rank,
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid);
 void npulink_comm_put(struct npulink_comm *comm);
-void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct npulink_cause *cause);
+void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,
+			     const struct npulink_cause *cause);
 void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
 void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause *cause);
 int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
@@ -441,7 +445,7 @@ struct npulink_step_pos {
 	u32 unit;
 };
 
-/**
+/*
  * struct npulink_plan - a verified plan, ready to run
  * @spare: an operation kept for the next POST
  *
@@ -491,7 +495,7 @@ static inline void npulink_plan_put(struct npulink_plan *plan)
 	npulink_object_put(&plan->obj);
 }
 
-/* ---- seq.c, post.c ------------------------------------------------------- */
+/* ---- op.c, connect.c, seq.c, post.c ------------------------------------------------------- */
 
 enum npulink_op_state {
 	NPULINK_OP_NEW,
@@ -524,7 +528,7 @@ struct npulink_unit_state {
 	u8 phase;
 };
 
-/**
+/*
  * struct npulink_cell - where a step meets its peers
  * @ev: rings this step; ev.kind is its index
  * @avail: 1 + bytes offered to the send peer, 0: not offered. Own rank writes
@@ -548,7 +552,7 @@ struct npulink_bound {
 	u64 off;
 };
 
-/**
+/*
  * struct npulink_op - one run of a plan
  *
  * All of it is protected by rank->lock, but for what is constant from POST on,
@@ -596,8 +600,30 @@ struct npulink_run {
 #define NPULINK_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0 }
 
+static inline void npulink_op_get(struct npulink_op *op)
+{
+	refcount_inc(&op->refs);
+}
+
+static inline struct npulink_req *npulink_op_req(struct npulink_op *op, u32 i)
+{
+	return op->reqs + i * npulink_req_size(op->plan);
+}
+
+/* The peer's step that meets step @pos of our stream; its index in peer_op. */
+static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32 pos)
+{
+	const struct npulink_op_stream *os = &op->streams[stream];
+	const struct npulink_plan *pp = os->peer->plan;
+
+	return pp->stream_steps[pp->streams[os->stream].start + pos];
+}
+
 struct npulink_op *npulink_op_alloc(struct npulink_plan *plan);
+void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
+void npulink_req_free(struct npulink_req *req);
 void npulink_op_put(struct npulink_op *op);
+void npulink_op_destroy(struct npulink_op *op);
 void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);

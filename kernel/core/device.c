@@ -102,7 +102,7 @@ err_free:
 	kfree(dev);
 	return ERR_PTR(-ENOMEM);
 }
-NPULINK_EXPORT(npulink_device_alloc);
+EXPORT_SYMBOL_NPULINK(npulink_device_alloc);
 
 int npulink_device_register(struct npulink_device *dev)
 {
@@ -117,7 +117,7 @@ int npulink_device_register(struct npulink_device *dev)
 	xa_store(&npulink_devices, dev->id, dev, GFP_KERNEL);
 	return 0;
 }
-NPULINK_EXPORT(npulink_device_register);
+EXPORT_SYMBOL_NPULINK(npulink_device_register);
 
 void npulink_device_unregister(struct npulink_device *dev)
 {
@@ -148,13 +148,13 @@ void npulink_device_unregister(struct npulink_device *dev)
 		dev->ops->release(dev);
 	dev->ops = NULL;
 }
-NPULINK_EXPORT(npulink_device_unregister);
+EXPORT_SYMBOL_NPULINK(npulink_device_unregister);
 
 void npulink_device_put(struct npulink_device *dev)
 {
 	put_device(&dev->dev);
 }
-NPULINK_EXPORT(npulink_device_put);
+EXPORT_SYMBOL_NPULINK(npulink_device_put);
 
 static char *npulink_devnode(NPULINK_DEVNODE_CONST struct device *d, umode_t *mode)
 {

@@ -55,6 +55,7 @@ static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op)
 {
 	struct npulink_waiter *w;
 
+	/* Whoever sees it sees the result. */
 	smp_store_release(&op->done, true);
 	list_for_each_entry(w, &file->waiters, node)
 		if (w->op == op)
@@ -123,6 +124,7 @@ void npulink_op_deliver(struct npulink_op *op)
 		struct npulink_ring *ring = cq->ring;
 
 		ring->records[cq->head & (cq->entries - 1)] = op->result;
+		/* Pairs with the user's acquire: the record is whole. */
 		smp_store_release(&ring->head, ++cq->head);
 		cq->reserved--;
 		file->slots[SLOT(op->seq)] = NULL;

@@ -13,13 +13,8 @@ static void npulink_plan_free(struct work_struct *work)
 {
 	struct npulink_plan *plan = container_of(work, struct npulink_plan, release_work);
 
-	if (plan->spare) {
-		kvfree(plan->spare->reqs);
-		kvfree(plan->spare->units);
-		kvfree(plan->spare->streams);
-		kvfree(plan->spare->drain_left);
-		kvfree(plan->spare);
-	}
+	if (plan->spare)
+		npulink_op_destroy(plan->spare);
 	kvfree(plan->steps);
 	kvfree(plan->pos);
 	kvfree(plan->units);

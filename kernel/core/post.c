@@ -25,6 +25,7 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 			return PTR_ERR(obj);
 		buf = container_of(obj, struct npulink_buf, obj);
 	} else {
+		/* Pairs with npulink_arena_mmap(). */
 		buf = smp_load_acquire(&file->arena);
 		if (!buf)
 			return -ENOENT;
@@ -116,6 +117,7 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 	int rc = 0;
 
 	spin_lock_irqsave(&rank->lock, flags);
+	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&rank->comm->failed)) {
 		rc = rank->comm->cause.status;
 	} else if (rank->closed) {
@@ -175,6 +177,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -EINVAL;
 	if (post->nbinds != plan->nslots)
 		goto err_plan;
+	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&plan->rank->comm->failed)) {
 		rc = plan->rank->comm->cause.status;
 		goto err_plan;

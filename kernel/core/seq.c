@@ -15,158 +15,6 @@
 
 #define NONE	0xffffffffU
 
-/* Operations whose last reference went away where memory cannot be freed. */
-static LLIST_HEAD(npulink_dead_ops);
-
-static void npulink_op_destroy(struct npulink_op *op)
-{
-	kvfree(op->reqs);
-	kvfree(op->units);
-	kvfree(op->streams);
-	kvfree(op->drain_left);
-	kvfree(op);
-}
-
-static void npulink_dead_ops_free(struct work_struct *work)
-{
-	struct llist_node *list = llist_del_all(&npulink_dead_ops);
-	struct npulink_op *op, *next;
-
-	llist_for_each_entry_safe(op, next, list, free_node)
-		npulink_op_destroy(op);
-}
-
-static DECLARE_WORK(npulink_dead_ops_work, npulink_dead_ops_free);
-
-void npulink_seq_exit(void)
-{
-	flush_work(&npulink_dead_ops_work);
-}
-
-static struct npulink_req *npulink_op_req(struct npulink_op *op, u32 i)
-{
-	return op->reqs + i * npulink_req_size(op->plan);
-}
-
-/* A fresh operation of @plan, with a reference to plan and rank. May sleep. */
-struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
-{
-	struct npulink_op *op = xchg(&plan->spare, NULL);
-	u32 i;
-
-	if (!op) {
-		op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
-		if (!op)
-			return NULL;
-		op->units = kvcalloc(plan->nunits, sizeof(*op->units), GFP_KERNEL_ACCOUNT);
-		op->streams = kvcalloc(plan->nstreams, sizeof(*op->streams), GFP_KERNEL_ACCOUNT);
-		op->drain_left = kvcalloc(plan->ndrains, sizeof(u32), GFP_KERNEL_ACCOUNT);
-		op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan),
-				    GFP_KERNEL_ACCOUNT);
-		if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
-		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs)) {
-			npulink_op_destroy(op);
-			return NULL;
-		}
-		for (i = 0; i < plan->nsteps; i++)
-			op->cells[i].ev.kind = i;
-	}
-	kref_get(&plan->obj.kref);
-	op->plan = plan;
-	op->rank = npulink_rank_get(plan->rank);
-	refcount_set(&op->refs, 1);
-	op->state = NPULINK_OP_NEW;
-	op->number = ~0ULL;
-	op->done = false;
-	op->held = false;
-	op->has_deadline = false;
-	op->units_left = plan->nunits;
-	op->inflight = 0;
-	op->starting = NONE;
-	op->starved_first = NONE;
-	op->starved_last = NONE;
-	op->drain = 0;
-	memset(&op->result, 0, sizeof(op->result));
-	op->result.step = NONE;
-	op->result.peer = NPULINK_NO_PEER;
-	op->result.number = ~0ULL;
-	INIT_LIST_HEAD(&op->node);
-	INIT_LIST_HEAD(&op->p2p_node);
-	memset(op->binds, 0, sizeof(op->binds[0]) * plan->nslots);
-	for (i = 0; i < plan->nsteps; i++) {
-		op->cells[i].avail = 0;
-		op->cells[i].taken = 0;
-		atomic_set(&op->cells[i].ev.pending, 0);
-	}
-	for (i = 0; i < plan->nstreams; i++)
-		op->streams[i].peer = NULL;
-	INIT_LIST_HEAD(&op->free_reqs);
-	for (i = 0; i < plan->nreqs; i++) {
-		struct npulink_req *req = npulink_op_req(op, i);
-
-		req->ev.kind = NPULINK_EV_REQ;
-		req->core.op = op;
-		req->core.state = NPULINK_REQ_FREE;
-		list_add_tail(&req->core.node, &op->free_reqs);
-	}
-	for (i = 0; i < plan->nunits; i++) {
-		struct npulink_unit_state *us = &op->units[i];
-
-		us->done = 0;
-		us->waits = 0;
-		us->missing = false;
-		us->deps = plan->units[i].ndeps;
-		us->phase = NPULINK_UNIT_BLOCKED;
-	}
-	for (i = 0; i < plan->ndrains; i++)
-		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
-	return op;
-}
-
-/* Any context. */
-void npulink_op_put(struct npulink_op *op)
-{
-	struct npulink_plan *plan = op->plan;
-	struct npulink_rank *rank = op->rank;
-
-	if (!refcount_dec_and_test(&op->refs))
-		return;
-	if (cmpxchg(&plan->spare, NULL, op) != NULL) {
-		if (llist_add(&op->free_node, &npulink_dead_ops))
-			schedule_work(&npulink_dead_ops_work);
-	}
-	npulink_plan_put(plan);
-	npulink_rank_put(rank);
-}
-
-static void npulink_op_get(struct npulink_op *op)
-{
-	refcount_inc(&op->refs);
-}
-
-/* The only place that changes op->state. */
-void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state)
-{
-	bool ok = false;
-
-	lockdep_assert_held(&op->rank->lock);
-	switch (state) {
-	case NPULINK_OP_NEW:
-		break;
-	case NPULINK_OP_RUNNING:
-		ok = op->state == NPULINK_OP_NEW;
-		break;
-	case NPULINK_OP_FAILING:
-		ok = op->state == NPULINK_OP_RUNNING;
-		break;
-	case NPULINK_OP_DONE:
-		ok = op->state == NPULINK_OP_RUNNING || op->state == NPULINK_OP_FAILING;
-		break;
-	}
-	WARN_ON_ONCE(!ok);
-	op->state = state;
-}
-
 /* ---- running ranks -------------------------------------------------------- */
 
 /* Make sure that somebody runs @rank; if that is us, by npulink_run(@run). */
@@ -244,15 +92,6 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	}
 }
 
-/* The peer's step that meets step @pos of our stream; its index in peer_op. */
-static u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32 pos)
-{
-	const struct npulink_op_stream *os = &op->streams[stream];
-	const struct npulink_plan *pp = os->peer->plan;
-
-	return pp->stream_steps[pp->streams[os->stream].start + pos];
-}
-
 /* ---- requests -------------------------------------------------------------- */
 
 static void npulink_req_put_bufs(struct npulink_req *req)
@@ -264,9 +103,7 @@ static void npulink_req_put_bufs(struct npulink_req *req)
 		npulink_buf_unuse(req->src[i].buf);
 }
 
-static void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
-
-static void npulink_req_free(struct npulink_req *req)
+void npulink_req_free(struct npulink_req *req)
 {
 	struct npulink_op *op = req->core.op;
 
@@ -489,6 +326,7 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 		npulink_misfit(op, peer, un->first + i);
 		return false;
 	}
+	/* Pairs with npulink_unit_publish(): the bytes are there. */
 	avail = smp_load_acquire(&peer->cells[ps].avail);
 	if (!avail || (st->len && avail - 1 == done))
 		return false;
@@ -522,6 +360,7 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit)
 		return -1;
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off) {
 		u64 window = last->src2_off;
+		/* Pairs with npulink_unit_credit(): they may be overwritten. */
 		u64 taken = min(smp_load_acquire(&op->cells[step].taken), len);
 
 		n = min(n, window - (done - taken));
@@ -556,6 +395,7 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 		atomic64_add(n, &stats->bytes);
 		if (done == len)
 			atomic64_inc(&stats->steps);
+		/* Our engine has read them: the peer may overwrite them. */
 		smp_store_release(&peer->cells[ps].taken, done == len ? len + 1 : done);
 		/* Before the end, only who sends through a window waits for credit. */
 		if (done == len || peer->plan->steps[ps].flags & NPULINK_STEP_F_TRANSIENT)
@@ -572,6 +412,7 @@ static void npulink_unit_publish(struct npulink_op *op, u32 unit, u64 bytes,
 	const struct npulink_step_pos *pos = &op->plan->pos[step];
 	struct npulink_op *peer = op->streams[pos->send_stream].peer;
 
+	/* Our engine has written them: the peer may read them. */
 	smp_store_release(&op->cells[step].avail, bytes + 1);
 	if (peer) {
 		u32 k = pos->send_pos;
@@ -609,6 +450,7 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 		if (!un->engine || !len)
 			npulink_unit_publish(op, unit, len, run);
 	}
+	/* Pairs with npulink_unit_credit(): they may be overwritten. */
 	if (us->phase == NPULINK_UNIT_SENT && smp_load_acquire(&op->cells[step].taken) == len + 1)
 		npulink_unit_done(op, unit);
 }
@@ -766,246 +608,6 @@ void npulink_run(struct npulink_run *run)
 
 /* ---- operations --------------------------------------------------------------- */
 
-static void npulink_op_unlist(struct npulink_op *op)
-{
-	struct npulink_rank *rank = op->rank;
-	u32 i;
-
-	list_del_init(&op->node);
-	if (op->plan->p2p) {
-		list_del_init(&op->p2p_node);
-	} else {
-		rank->table[op->number % NPULINK_MAX_INFLIGHT] = NULL;
-		i = op->number % NPULINK_HISTORY;
-		rank->history[i].number = op->number + 1;
-		rank->history[i].call = op->plan->call;
-	}
-}
-
-/* It is over, one way or the other: let go of everything and deliver the result. */
-static void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
-{
-	struct npulink_rank *rank = op->rank;
-	struct npulink_device *dev = rank->dev;
-	u32 i;
-
-	lockdep_assert_held(&rank->lock);
-	if (op->state == NPULINK_OP_FAILING) {
-		const struct npulink_cause *c = &rank->comm->cause;
-
-		op->result.status = c->status;
-		op->result.cause = c->cause;
-		op->result.rank = c->rank;
-		op->result.peer = c->peer;
-		op->result.step = c->step;
-		op->result.number = c->number;
-	} else {
-		op->result.rank = rank->rank;
-		op->result.number = op->plan->p2p ? ~0ULL : op->number;
-	}
-	npulink_op_set_state(op, NPULINK_OP_DONE);
-	npulink_op_unlist(op);
-	for (i = 0; i < op->plan->nslots; i++) {
-		struct npulink_buf *buf = op->binds[i].buf;
-
-		WRITE_ONCE(op->binds[i].buf, NULL);
-		if (buf)
-			npulink_buf_unuse(buf);
-	}
-	for (i = 0; i < op->plan->nstreams; i++) {
-		struct npulink_op *peer = op->streams[i].peer;
-
-		op->streams[i].peer = NULL;
-		if (peer)
-			npulink_op_put(peer);
-	}
-	op->result.seq = op->seq;
-	op->result.cookie = op->cookie;
-	op->result.comm_id = rank->obj.id;
-	op->result.ns = ktime_get_ns() - op->start_ns;
-	atomic_dec(&op->plan->inflight);
-	npulink_op_deliver(op);
-	npulink_op_put(op);	/* the rank's reference */
-	percpu_ref_put(&dev->users);
-}
-
-/*
- * Meet the peers' operations that are posted already: each side gets a pointer to
- * the other. Peers that come later do the same with us. Returns -EPROTO with @cause
- * filled in if one of them called something else.
- */
-static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause);
-
-int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause)
-{
-	u32 i;
-	int rc;
-
-	for (i = 0; i < op->plan->npeers; i++) {
-		rc = npulink_op_connect_peer(op, i, cause);
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-/* The operation of @peer that belongs to @op, or NULL; *passed if it is over. */
-static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npulink_op *op,
-					  bool *passed)
-{
-	struct npulink_op *p;
-
-	lockdep_assert_held(&peer->lock);
-	*passed = false;
-	if (op->plan->p2p) {
-		bool send = !op->plan->p2p_send;
-		struct npulink_conn *conn = xa_load(&peer->conns, op->rank->rank);
-
-		if (!conn)
-			return NULL;
-		list_for_each_entry(p, &conn->p2p[send], p2p_node)
-			if (p->number == op->number)
-				return p;
-		*passed = conn->p2p_next[send] > op->number;
-		return NULL;
-	}
-	p = peer->table[op->number % NPULINK_MAX_INFLIGHT];
-	if (p && p->number == op->number)
-		return p;
-	*passed = peer->next > op->number;
-	return NULL;
-}
-
-static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
-			    const struct npulink_call *call, struct npulink_cause *cause)
-{
-	*cause = (struct npulink_cause) {
-		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank, .peer = peer->rank,
-		.step = ~0U, .number = op->number, .calls[0] = op->plan->call,
-	};
-	if (call)
-		cause->calls[1] = *call;
-	else
-		cause->calls[1].collective = ~0U;
-	return -EPROTO;
-}
-
-static void npulink_left(struct npulink_op *op, u32 peer, struct npulink_cause *cause)
-{
-	*cause = (struct npulink_cause) {
-		.cause = NPULINK_CAUSE_LEFT, .rank = op->rank->rank, .peer = peer,
-		.step = ~0U, .number = op->number,
-	};
-}
-
-/* The stream of @plan's peer @index that has @channel and direction @send. */
-static u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send)
-{
-	const struct npulink_plan_peer *p = &plan->peers[index];
-	u32 i;
-
-	for (i = p->stream; i < p->stream + p->nstreams; i++)
-		if (plan->streams[i].channel == channel && plan->streams[i].send == send)
-			return i;
-	return NONE;
-}
-
-static u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
-{
-	u32 lo = 0, hi = plan->npeers;
-
-	while (lo < hi) {
-		u32 mid = lo + (hi - lo) / 2;
-
-		if (plan->peers[mid].conn->rank < rank)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < plan->npeers && plan->peers[lo].conn->rank == rank ? lo : NONE;
-}
-
-static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause)
-{
-	const struct npulink_plan_peer *me = &op->plan->peers[index];
-	struct npulink_rank *rank = op->rank;
-	struct npulink_rank *peer;
-	const struct npulink_plan *pp;
-	struct npulink_op *pop;
-	unsigned long flags;
-	bool passed;
-	u32 i, other;
-	int rc;
-
-	rc = npulink_conn_resolve(rank, me->conn);
-	if (rc == -ENOENT)
-		return 0;	/* has not joined yet */
-	if (rc) {
-		npulink_left(op, me->conn->rank, cause);
-		return rc;
-	}
-	peer = me->conn->peer;
-	spin_lock_irqsave(&peer->lock, flags);
-	pop = npulink_peer_op(peer, op, &passed);
-	if (!pop || pop->state != NPULINK_OP_RUNNING) {
-		const struct npulink_call *call = NULL;
-
-		i = op->number % NPULINK_HISTORY;
-		if (!op->plan->p2p && peer->history[i].number == op->number + 1)
-			call = &peer->history[i].call;
-		rc = 0;
-		if (passed && !pop) {
-			rc = npulink_mismatch(op, peer, call, cause);
-		} else if (!pop && peer->closed) {
-			npulink_left(op, peer->rank, cause);
-			rc = -ESHUTDOWN;
-		}
-		spin_unlock_irqrestore(&peer->lock, flags);
-		return rc;
-	}
-	pp = pop->plan;
-	other = npulink_find_peer(pp, rank->rank);
-	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
-	    pp->peers[other].nstreams != me->nstreams)
-		goto err_mismatch;
-	for (i = me->stream; i < me->stream + me->nstreams; i++) {
-		const struct npulink_stream *s = &op->plan->streams[i];
-		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
-
-		if (k == NONE || pp->streams[k].count != s->count)
-			goto err_mismatch;
-		if (!pop->streams[k].peer) {
-			npulink_op_get(op);
-			pop->streams[k].stream = i;
-			pop->streams[k].peer = op;
-		}
-	}
-	npulink_op_get(pop);
-	spin_unlock_irqrestore(&peer->lock, flags);
-
-	spin_lock_irqsave(&rank->lock, flags);
-	if (op->state == NPULINK_OP_RUNNING) {
-		for (i = me->stream; i < me->stream + me->nstreams; i++) {
-			const struct npulink_stream *s = &op->plan->streams[i];
-
-			if (op->streams[i].peer)
-				continue;
-			npulink_op_get(pop);
-			op->streams[i].stream = npulink_find_stream(pp, other, s->channel,
-								    !s->send);
-			op->streams[i].peer = pop;
-		}
-	}
-	spin_unlock_irqrestore(&rank->lock, flags);
-	npulink_op_put(pop);
-	return 0;
-
-err_mismatch:
-	rc = npulink_mismatch(op, peer, &pp->call, cause);
-	spin_unlock_irqrestore(&peer->lock, flags);
-	return rc;
-}
-
 /* Start a connected operation that is in its rank's table. */
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 {
@@ -1026,76 +628,6 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 		npulink_op_advance(op, run);
 	}
 	spin_unlock_irqrestore(&rank->lock, flags);
-}
-
-/* The communicator has failed: end @op as soon as the engine has let go of it. */
-void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
-{
-	struct npulink_file *file = op->rank->file;
-	u32 i;
-
-	lockdep_assert_held(&op->rank->lock);
-	if (op->state != NPULINK_OP_RUNNING)
-		return;
-	npulink_op_set_state(op, NPULINK_OP_FAILING);
-	for (i = 0; i < op->plan->nreqs; i++) {
-		struct npulink_req *req = npulink_op_req(op, i);
-		bool mine = false;
-
-		spin_lock(&file->lock);
-		if (req->core.state == NPULINK_REQ_TODO || req->core.state == NPULINK_REQ_READY) {
-			list_del(&req->core.node);
-			mine = true;
-		}
-		spin_unlock(&file->lock);
-		if (!mine && req->core.state == NPULINK_REQ_RUNNING) {
-			WRITE_ONCE(req->cancelled, true);
-			if (req->dev->ops->cancel)
-				mine = req->dev->ops->cancel(req->dev, req);
-		}
-		if (mine)
-			npulink_req_free(req);
-	}
-	if (!op->inflight)
-		npulink_op_finish(op, run);
-}
-
-/* Which peer and step an operation waits for; false if for none (it computes). */
-bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
-{
-	const struct npulink_plan *plan = op->plan;
-	u32 i, k;
-
-	lockdep_assert_held(&op->rank->lock);
-	for (i = 0; i < plan->nunits; i++) {
-		const struct npulink_unit *un = &plan->units[i];
-		u8 phase = op->units[i].phase;
-
-		if (phase == NPULINK_UNIT_SENT) {
-			*step = un->first + un->nsteps - 1;
-			*peer = plan->steps[*step].send_peer;
-			return true;
-		}
-		if (phase != NPULINK_UNIT_ACTIVE)
-			continue;
-		for (k = un->first; k < un->first + un->nsteps; k++) {
-			const struct npulink_op_stream *os;
-			u64 avail = 0;
-
-			if (!(plan->steps[k].op & NPULINK_STEP_RECV))
-				continue;
-			os = &op->streams[plan->pos[k].recv_stream];
-			if (os->peer)
-				avail = READ_ONCE(os->peer->cells[npulink_peer_step(op,
-					plan->pos[k].recv_stream, plan->pos[k].recv_pos)].avail);
-			if (avail > op->units[i].done + 1)
-				continue;
-			*step = k;
-			*peer = plan->steps[k].recv_peer;
-			return true;
-		}
-	}
-	return false;
 }
 
 /* ---- requests that are not small, and what backends call ------------------------ */
@@ -1141,7 +673,7 @@ void npulink_step_done(struct npulink_req *req, int status)
 	rcu_read_unlock();
 	npulink_run(&run);
 }
-NPULINK_EXPORT(npulink_step_done);
+EXPORT_SYMBOL_NPULINK(npulink_step_done);
 
 void npulink_link_event(struct npulink_link *link, int event, struct npulink_event *ev)
 {
@@ -1159,10 +691,10 @@ void npulink_link_event(struct npulink_link *link, int event, struct npulink_eve
 		break;
 	}
 }
-NPULINK_EXPORT(npulink_link_event);
+EXPORT_SYMBOL_NPULINK(npulink_link_event);
 
 void npulink_fault(struct npulink_device *dev, int status)
 {
 	npulink_device_fail(dev, NPULINK_CAUSE_DEVICE, status);
 }
-NPULINK_EXPORT(npulink_fault);
+EXPORT_SYMBOL_NPULINK(npulink_fault);

@@ -162,6 +162,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	if (IS_ERR(old))
 		return PTR_ERR(old);
 	rc = -EINVAL;
+	/* Pairs with npulink_comm_record(). */
 	if (!smp_load_acquire(&old->comm->failed))
 		goto out_old;
 	rank = npulink_rank_new(file);

@@ -108,6 +108,7 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 		int i;
 
 		for (i = 0; i < 32; i++) {
+			/* Pairs with npulink_op_wake(). */
 			if (smp_load_acquire(&op->done) || !list_empty_careful(&file->ready))
 				return;
 			cpu_relax();
@@ -129,6 +130,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	bool spun = false;
 	int rc = 0;
 
+	/* Pairs with npulink_op_wake(). */
 	if (smp_load_acquire(&op->done))
 		return 0;
 	if (!until_ns)

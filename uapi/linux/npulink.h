@@ -589,7 +589,9 @@ struct npulink_wait {
  * @head: number of records written, by the kernel
  * @tail: number of records consumed, by the user
  * @entries: number of records, a power of two
- * @reserved: 0
+ * @reserved0: so that each side has cache lines of its own
+ * @reserved1: the same
+ * @reserved: the same
  * @records: record i is at i % entries
  *
  * Read head with acquire, write tail with release semantics. The kernel trusts

@@ -19,12 +19,13 @@
  *	devices, no attributes. Errors: ENODEV: no such device
  * @NPULINK_GENL_CMD_LINK_GET: dump: all directed links, or with NPULINK_A_LINK_DEV
  *	those that leave one device
+ * @__NPULINK_GENL_CMD_MAX: one more than the last
+ * @NPULINK_GENL_CMD_MAX: the last
  */
 enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_UNSPEC,
 	NPULINK_GENL_CMD_DEV_GET,
 	NPULINK_GENL_CMD_LINK_GET,
-	/* private: */
 	__NPULINK_GENL_CMD_MAX,
 	NPULINK_GENL_CMD_MAX = __NPULINK_GENL_CMD_MAX - 1,
 };
@@ -47,6 +48,8 @@ enum npulink_genl_cmd {
  * @NPULINK_A_DEV_INTERRUPTS: u64, completions and doorbells that came by interrupt
  * @NPULINK_A_DEV_BYTES_READ: u64, bytes read by the engine, all inputs counted
  * @NPULINK_A_DEV_BYTES_WRITTEN: u64, bytes written by the engine
+ * @__NPULINK_A_DEV_MAX: one more than the last
+ * @NPULINK_A_DEV_MAX: the last
  */
 enum npulink_genl_dev {
 	NPULINK_A_DEV_UNSPEC,
@@ -65,7 +68,6 @@ enum npulink_genl_dev {
 	NPULINK_A_DEV_INTERRUPTS,
 	NPULINK_A_DEV_BYTES_READ,
 	NPULINK_A_DEV_BYTES_WRITTEN,
-	/* private: */
 	__NPULINK_A_DEV_MAX,
 	NPULINK_A_DEV_MAX = __NPULINK_A_DEV_MAX - 1,
 };
@@ -80,6 +82,8 @@ enum npulink_genl_dev {
  * @NPULINK_A_LINK_BYTES: u64, payload bytes that came over it
  * @NPULINK_A_LINK_DOORBELLS: u64, times the peer's doorbell was rung
  * @NPULINK_A_LINK_INLINE_BELLS: u64, events delivered without a doorbell
+ * @__NPULINK_A_LINK_MAX: one more than the last
+ * @NPULINK_A_LINK_MAX: the last
  */
 enum npulink_genl_link {
 	NPULINK_A_LINK_UNSPEC,
@@ -90,7 +94,6 @@ enum npulink_genl_link {
 	NPULINK_A_LINK_BYTES,
 	NPULINK_A_LINK_DOORBELLS,
 	NPULINK_A_LINK_INLINE_BELLS,
-	/* private: */
 	__NPULINK_A_LINK_MAX,
 	NPULINK_A_LINK_MAX = __NPULINK_A_LINK_MAX - 1,
 };

@@ -52,10 +52,10 @@ static inline struct class *npulink_class_create(const char *name)
 /* Namespaces of symbols became strings. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define NPULINK_IMPORT_NS(ns) MODULE_IMPORT_NS(#ns)
-#define NPULINK_EXPORT(sym) EXPORT_SYMBOL_NS_GPL(sym, "NPULINK")
+#define EXPORT_SYMBOL_NPULINK(sym) EXPORT_SYMBOL_NS_GPL(sym, "NPULINK")
 #else
 #define NPULINK_IMPORT_NS(ns) MODULE_IMPORT_NS(ns)
-#define NPULINK_EXPORT(sym) EXPORT_SYMBOL_NS_GPL(sym, NPULINK)
+#define EXPORT_SYMBOL_NPULINK(sym) EXPORT_SYMBOL_NS_GPL(sym, NPULINK)
 #endif
 
 /* Mapping without the reservation lock held got a name of its own. */

@@ -138,8 +138,9 @@ struct npulink_device_ops {
 	 * by npulink_device_unregister() when nothing is in flight. May sleep.
 	 */
 	void (*quiesce)(struct npulink_device *dev);
-	/** @release: the last reference has gone: undo what the backend did
-	 * to its part of the structure. May sleep.
+	/**
+	 * @release: called last by npulink_device_unregister(): undo what the
+	 * backend did to its part of the structure. May sleep.
 	 */
 	void (*release)(struct npulink_device *dev);
 };
@@ -227,10 +228,12 @@ struct npulink_device_stats {
 /**
  * struct npulink_device - one NPU
  * @dev: class device, /dev/npulink/npuN; owns the memory
+ * @cdev: its node
  * @id: N
  * @ops: the backend's, NULL once it has gone; read under @users
  * @link_ops: links between devices of equal @fabric
  * @fabric: devices with the same fabric are linked to each other
+ * @owner: the backend's module
  * @backend: name of the backend
  * @engine: what does the work, set by the backend
  * @dtypes: mask of data types that it reduces
@@ -242,7 +245,8 @@ struct npulink_device_stats {
  * @stats: kept by the backend
  * @priv: the backend's part, priv_size bytes
  *
- * Members above @stats are set between alloc and register.
+ * Members above @stats are set between alloc and register, what is private is the
+ * core's.
  */
 struct npulink_device {
 	struct device dev;
@@ -260,7 +264,8 @@ struct npulink_device {
 	u32 inline_max;
 	u32 ndoorbells;
 	struct npulink_device_stats stats;
-	/* The core's. */
+	void *priv;
+	/* private: */
 	struct percpu_ref users;
 	struct completion drained;
 	bool gone;
@@ -271,7 +276,6 @@ struct npulink_device {
 	struct list_head bufs;		/* those that are mapped */
 	struct ida doorbells;		/* pages given out */
 	struct xarray links;		/* by id of the peer device */
-	void *priv;
 };
 
 /**

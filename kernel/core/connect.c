@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * connect.c - how the operations of ranks that work together find each other.
+ *
+ * Each is put into its rank's table first and then looks for those of its peers, so of
+ * any two at least the later one finds the other, and gives both a pointer. Here ranks
+ * that called different things are told apart, before a byte moves between them.
+ */
+#include "core.h"
+
+#define NONE	0xffffffffU
+
+/* The operation of @peer that belongs to @op, or NULL; *passed if it is over. */
+static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npulink_op *op,
+					  bool *passed)
+{
+	struct npulink_op *p;
+
+	lockdep_assert_held(&peer->lock);
+	*passed = false;
+	if (op->plan->p2p) {
+		bool send = !op->plan->p2p_send;
+		struct npulink_conn *conn = xa_load(&peer->conns, op->rank->rank);
+
+		if (!conn)
+			return NULL;
+		list_for_each_entry(p, &conn->p2p[send], p2p_node)
+			if (p->number == op->number)
+				return p;
+		*passed = conn->p2p_next[send] > op->number;
+		return NULL;
+	}
+	p = peer->table[op->number % NPULINK_MAX_INFLIGHT];
+	if (p && p->number == op->number)
+		return p;
+	*passed = peer->next > op->number;
+	return NULL;
+}
+
+static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
+			    const struct npulink_call *call, struct npulink_cause *cause)
+{
+	*cause = (struct npulink_cause) {
+		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank, .peer = peer->rank,
+		.step = ~0U, .number = op->number, .calls[0] = op->plan->call,
+	};
+	if (call)
+		cause->calls[1] = *call;
+	else
+		cause->calls[1].collective = ~0U;
+	return -EPROTO;
+}
+
+static void npulink_left(struct npulink_op *op, u32 peer, struct npulink_cause *cause)
+{
+	*cause = (struct npulink_cause) {
+		.cause = NPULINK_CAUSE_LEFT, .rank = op->rank->rank, .peer = peer,
+		.step = ~0U, .number = op->number,
+	};
+}
+
+/* The stream of @plan's peer @index that has @channel and direction @send. */
+static u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send)
+{
+	const struct npulink_plan_peer *p = &plan->peers[index];
+	u32 i;
+
+	for (i = p->stream; i < p->stream + p->nstreams; i++)
+		if (plan->streams[i].channel == channel && plan->streams[i].send == send)
+			return i;
+	return NONE;
+}
+
+static u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
+{
+	u32 lo = 0, hi = plan->npeers;
+
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (plan->peers[mid].conn->rank < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < plan->npeers && plan->peers[lo].conn->rank == rank ? lo : NONE;
+}
+
+static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause)
+{
+	const struct npulink_plan_peer *me = &op->plan->peers[index];
+	struct npulink_rank *rank = op->rank;
+	struct npulink_rank *peer;
+	const struct npulink_plan *pp;
+	struct npulink_op *pop;
+	unsigned long flags;
+	bool passed;
+	u32 i, other;
+	int rc;
+
+	rc = npulink_conn_resolve(rank, me->conn);
+	if (rc == -ENOENT)
+		return 0;	/* has not joined yet */
+	if (rc) {
+		npulink_left(op, me->conn->rank, cause);
+		return rc;
+	}
+	peer = me->conn->peer;
+	spin_lock_irqsave(&peer->lock, flags);
+	pop = npulink_peer_op(peer, op, &passed);
+	if (!pop || pop->state != NPULINK_OP_RUNNING) {
+		const struct npulink_call *call = NULL;
+
+		i = op->number % NPULINK_HISTORY;
+		if (!op->plan->p2p && peer->history[i].number == op->number + 1)
+			call = &peer->history[i].call;
+		rc = 0;
+		if (passed && !pop) {
+			rc = npulink_mismatch(op, peer, call, cause);
+		} else if (!pop && peer->closed) {
+			npulink_left(op, peer->rank, cause);
+			rc = -ESHUTDOWN;
+		}
+		spin_unlock_irqrestore(&peer->lock, flags);
+		return rc;
+	}
+	pp = pop->plan;
+	other = npulink_find_peer(pp, rank->rank);
+	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
+	    pp->peers[other].nstreams != me->nstreams)
+		goto err_mismatch;
+	for (i = me->stream; i < me->stream + me->nstreams; i++) {
+		const struct npulink_stream *s = &op->plan->streams[i];
+		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
+
+		if (k == NONE || pp->streams[k].count != s->count)
+			goto err_mismatch;
+		if (!pop->streams[k].peer) {
+			npulink_op_get(op);
+			pop->streams[k].stream = i;
+			pop->streams[k].peer = op;
+		}
+	}
+	npulink_op_get(pop);
+	spin_unlock_irqrestore(&peer->lock, flags);
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (op->state == NPULINK_OP_RUNNING) {
+		for (i = me->stream; i < me->stream + me->nstreams; i++) {
+			const struct npulink_stream *s = &op->plan->streams[i];
+
+			if (op->streams[i].peer)
+				continue;
+			npulink_op_get(pop);
+			op->streams[i].stream = npulink_find_stream(pp, other, s->channel,
+								    !s->send);
+			op->streams[i].peer = pop;
+		}
+	}
+	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_op_put(pop);
+	return 0;
+
+err_mismatch:
+	rc = npulink_mismatch(op, peer, &pp->call, cause);
+	spin_unlock_irqrestore(&peer->lock, flags);
+	return rc;
+}
+
+/*
+ * Meet the peers' operations that are posted already; peers that come later do the same
+ * with us. Returns -errno with @cause filled in if one of them called something else,
+ * or has left.
+ */
+int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause)
+{
+	u32 i;
+	int rc;
+
+	for (i = 0; i < op->plan->npeers; i++) {
+		rc = npulink_op_connect_peer(op, i, cause);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * op.c - the life of an operation: made by POST or taken over from the one before, ended
+ * by the sequencer when its last unit is done, or when its communicator has failed and
+ * the engine has let go of it.
+ */
+#include "core.h"
+
+#define NONE	0xffffffffU
+
+/* Operations whose last reference went away where memory cannot be freed. */
+static LLIST_HEAD(npulink_dead_ops);
+
+void npulink_op_destroy(struct npulink_op *op)
+{
+	kvfree(op->reqs);
+	kvfree(op->units);
+	kvfree(op->streams);
+	kvfree(op->drain_left);
+	kvfree(op);
+}
+
+static void npulink_dead_ops_free(struct work_struct *work)
+{
+	struct llist_node *list = llist_del_all(&npulink_dead_ops);
+	struct npulink_op *op, *next;
+
+	llist_for_each_entry_safe(op, next, list, free_node)
+		npulink_op_destroy(op);
+}
+
+static DECLARE_WORK(npulink_dead_ops_work, npulink_dead_ops_free);
+
+void npulink_seq_exit(void)
+{
+	flush_work(&npulink_dead_ops_work);
+}
+
+/* A fresh operation of @plan, with a reference to plan and rank. May sleep. */
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
+{
+	struct npulink_op *op = xchg(&plan->spare, NULL);
+	u32 i;
+
+	if (!op) {
+		op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+		if (!op)
+			return NULL;
+		op->units = kvcalloc(plan->nunits, sizeof(*op->units), GFP_KERNEL_ACCOUNT);
+		op->streams = kvcalloc(plan->nstreams, sizeof(*op->streams), GFP_KERNEL_ACCOUNT);
+		op->drain_left = kvcalloc(plan->ndrains, sizeof(u32), GFP_KERNEL_ACCOUNT);
+		op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan),
+				    GFP_KERNEL_ACCOUNT);
+		if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
+		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs)) {
+			npulink_op_destroy(op);
+			return NULL;
+		}
+		for (i = 0; i < plan->nsteps; i++)
+			op->cells[i].ev.kind = i;
+	}
+	kref_get(&plan->obj.kref);
+	op->plan = plan;
+	op->rank = npulink_rank_get(plan->rank);
+	refcount_set(&op->refs, 1);
+	op->state = NPULINK_OP_NEW;
+	op->number = ~0ULL;
+	op->done = false;
+	op->held = false;
+	op->has_deadline = false;
+	op->units_left = plan->nunits;
+	op->inflight = 0;
+	op->starting = NONE;
+	op->starved_first = NONE;
+	op->starved_last = NONE;
+	op->drain = 0;
+	memset(&op->result, 0, sizeof(op->result));
+	op->result.step = NONE;
+	op->result.peer = NPULINK_NO_PEER;
+	op->result.number = ~0ULL;
+	INIT_LIST_HEAD(&op->node);
+	INIT_LIST_HEAD(&op->p2p_node);
+	memset(op->binds, 0, sizeof(op->binds[0]) * plan->nslots);
+	for (i = 0; i < plan->nsteps; i++) {
+		op->cells[i].avail = 0;
+		op->cells[i].taken = 0;
+		atomic_set(&op->cells[i].ev.pending, 0);
+	}
+	for (i = 0; i < plan->nstreams; i++)
+		op->streams[i].peer = NULL;
+	INIT_LIST_HEAD(&op->free_reqs);
+	for (i = 0; i < plan->nreqs; i++) {
+		struct npulink_req *req = npulink_op_req(op, i);
+
+		req->ev.kind = NPULINK_EV_REQ;
+		req->core.op = op;
+		req->core.state = NPULINK_REQ_FREE;
+		list_add_tail(&req->core.node, &op->free_reqs);
+	}
+	for (i = 0; i < plan->nunits; i++) {
+		struct npulink_unit_state *us = &op->units[i];
+
+		us->done = 0;
+		us->waits = 0;
+		us->missing = false;
+		us->deps = plan->units[i].ndeps;
+		us->phase = NPULINK_UNIT_BLOCKED;
+	}
+	for (i = 0; i < plan->ndrains; i++)
+		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
+	return op;
+}
+
+/* Any context. */
+void npulink_op_put(struct npulink_op *op)
+{
+	struct npulink_plan *plan = op->plan;
+	struct npulink_rank *rank = op->rank;
+
+	if (!refcount_dec_and_test(&op->refs))
+		return;
+	if (cmpxchg(&plan->spare, NULL, op)) {
+		if (llist_add(&op->free_node, &npulink_dead_ops))
+			schedule_work(&npulink_dead_ops_work);
+	}
+	npulink_plan_put(plan);
+	npulink_rank_put(rank);
+}
+
+/* The only place that changes op->state. */
+void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state)
+{
+	bool ok = false;
+
+	lockdep_assert_held(&op->rank->lock);
+	switch (state) {
+	case NPULINK_OP_NEW:
+		break;
+	case NPULINK_OP_RUNNING:
+		ok = op->state == NPULINK_OP_NEW;
+		break;
+	case NPULINK_OP_FAILING:
+		ok = op->state == NPULINK_OP_RUNNING;
+		break;
+	case NPULINK_OP_DONE:
+		ok = op->state == NPULINK_OP_RUNNING || op->state == NPULINK_OP_FAILING;
+		break;
+	}
+	WARN_ON_ONCE(!ok);
+	op->state = state;
+}
+
+static void npulink_op_unlist(struct npulink_op *op)
+{
+	struct npulink_rank *rank = op->rank;
+	u32 i;
+
+	list_del_init(&op->node);
+	if (op->plan->p2p) {
+		list_del_init(&op->p2p_node);
+	} else {
+		rank->table[op->number % NPULINK_MAX_INFLIGHT] = NULL;
+		i = op->number % NPULINK_HISTORY;
+		rank->history[i].number = op->number + 1;
+		rank->history[i].call = op->plan->call;
+	}
+}
+
+/* It is over, one way or the other: let go of everything and deliver the result. */
+void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_rank *rank = op->rank;
+	struct npulink_device *dev = rank->dev;
+	u32 i;
+
+	lockdep_assert_held(&rank->lock);
+	if (op->state == NPULINK_OP_FAILING) {
+		const struct npulink_cause *c = &rank->comm->cause;
+
+		op->result.status = c->status;
+		op->result.cause = c->cause;
+		op->result.rank = c->rank;
+		op->result.peer = c->peer;
+		op->result.step = c->step;
+		op->result.number = c->number;
+	} else {
+		op->result.rank = rank->rank;
+		op->result.number = op->plan->p2p ? ~0ULL : op->number;
+	}
+	npulink_op_set_state(op, NPULINK_OP_DONE);
+	npulink_op_unlist(op);
+	for (i = 0; i < op->plan->nslots; i++) {
+		struct npulink_buf *buf = op->binds[i].buf;
+
+		WRITE_ONCE(op->binds[i].buf, NULL);
+		if (buf)
+			npulink_buf_unuse(buf);
+	}
+	for (i = 0; i < op->plan->nstreams; i++) {
+		struct npulink_op *peer = op->streams[i].peer;
+
+		op->streams[i].peer = NULL;
+		if (peer)
+			npulink_op_put(peer);
+	}
+	op->result.seq = op->seq;
+	op->result.cookie = op->cookie;
+	op->result.comm_id = rank->obj.id;
+	op->result.ns = ktime_get_ns() - op->start_ns;
+	atomic_dec(&op->plan->inflight);
+	npulink_op_deliver(op);
+	npulink_op_put(op);	/* the rank's reference */
+	percpu_ref_put(&dev->users);
+}
+
+/* The communicator has failed: end @op as soon as the engine has let go of it. */
+void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_file *file = op->rank->file;
+	u32 i;
+
+	lockdep_assert_held(&op->rank->lock);
+	if (op->state != NPULINK_OP_RUNNING)
+		return;
+	npulink_op_set_state(op, NPULINK_OP_FAILING);
+	for (i = 0; i < op->plan->nreqs; i++) {
+		struct npulink_req *req = npulink_op_req(op, i);
+		bool mine = false;
+
+		spin_lock(&file->lock);
+		if (req->core.state == NPULINK_REQ_TODO || req->core.state == NPULINK_REQ_READY) {
+			list_del(&req->core.node);
+			mine = true;
+		}
+		spin_unlock(&file->lock);
+		if (!mine && req->core.state == NPULINK_REQ_RUNNING) {
+			WRITE_ONCE(req->cancelled, true);
+			if (req->dev->ops->cancel)
+				mine = req->dev->ops->cancel(req->dev, req);
+		}
+		if (mine)
+			npulink_req_free(req);
+	}
+	if (!op->inflight)
+		npulink_op_finish(op, run);
+}
+
+/* Which peer and step an operation waits for; false if for none (it computes). */
+bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k;
+
+	lockdep_assert_held(&op->rank->lock);
+	for (i = 0; i < plan->nunits; i++) {
+		const struct npulink_unit *un = &plan->units[i];
+		u8 phase = op->units[i].phase;
+
+		if (phase == NPULINK_UNIT_SENT) {
+			*step = un->first + un->nsteps - 1;
+			*peer = plan->steps[*step].send_peer;
+			return true;
+		}
+		if (phase != NPULINK_UNIT_ACTIVE)
+			continue;
+		for (k = un->first; k < un->first + un->nsteps; k++) {
+			const struct npulink_op_stream *os;
+			u64 avail = 0;
+
+			if (!(plan->steps[k].op & NPULINK_STEP_RECV))
+				continue;
+			os = &op->streams[plan->pos[k].recv_stream];
+			if (os->peer)
+				avail = READ_ONCE(os->peer->cells[npulink_peer_step(op,
+					plan->pos[k].recv_stream, plan->pos[k].recv_pos)].avail);
+			if (avail > op->units[i].done + 1)
+				continue;
+			*step = k;
+			*peer = plan->steps[k].recv_peer;
+			return true;
+		}
+	}
+	return false;
+}
