@@ -88,7 +88,7 @@ static int read_calibration(struct coll_cost_params *params, const char *path, u
 		}
 		if (!ok)
 			rc = coll_text(text, size, -EINVAL,
-				       "%s, line %u: not a line like \"alpha = 2e-6\"; make the file anew with \"npulink tune\"",
+				       "%s, line %u: not a line like \"alpha = 2e-6\" (see libcoll(3))",
 				       path, n);
 	}
 	free(line);

@@ -35,10 +35,10 @@ extern "C" {
  *
  * After a failure that concerns the operation of other ranks as well
  * (-ECANCELED, -ETIMEDOUT, -EOWNERDEAD, -ESHUTDOWN, -EPROTO, -ENOLINK, -EIO,
- * -EBADMSG, -EDEADLK, -ENODEV from an operation), the communicator has failed on all ranks with the
- * first cause; all that is left to do with it is coll_comm_destroy(). Errors
- * that a call is refused with before it starts (-EINVAL, -ENOMEM, -EFAULT, ..)
- * leave the communicator as it was.
+ * -EBADMSG, -EDEADLK, -ENODEV from an operation), the communicator has failed on
+ * all ranks with the first cause; all that is left to do with it is
+ * coll_comm_shrink() and coll_comm_destroy(). Errors that a call is refused with
+ * before it starts (-EINVAL, -ENOMEM, -EFAULT, ..) leave it as it was.
  *
  * Counts are in elements, offsets ("displs") as well. A count of 0 is allowed.
  * Buffers of reductions must be aligned to their type, others need not be.
@@ -131,11 +131,12 @@ struct coll_unique_id {
  * @flags: COLL_ANY_UID: ranks of other users may join; needed from all ranks
  * @inflight: how many requests may be in flight at a time; 0: 256
  * @device: "npu3" or "3"; NULL: COLL_DEVICE from the environment, else number
- *	    (local rank, else rank) modulo the number of devices
+ *	    rank modulo the number of devices, where coll_comm_init_env() takes
+ *	    LOCAL_RANK if it is set
  * @algorithm: algorithms to use instead of the cheapest, such as
  *	       "allreduce:0-4k:mesh;4k-:ring", equal on all ranks; one that cannot
  *	       be honoured is an error. NULL: COLL_ALGORITHM from the environment
- * @calibration: file with what the network costs, made by "npulink tune"; NULL:
+ * @calibration: file with what the network costs, see libcoll(3); NULL:
  *		 COLL_CALIBRATION from the environment, else
  *		 /etc/npulink/calibration if it exists. Equal on all ranks
  * @deadline_ns: how long an operation may take, counted from its call on this
@@ -225,8 +226,8 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config
  *
  * No failure for the others unless they still need this rank. Requests in
  * flight must have been waited for: -EBUSY otherwise, and nothing is done
- * (after a failure or coll_comm_abort() they are freed). Frees persistent requests, but not the
- * memory of coll_mem_alloc(), which must be freed before.
+ * (after a failure or coll_comm_abort() they are freed). Frees persistent
+ * requests, but not the memory of coll_mem_alloc(), which must be freed before.
  *
  * Return: 0, or -EBUSY.
  */
