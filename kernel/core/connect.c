@@ -103,6 +103,9 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 		return 0;	/* has not joined yet */
 	if (rc) {
 		npulink_left(op, me->conn->rank, cause);
+		/* It is there, but no link to it could be had. */
+		if (rc != -ESHUTDOWN)
+			cause->cause = NPULINK_CAUSE_LINK;
 		return rc;
 	}
 	peer = me->conn->peer;
