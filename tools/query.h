@@ -74,4 +74,7 @@ int plan_show(int argc, char **argv);
 int plan_simulate(int argc, char **argv);
 int plan_verify(int argc, char **argv);
 
+/* Prove every algorithm; returns the exit status. */
+int plan_verify_all(void);
+
 #endif /* TOOL_QUERY_H */
