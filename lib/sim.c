@@ -144,7 +144,7 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 
 	memset(result, 0, sizeof(*result));
 	if (!set->nranks || set->nranks > NPULINK_MAX_RANKS || net->nranks != set->nranks)
-		return sim_fail(&run, -EINVAL, "the network has not as many nodes as there are ranks");
+		return sim_fail(&run, -EINVAL, "the network has another number of ranks");
 	fast = run.opts->rule == COLL_RULE_COST && net->kind == COLL_NET_FULL &&
 	       net->ports <= 1 && !run.opts->by_events && !run.opts->message;
 	rc = sim_store_init(&run.store, set->nranks);

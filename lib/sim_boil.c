@@ -290,7 +290,9 @@ int sim_event_boil(struct sim_boiler *b, const struct coll_plan *plan, struct si
 	if (!room(b, plan))
 		return -ENOMEM;
 	b->age++;
-	b->nentries = b->nedges = b->drained = 0;
+	b->nentries = 0;
+	b->nedges = 0;
+	b->drained = 0;
 	for (i = 0; i < plan->nsteps && !b->rc; i++) {
 		boil_step(b, plan, i);
 		if (plan->steps[i].flags & NPULINK_STEP_F_DRAIN)

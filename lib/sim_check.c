@@ -87,9 +87,10 @@ static void check_point(struct check *c, struct coll_args *args,
 	if (c->rc || (c->alg->supports && c->alg->supports(args)))
 		return;
 	form = form_of(c, args, params, &bound);
-	/* alltoallv: only one rank's form is known to each, the largest is no bound. */
-	if (form < 0)
+	if (form < 0) {
+		c->rc = -ENOMEM;
 		return;
+	}
 	c->rc = coll_sim_algorithm(c->alg, args, net, NULL, &result);
 	if (c->rc == -EDEADLK) {
 		report->stuck++;

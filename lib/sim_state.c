@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * sim_state.c - the event engine's containers: a heap of events, a pool of messages,
+ * the lists of messages that want a port, and a hash table in which one end of a
+ * message waits for the other.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include "sim_state.h"
+
+bool sim_grow(struct sim *s, void *array, uint32_t *cap, uint32_t n, size_t size)
+{
+	void **mem = array, *more;
+	uint32_t want = *cap ? *cap : 64;
+
+	if (n <= *cap)
+		return true;
+	while (want < n)
+		want *= 2;
+	more = realloc(*mem, want * size);
+	if (!more) {
+		s->rc = -ENOMEM;
+		return false;
+	}
+	*mem = more;
+	*cap = want;
+	return true;
+}
+
+int64_t sim_ticks(const struct sim *s, double seconds)
+{
+	return llround(seconds / s->tick);
+}
+
+/* ---- the queue of events: a heap */
+
+static bool before(const struct event *a, const struct event *b)
+{
+	return a->time != b->time ? a->time < b->time : a->seq < b->seq;
+}
+
+void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id, uint64_t version)
+{
+	struct event e = { time, s->seq++, kind, id, version };
+	uint32_t i = s->nheap, up;
+
+	if (!sim_grow(s, &s->heap, &s->heap_cap, i + 1, sizeof(*s->heap)))
+		return;
+	s->nheap++;
+	for (; i; i = up) {
+		up = (i - 1) / 2;
+		if (!before(&e, &s->heap[up]))
+			break;
+		s->heap[i] = s->heap[up];
+	}
+	s->heap[i] = e;
+}
+
+struct event event_pop(struct sim *s)
+{
+	struct event top = s->heap[0], e = s->heap[--s->nheap];
+	uint32_t i = 0, down;
+
+	for (;; i = down) {
+		down = 2 * i + 1;
+		if (down >= s->nheap)
+			break;
+		if (down + 1 < s->nheap && before(&s->heap[down + 1], &s->heap[down]))
+			down++;
+		if (!before(&s->heap[down], &e))
+			break;
+		s->heap[i] = s->heap[down];
+	}
+	s->heap[i] = e;
+	return top;
+}
+
+/* ---- messages */
+
+uint32_t msg_make(struct sim *s)
+{
+	uint32_t id = s->free_msg;
+
+	if (id != NONE) {
+		s->free_msg = s->msgs[id].wait_next;
+	} else {
+		if (!sim_grow(s, &s->msgs, &s->msgs_cap, s->nmsgs + 1, sizeof(*s->msgs)))
+			return NONE;
+		id = s->nmsgs++;
+		s->msgs[id].version = 0;
+	}
+	s->msgs[id] = (struct msg){
+		.src_port = NONE, .dst_port = NONE, .due = s->now, .wait_from = -1,
+		.wait_next = NONE, .version = s->msgs[id].version + 1,
+	};
+	return id;
+}
+
+void msg_free(struct sim *s, uint32_t id)
+{
+	s->msgs[id].wait_next = s->free_msg;
+	s->free_msg = id;
+}
+
+void msg_todo(struct sim *s, uint32_t id)
+{
+	if (s->msgs[id].queued ||
+	    !sim_grow(s, &s->todo, &s->todo_cap, s->ntodo + 1, sizeof(*s->todo)))
+		return;
+	s->msgs[id].queued = true;
+	s->todo[s->ntodo++] = id;
+}
+
+static void port_append(struct sim *s, struct port *port, uint32_t id, bool out)
+{
+	struct msg *m = &s->msgs[id];
+	struct links *l = out ? &m->out : &m->in;
+
+	l->next = NONE;
+	l->prev = port->tail;
+	if (port->tail == NONE)
+		port->head = id;
+	else if (out)
+		s->msgs[port->tail].out.next = id;
+	else
+		s->msgs[port->tail].in.next = id;
+	port->tail = id;
+}
+
+static void port_remove(struct sim *s, struct port *port, uint32_t id, bool out)
+{
+	struct links l = out ? s->msgs[id].out : s->msgs[id].in;
+
+	if (l.prev == NONE)
+		port->head = l.next;
+	else
+		*(out ? &s->msgs[l.prev].out.next : &s->msgs[l.prev].in.next) = l.next;
+	if (l.next == NONE)
+		port->tail = l.prev;
+	else
+		*(out ? &s->msgs[l.next].out.prev : &s->msgs[l.next].in.prev) = l.prev;
+}
+
+/* A message that shares one of its ports shares the other as well. */
+void msg_list(struct sim *s, uint32_t id, bool listed)
+{
+	struct msg *m = &s->msgs[id];
+
+	if (m->src_port == NONE || m->listed == listed)
+		return;
+	m->listed = listed;
+	if (listed) {
+		port_append(s, &s->out[m->src_port], id, true);
+		port_append(s, &s->in[m->dst_port], id, false);
+	} else {
+		port_remove(s, &s->out[m->src_port], id, true);
+		port_remove(s, &s->in[m->dst_port], id, false);
+	}
+}
+
+/* Which port a message takes, if anybody else may want it at the time. */
+uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer)
+{
+	if (!s->exec)
+		return NONE;
+	if (s->net->kind == COLL_NET_SERVERS && !sim_net_near(s->net, rank, peer))
+		return 2 * rank + 1;
+	return s->net->ports > 1 ? NONE : 2 * rank;
+}
+
+/* ---- meeting of the two ends */
+
+static uint32_t meet_hash(const struct sim *s, const struct meeting *m)
+{
+	uint64_t h = ((uint64_t)m->src << 32 | m->dst) * 0x9e3779b97f4a7c15ULL;
+
+	h ^= ((uint64_t)m->channel << 32 | m->turn) * 0xff51afd7ed558ccdULL;
+	return (h ^ h >> 29) >> 7 & s->meet_mask;
+}
+
+static bool meet_same(const struct meeting *a, const struct meeting *b)
+{
+	return a->src == b->src && a->dst == b->dst && a->turn == b->turn &&
+	       a->channel == b->channel;
+}
+
+static void meet_insert(struct sim *s, const struct meeting *m)
+{
+	uint32_t i = meet_hash(s, m);
+
+	while (s->meetings[i].at)
+		i = (i + 1) & s->meet_mask;
+	s->meetings[i] = *m;
+}
+
+static bool meet_grow(struct sim *s)
+{
+	struct meeting *old = s->meetings;
+	uint32_t i, n = old ? s->meet_mask + 1 : 0, cap = n ? 2 * n : 1024;
+
+	if (old && 2 * (s->nmeetings + 1) < n)
+		return true;
+	s->meetings = calloc(cap, sizeof(*old));
+	if (!s->meetings) {
+		s->meetings = old;
+		s->rc = -ENOMEM;
+		return false;
+	}
+	s->meet_mask = cap - 1;
+	for (i = 0; i < n; i++)
+		if (old[i].at)
+			meet_insert(s, &old[i]);
+	free(old);
+	return true;
+}
+
+/* Entry of the other end if that waits (then it no longer does), else NONE. */
+uint32_t meet(struct sim *s, const struct meeting *m)
+{
+	uint32_t i, hole, at;
+
+	if (!meet_grow(s))
+		return NONE;
+	for (i = meet_hash(s, m); s->meetings[i].at; i = (i + 1) & s->meet_mask)
+		if (meet_same(&s->meetings[i], m))
+			break;
+	at = s->meetings[i].at;
+	if (!at) {
+		s->meetings[i] = *m;
+		s->nmeetings++;
+		return NONE;
+	}
+	/* Close the gap. */
+	s->nmeetings--;
+	for (hole = i;;) {
+		uint32_t home;
+
+		i = (i + 1) & s->meet_mask;
+		if (!s->meetings[i].at)
+			break;
+		home = meet_hash(s, &s->meetings[i]);
+		if (((i - home) & s->meet_mask) < ((i - hole) & s->meet_mask))
+			continue;
+		s->meetings[hole] = s->meetings[i];
+		hole = i;
+	}
+	s->meetings[hole].at = 0;
+	return at - 1;
+}

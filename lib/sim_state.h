@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * sim_state.h - what the event engine keeps: messages on their way, the queue of
+ * events, ports, links, and ends of messages that wait for the other end.
+ */
+#ifndef COLL_SIM_STATE_H
+#define COLL_SIM_STATE_H
+
+#include "sim_core.h"
+#include "sim_event.h"
+
+#define NONE		0xffffffffU
+#define MOVING_MSG	0x80000000U	/* state of an entry: its message, or over */
+#define OVER		0xffffffffU
+
+enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED };
+
+struct event {
+	int64_t time;
+	uint64_t seq;
+	uint32_t kind, id;
+	uint64_t version;	/* of the message; REDUCED: bytes */
+};
+
+/* Neighbours in a list of messages. */
+struct links {
+	uint32_t prev, next;
+};
+
+/*
+ * A message whose two ends are due, or a reduction at one rank. While it has bytes
+ * to be moved it is in the lists of its two ports (EXEC); it may wait for a link.
+ */
+struct msg {
+	uint32_t src, dst, src_at, dst_at;
+	uint32_t src_port, dst_port;	/* NONE: nobody else wants it */
+	uint64_t len, given, moved, ready;	/* bytes: on their way, arrived, reduced */
+	int64_t due, start, end, wait_from;
+	struct links out, in;
+	uint32_t wait_next;
+	uint32_t version;
+	bool active, local, reduce, queued, listed;
+	/* COLL_SHARE_FAIR */
+	double left, share;
+	int64_t since;
+	uint32_t active_at;
+};
+
+struct port {
+	uint32_t head, tail;		/* messages that want it */
+	bool busy, scan;
+};
+
+struct net_link {
+	uint32_t users, holder;		/* the last one that took it */
+	uint32_t wait_head, wait_tail;
+};
+
+/* Where one end of a message waits for the other. */
+struct meeting {
+	uint32_t src, dst, turn, at;	/* at: entry + 1; 0: empty */
+	uint32_t channel;
+};
+
+struct due {
+	uint32_t rank, at;
+};
+
+struct sim {
+	struct sim_run *run;
+	const struct coll_net *net;
+	uint32_t p;
+	bool exec, fair;
+	double tick;
+	uint64_t slice;
+	uint32_t **state;		/* of each rank's entries: edges missing, or message */
+	uint32_t *states;
+	uint64_t left;			/* entries that are not over */
+	int64_t now, last;
+	uint64_t seq;
+	struct event *heap;
+	uint32_t nheap, heap_cap;
+	struct msg *msgs;
+	uint32_t nmsgs, msgs_cap, free_msg;
+	struct meeting *meetings;
+	uint32_t nmeetings, meet_mask;
+	struct due *due;
+	uint32_t ndue, due_cap;
+	uint32_t *todo, ntodo, todo_cap;	/* messages that may start now */
+	struct port *out, *in;
+	uint32_t *scan, nscan;
+	struct net_link *links;
+	uint32_t nlinks, width;
+	uint32_t *way;
+	uint32_t *moving, nmoving, moving_cap;
+	bool changed;			/* some link has other users now */
+	int64_t *reduce_free;
+	int rc;
+};
+
+static inline const struct sim_view *view_of(const struct sim *s, uint32_t rank)
+{
+	return &s->run->store.views[rank];
+}
+
+static inline const struct sim_entry *entry_of(const struct sim *s, uint32_t rank, uint32_t at)
+{
+	return (const struct sim_entry *)(view_of(s, rank)->list->shape + 2) + at;
+}
+
+/* ---- sim_state.c */
+
+/* Room for @n elements in a growing array; if there is none, s->rc says so. */
+bool sim_grow(struct sim *s, void *array, uint32_t *cap, uint32_t n, size_t size);
+int64_t sim_ticks(const struct sim *s, double seconds);
+
+void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id,
+		uint64_t version);
+struct event event_pop(struct sim *s);
+
+uint32_t msg_make(struct sim *s);
+void msg_free(struct sim *s, uint32_t id);
+/* It may start now, or so one hopes. */
+void msg_todo(struct sim *s, uint32_t id);
+/* Into or out of the lists of its ports. */
+void msg_list(struct sim *s, uint32_t id, bool listed);
+/* Which port a message takes, if anybody else may want it at the time. */
+uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer);
+/* Entry of the other end if that waits (then it no longer does), else NONE. */
+uint32_t meet(struct sim *s, const struct meeting *m);
+
+/* ---- sim_links.c */
+
+/* Takes the whole way; false if the message has to wait for a part of it. */
+bool way_take(struct sim *s, uint32_t id);
+void way_give(struct sim *s, uint32_t id);
+/* Fair shares: a message begins to want its links, no longer does; all anew. */
+void fair_join(struct sim *s, uint32_t id);
+void fair_leave(struct sim *s, uint32_t id);
+void fair_share(struct sim *s);
+
+#endif /* COLL_SIM_STATE_H */
