@@ -103,7 +103,7 @@ static void check_point(struct check *c, struct coll_args *args,
 		return;
 	report->points++;
 	report->messages += result.messages;
-	if (bound > result.seconds * (1 + 1e-9)) {
+	if (bound > result.seconds * (1 + COLL_SIM_CLOSE)) {
 		report->below++;
 		describe(args, params, report->where_below, sizeof(report->where_below));
 	}
@@ -126,7 +126,7 @@ static void check_point(struct check *c, struct coll_args *args,
 /* One and many ports; the second only counts as exact if the form knows of it. */
 static void check_ports(struct check *c, struct coll_args *args, bool exact)
 {
-	struct coll_cost_params one = { 1e-6, 1 / 64e9, 1 / 512e9, 1 }, all = one;
+	struct coll_cost_params one = { 1 / 1e6, 1 / 64e9, 1 / 512e9, 1 }, all = one;
 	uint32_t p = args->nranks;
 	double bound;
 	bool knows;
@@ -144,7 +144,7 @@ static void check_ports(struct check *c, struct coll_args *args, bool exact)
 
 static bool uses_chunks(const struct check *c, const struct coll_args *args)
 {
-	struct coll_cost_params params = { 1e-6, 1e-9, 1e-9, 1 };
+	struct coll_cost_params params = { 1 / 1e6, 1 / 1e9, 1 / 1e9, 1 };
 	struct coll_args two = *args, five = *args;
 
 	two.chunks = 2;
@@ -273,7 +273,8 @@ static void check_shapes(struct check *c, uint32_t p)
 		topo.cols = p / r;
 		check_roots(c, &args);
 	}
-	topo.rows = topo.cols = 0;
+	topo.rows = 0;
+	topo.cols = 0;
 	check_servers(c, &args, &topo);
 }
 

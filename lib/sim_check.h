@@ -8,7 +8,7 @@
 #include "sim.h"
 
 /* How far a form that is called exact may be off, relatively. */
-#define COLL_SIM_CLOSE	1e-9
+#define COLL_SIM_CLOSE	(1 / 1e9)
 
 /**
  * struct coll_sim_check - what became of one algorithm
