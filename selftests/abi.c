@@ -101,7 +101,7 @@ FIXTURE(abi) {
 	struct npulink_peer peer;
 };
 
-FIXTURE_DATA(abi);
+struct _test_data_abi;	/* what FIXTURE() declares */
 
 #define ANYONE	1	/* allowed for processes that do not own the file */
 #define GONE	2	/* works after the device has gone */
@@ -114,14 +114,14 @@ FIXTURE_VARIANT(abi) {
 	unsigned int is;
 	size_t id_at;		/* offset of the id it takes, 0: none */
 	size_t reserved_at;	/* offset of a reserved member, 0: none */
-	void (*fill)(FIXTURE_DATA(abi) *self, void *arg);
+	void (*fill)(struct _test_data_abi *self, void *arg);
 };
 
-static void fill_nothing(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_nothing(struct _test_data_abi *self, void *arg)
 {
 }
 
-static void fill_register(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_register(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_buf_register *cmd = arg;
 
@@ -129,22 +129,22 @@ static void fill_register(FIXTURE_DATA(abi) *self, void *arg)
 	cmd->len = 1;
 }
 
-static void fill_alloc(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_alloc(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_buf_alloc *)arg)->len = 1;
 }
 
-static void fill_import(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_import(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_buf_import *)arg)->fd = self->dmabuf;
 }
 
-static void fill_export(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_export(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_buf_export *)arg)->id = self->buf;
 }
 
-static void fill_comm_create(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_comm_create(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_comm_create *cmd = arg;
 
@@ -152,7 +152,7 @@ static void fill_comm_create(FIXTURE_DATA(abi) *self, void *arg)
 	cmd->nranks = 1;
 }
 
-static void fill_comm_peers(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_comm_peers(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_comm_peers *cmd = arg;
 
@@ -161,27 +161,27 @@ static void fill_comm_peers(FIXTURE_DATA(abi) *self, void *arg)
 	cmd->peers = (uintptr_t)&self->peer;
 }
 
-static void fill_comm_abort(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_comm_abort(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_comm_abort *)arg)->comm_id = self->comm;
 }
 
-static void fill_comm_status(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_comm_status(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_comm_status *)arg)->comm_id = self->comm;
 }
 
-static void fill_plan_create(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_plan_create(struct _test_data_abi *self, void *arg)
 {
 	*(struct npulink_plan_create *)arg = raw_plan_cmd(self->comm, NULL, 0, NULL, 0);
 }
 
-static void fill_post(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_post(struct _test_data_abi *self, void *arg)
 {
 	*(struct npulink_post *)arg = raw_post_cmd(self->plan, NPULINK_POST_WAIT);
 }
 
-static void fill_post_batch(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_post_batch(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_post_batch *cmd = arg;
 
@@ -193,7 +193,7 @@ static void fill_post_batch(FIXTURE_DATA(abi) *self, void *arg)
 }
 
 /* A held result can be looked at once, so there is a new one each time. */
-static void fill_wait(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_wait(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_HELD);
 
@@ -202,7 +202,7 @@ static void fill_wait(FIXTURE_DATA(abi) *self, void *arg)
 	((struct npulink_wait *)arg)->seq = self->seq;
 }
 
-static void fill_ring(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_ring(struct _test_data_abi *self, void *arg)
 {
 	struct npulink_ring_setup *cmd = arg;
 
@@ -210,7 +210,7 @@ static void fill_ring(FIXTURE_DATA(abi) *self, void *arg)
 	cmd->eventfd = -1;
 }
 
-static void fill_destroy(FIXTURE_DATA(abi) *self, void *arg)
+static void fill_destroy(struct _test_data_abi *self, void *arg)
 {
 	uint64_t off;
 	int id = raw_buf_alloc(self->fd, 1, &off);
@@ -220,39 +220,82 @@ static void fill_destroy(FIXTURE_DATA(abi) *self, void *arg)
 	((struct npulink_destroy *)arg)->id = self->buf;
 }
 
-#define ABI_VARIANT(_name, _cmd, _struct, _fill, _is, _id, _reserved) \
-	FIXTURE_VARIANT_ADD(abi, _name) { \
-		.cmd = _cmd, .size = sizeof(struct _struct), .fill = _fill, .is = _is, \
-		.id_at = _id, .reserved_at = _reserved, \
-	}
+#define IOCTL(_cmd, _struct, _fill, _is, _id, _reserved) \
+	.cmd = _cmd, .size = sizeof(struct _struct), .fill = _fill, .is = _is, \
+	.id_at = _id, .reserved_at = _reserved
 
-ABI_VARIANT(device_info, NPULINK_DEVICE_INFO, npulink_device_info, fill_nothing,
-	    ANYONE | OUTPUT, 0, 0);
-ABI_VARIANT(buf_register, NPULINK_BUF_REGISTER, npulink_buf_register, fill_register, OUTPUT, 0,
-	    offsetof(struct npulink_buf_register, reserved));
-ABI_VARIANT(buf_alloc, NPULINK_BUF_ALLOC, npulink_buf_alloc, fill_alloc, OUTPUT, 0,
-	    offsetof(struct npulink_buf_alloc, reserved));
-ABI_VARIANT(buf_import, NPULINK_BUF_IMPORT, npulink_buf_import, fill_import, OUTPUT, 0, 0);
-ABI_VARIANT(buf_export, NPULINK_BUF_EXPORT, npulink_buf_export, fill_export, OUTPUT,
-	    offsetof(struct npulink_buf_export, id), 0);
-ABI_VARIANT(comm_create, NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0,
-	    offsetof(struct npulink_comm_create, reserved));
-ABI_VARIANT(comm_peers, NPULINK_COMM_PEERS, npulink_comm_peers, fill_comm_peers, 0,
-	    offsetof(struct npulink_comm_peers, comm_id),
-	    offsetof(struct npulink_comm_peers, reserved));
-ABI_VARIANT(comm_abort, NPULINK_COMM_ABORT, npulink_comm_abort, fill_comm_abort, GONE,
-	    offsetof(struct npulink_comm_abort, comm_id), 0);
-ABI_VARIANT(comm_status, NPULINK_COMM_STATUS, npulink_comm_status, fill_comm_status,
-	    GONE | OUTPUT, offsetof(struct npulink_comm_status, comm_id), 0);
-ABI_VARIANT(plan_create, NPULINK_PLAN_CREATE, npulink_plan_create, fill_plan_create, OUTPUT,
-	    offsetof(struct npulink_plan_create, comm_id), 0);
-ABI_VARIANT(post, NPULINK_POST, npulink_post, fill_post, OUTPUT,
-	    offsetof(struct npulink_post, plan_id), 0);
-ABI_VARIANT(post_batch, NPULINK_POST_BATCH, npulink_post_batch, fill_post_batch, OUTPUT, 0, 0);
-ABI_VARIANT(wait, NPULINK_WAIT, npulink_wait, fill_wait, ANYONE | GONE | OUTPUT, 0, 0);
-ABI_VARIANT(ring_setup, NPULINK_RING_SETUP, npulink_ring_setup, fill_ring, OUTPUT, 0, 0);
-ABI_VARIANT(destroy, NPULINK_DESTROY, npulink_destroy, fill_destroy, GONE | NOFLAGS,
-	    offsetof(struct npulink_destroy, id), 0);
+FIXTURE_VARIANT_ADD(abi, device_info) {
+	IOCTL(NPULINK_DEVICE_INFO, npulink_device_info, fill_nothing,
+	      ANYONE | OUTPUT, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, buf_register) {
+	IOCTL(NPULINK_BUF_REGISTER, npulink_buf_register, fill_register, OUTPUT, 0,
+	      offsetof(struct npulink_buf_register, reserved))
+};
+
+FIXTURE_VARIANT_ADD(abi, buf_alloc) {
+	IOCTL(NPULINK_BUF_ALLOC, npulink_buf_alloc, fill_alloc, OUTPUT, 0,
+	      offsetof(struct npulink_buf_alloc, reserved))
+};
+
+FIXTURE_VARIANT_ADD(abi, buf_import) {
+	IOCTL(NPULINK_BUF_IMPORT, npulink_buf_import, fill_import, OUTPUT, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, buf_export) {
+	IOCTL(NPULINK_BUF_EXPORT, npulink_buf_export, fill_export, OUTPUT,
+	      offsetof(struct npulink_buf_export, id), 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, comm_create) {
+	IOCTL(NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0,
+	      offsetof(struct npulink_comm_create, reserved))
+};
+
+FIXTURE_VARIANT_ADD(abi, comm_peers) {
+	IOCTL(NPULINK_COMM_PEERS, npulink_comm_peers, fill_comm_peers, 0,
+	      offsetof(struct npulink_comm_peers, comm_id),
+	      offsetof(struct npulink_comm_peers, reserved))
+};
+
+FIXTURE_VARIANT_ADD(abi, comm_abort) {
+	IOCTL(NPULINK_COMM_ABORT, npulink_comm_abort, fill_comm_abort, GONE,
+	      offsetof(struct npulink_comm_abort, comm_id), 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, comm_status) {
+	IOCTL(NPULINK_COMM_STATUS, npulink_comm_status, fill_comm_status,
+	      GONE | OUTPUT, offsetof(struct npulink_comm_status, comm_id), 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, plan_create) {
+	IOCTL(NPULINK_PLAN_CREATE, npulink_plan_create, fill_plan_create, OUTPUT,
+	      offsetof(struct npulink_plan_create, comm_id), 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, post) {
+	IOCTL(NPULINK_POST, npulink_post, fill_post, OUTPUT,
+	      offsetof(struct npulink_post, plan_id), 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, post_batch) {
+	IOCTL(NPULINK_POST_BATCH, npulink_post_batch, fill_post_batch, OUTPUT, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, wait) {
+	IOCTL(NPULINK_WAIT, npulink_wait, fill_wait, ANYONE | GONE | OUTPUT, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, ring_setup) {
+	IOCTL(NPULINK_RING_SETUP, npulink_ring_setup, fill_ring, OUTPUT, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, destroy) {
+	IOCTL(NPULINK_DESTROY, npulink_destroy, fill_destroy, GONE | NOFLAGS,
+	      offsetof(struct npulink_destroy, id), 0)
+};
+
 
 FIXTURE_SETUP(abi)
 {
@@ -289,7 +332,8 @@ FIXTURE_TEARDOWN(abi)
 }
 
 /* The argument at the end of a page after which nothing is mapped. */
-static void *abi_arg(FIXTURE_DATA(abi) *self, const FIXTURE_VARIANT(abi) *variant, size_t size)
+static void *abi_arg(struct _test_data_abi *self, const struct _fixture_variant_abi *variant,
+		     size_t size)
 {
 	char *arg = self->page + self->page_size - size;
 
@@ -397,7 +441,7 @@ TEST_F(abi, err_no_such_id)
 
 	if (!variant->id_at)
 		return;
-	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
 		memcpy(arg + variant->id_at, &wrong[i], 4);
 		EXPECT_EQ(-ENOENT, raw_ioctl(self->fd, variant->cmd, arg));
 	}

@@ -23,7 +23,7 @@ FIXTURE(bufs) {
 	char *out;
 };
 
-static int open_copier(FIXTURE_DATA(bufs) *self, size_t len)
+static int open_copier(struct _test_data_bufs *self, size_t len)
 {
 	struct npulink_slot slots[2] = {
 		{ .min_len = len, .access = NPULINK_SLOT_READ },
@@ -60,7 +60,7 @@ FIXTURE_TEARDOWN(bufs)
 }
 
 /* Copy from one buffer to another: 0 or -errno, also of the operation. */
-static int copy_between(FIXTURE_DATA(bufs) *self, int src, uint64_t src_off, int dst,
+static int copy_between(struct _test_data_bufs *self, int src, uint64_t src_off, int dst,
 			uint64_t dst_off)
 {
 	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_WAIT);
@@ -72,13 +72,13 @@ static int copy_between(FIXTURE_DATA(bufs) *self, int src, uint64_t src_off, int
 	return rc ? rc : post.out_result.status;
 }
 
-static int copy_out(FIXTURE_DATA(bufs) *self, int src)
+static int copy_out(struct _test_data_bufs *self, int src)
 {
 	memset(self->out, 0xee, LEN);
 	return copy_between(self, src, 0, self->dst, 0);
 }
 
-static int copy_start(FIXTURE_DATA(bufs) *self, int src, int dst, uint64_t *seq)
+static int copy_start(struct _test_data_bufs *self, int src, int dst, uint64_t *seq)
 {
 	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_HELD);
 	int rc;
@@ -117,8 +117,8 @@ TEST_F(bufs, any_address_and_length)
 	unsigned int i, k;
 	long before = pinned();
 
-	for (i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
-		for (k = 0; k < sizeof(more) / sizeof(more[0]); k++) {
+	for (i = 0; i < ARRAY_SIZE(at); i++) {
+		for (k = 0; k < ARRAY_SIZE(more); k++) {
 			size_t len = LEN + more[k];
 			long pages = (at[i] % PAGE + len + PAGE - 1) / PAGE;
 			int buf = raw_register(self->fd, mem + at[i], len, 0);
@@ -219,7 +219,7 @@ static int memory_file(const char *name, unsigned int flags)
 	return fd < 0 || ftruncate(fd, flags & MFD_HUGETLB ? 2 << 20 : LEN) ? -1 : fd;
 }
 
-static bool file_copies(FIXTURE_DATA(bufs) *self, int fd, int how, size_t len)
+static bool file_copies(struct _test_data_bufs *self, int fd, int how, size_t len)
 {
 	char *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, how, fd, 0);
 	int buf;
@@ -603,7 +603,7 @@ TEST_F(bufs, write_after_fork)
 /* ---- ... while an operation is in flight ------------------------------------------------ */
 
 /* The device is through with the bytes, but has not said so. */
-static int start_held(FIXTURE_DATA(bufs) *self, int src, int dst, uint64_t *seq)
+static int start_held(struct _test_data_bufs *self, int src, int dst, uint64_t *seq)
 {
 	int rc = raw_knob(0, "hold", 0);
 
@@ -738,7 +738,7 @@ TEST_F(bufs, err_mmap)
 	unsigned int i;
 
 	ASSERT_GT(id, 0);
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		errno = 0;
 		EXPECT_EQ(MAP_FAILED, mmap(NULL, bad[i].len, bad[i].prot, bad[i].flags,
 					   bad[i].fd, bad[i].off));
@@ -822,7 +822,7 @@ TEST_F(bufs, arena)
 	EXPECT_EQ(0, copy_out(self, 0));
 }
 
-/* ---- dma-bufs --------------------------------------------------------------------------------- */
+/* ---- dma-bufs ----------------------------------------------------------------------- */
 
 TEST_F(bufs, exported_and_imported)
 {
@@ -833,7 +833,8 @@ TEST_F(bufs, exported_and_imported)
 	uint64_t off;
 	char *mem;
 
-	ex.id = id = raw_buf_alloc(self->fd, LEN, &off);
+	id = raw_buf_alloc(self->fd, LEN, &off);
+	ex.id = id;
 	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_EXPORT, &ex));
 	EXPECT_EQ(FD_CLOEXEC, fcntl(ex.out_fd, F_GETFD));
 	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, ex.out_fd, 0);

@@ -63,7 +63,7 @@ struct report {
 
 /* Commands to a rank: go, and to the victim: one of these. */
 static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
-		      const FIXTURE_VARIANT(death) *variant, bool victim)
+		      const struct _fixture_variant_death *variant, bool victim)
 {
 	struct report rep = {};
 	struct member m;
@@ -114,8 +114,8 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 	_exit(0);
 }
 
-static void one_round(struct __test_metadata *_metadata, FIXTURE_DATA(death) *self,
-		      const FIXTURE_VARIANT(death) *variant)
+static void one_round(struct __test_metadata *_metadata, struct _test_data_death *self,
+		      const struct _fixture_variant_death *variant)
 {
 	uint32_t victim = rand_r(&self->seed) % RANKS, r;
 	uint32_t hold = rand_r(&self->seed) % (STEPS - 1);
@@ -166,11 +166,11 @@ static void one_round(struct __test_metadata *_metadata, FIXTURE_DATA(death) *se
 		raw_sleep_ms(20);
 	}
 	killed = raw_now();
-	if (variant->exits || variant->closes || variant->execs) {
-		ASSERT_EQ(1, write(self->down[victim], "d", 1));
-	} else {
-		kill(self->pid[victim], SIGKILL);
-	}
+	if (variant->exits || variant->closes || variant->execs)
+		c = write(self->down[victim], "d", 1);
+	else
+		c = 1 + kill(self->pid[victim], SIGKILL);
+	ASSERT_EQ(1, c);
 	for (r = 0; r < RANKS; r++) {
 		if (r == victim)
 			continue;

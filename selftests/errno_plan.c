@@ -89,7 +89,7 @@ BAD(flag_all, 0, FLAGS, s[0].flags = 0xff);
 BAD(flag_window_of_a_sender, 0, FLAGS, s[0].flags = NPULINK_STEP_F_TRANSIENT);
 BAD(flag_window_of_a_receiver, 3, FLAGS, s[3].op = NPULINK_STEP_RECV; s[3].send_peer = NONE);
 BAD(flag_div_without_reduction, 4, FLAGS, call->redop = NPULINK_CALL_AVG;
-    s[4].flags = NPULINK_STEP_F_DIV);
+	s[4].flags = NPULINK_STEP_F_DIV);
 BAD(flag_div_without_average, 2, FLAGS, s[2].flags |= NPULINK_STEP_F_DIV);
 /* Members that must be 0. */
 BAD(reserved_first, 0, RESERVED, s[0].reserved[0] = 1);
@@ -142,9 +142,9 @@ BAD(align_dst, 1, ALIGN, s[1].dst_off = 2);
 BAD(align_src, 1, ALIGN, s[1].src_off = 1);
 BAD(overlap_src_dst, 4, OVERLAP, s[4].dst_slot = 1; s[4].dst_off = 1023);
 BAD(overlap_src2_dst, 4, OVERLAP, s[4] = raw_step(NPULINK_STEP_REDUCE, 1024);
-    s[4].dst_slot = 1; s[4].src2_slot = 1);
+	s[4].dst_slot = 1; s[4].src2_slot = 1);
 BAD(overlap_src_src2, 4, OVERLAP, s[4] = raw_step(NPULINK_STEP_REDUCE, 1024);
-    s[4].dst_slot = 2; s[4].src2_off = 1020);
+	s[4].dst_slot = 2; s[4].src2_off = 1020);
 /* Dependencies, chains, windows. */
 BAD(dep_before_the_first, 0, DEP, s[0].dep[0] = 1);
 BAD(dep_far_before_the_first, 4, DEP, s[4].dep[2] = 5);
@@ -160,27 +160,27 @@ BAD(chain_dep_within, 2, CHAIN, s[2].dep[0] = 1);
 BAD(chain_after_div, 2, CHAIN, call->redop = NPULINK_CALL_AVG; s[1].flags = NPULINK_STEP_F_DIV);
 BAD(window_larger_than_len, 3, WINDOW, s[3].src2_off = 1001);
 BAD(window_divides_elements, 2, WINDOW, s[2].flags = NPULINK_STEP_F_TRANSIENT;
-    s[2].src2_off = 6; s[2].src_slot = 0; s[2].dst_off = 2048);
+	s[2].src2_off = 6; s[2].src_slot = 0; s[2].dst_off = 2048);
 /* Races. */
 BAD(race_write_read, 4, RACE, s[4].dep[0] = 0);
 BAD(race_write_write, 3, RACE, s[3].dst_off = 512);
 BAD(race_offered, 4, RACE, s[4].src_slot = 0; s[4].dst_slot = 1; s[4].dst_off = 4096 + 99;
-    s[4].dep[0] = 0);
+	s[4].dep[0] = 0);
 /* Calls. */
 BAD(call_unknown, NONE, CALL, call->collective = NPULINK_COLLS);
 BAD(call_root_out_of_range, NONE, CALL, call->collective = NPULINK_COLL_BROADCAST;
-    call->root = 4);
+	call->root = 4);
 BAD(call_root_unused, NONE, CALL, call->root = 1);
 BAD(call_count_unused, NONE, CALL, call->collective = NPULINK_COLL_ALLGATHERV);
 BAD(call_does_not_reduce, 1, CALL, call->collective = NPULINK_COLL_ALLGATHER);
 BAD(call_other_dtype, 1, CALL, call->dtype = NPULINK_FLOAT32);
 BAD(call_other_redop, 1, CALL, call->redop = NPULINK_MAX);
 BAD(p2p_both_directions, 1, SELF, call->collective = NPULINK_COLL_P2P;
-    s[1] = s[3]; s[1].dst_off = 0);
+	s[1] = s[3]; s[1].dst_off = 0);
 BAD(p2p_two_peers, 1, SELF, call->collective = NPULINK_COLL_P2P; s[1] = s[0];
-    s[1].send_peer = 2);
+	s[1].send_peer = 2);
 BAD(p2p_nobody, NONE, SELF, call->collective = NPULINK_COLL_P2P; s[0] = s[4];
-    s[0].dep[0] = 0; g->cmd.nsteps = 1);
+	s[0].dep[0] = 0; g->cmd.nsteps = 1);
 BAD(p2p_empty, NONE, SELF, call->collective = NPULINK_COLL_P2P; g->cmd.nsteps = 0);
 
 FIXTURE_SETUP(plan)
@@ -211,7 +211,8 @@ TEST_F(plan, err_refused)
 	ASSERT_EQ(0, raw_destroy(self->fd, cmd->out_id));
 
 	variant->spoil(&self->g);
-	cmd->out_reason = cmd->out_bad_step = 4711;
+	cmd->out_reason = 4711;
+	cmd->out_bad_step = 4711;
 	EXPECT_EQ(-EINVAL, raw_ioctl(self->fd, NPULINK_PLAN_CREATE, cmd));
 	EXPECT_EQ(variant->reason, cmd->out_reason);
 	EXPECT_EQ(variant->step, cmd->out_bad_step);

@@ -58,7 +58,7 @@ FIXTURE_TEARDOWN(post)
 	close(self->peer.fd);
 }
 
-static struct npulink_post copy_post(FIXTURE_DATA(post) *self, uint32_t flags)
+static struct npulink_post copy_post(struct _test_data_post *self, uint32_t flags)
 {
 	struct npulink_post post = raw_post_cmd(self->copy, flags);
 
@@ -180,7 +180,7 @@ TEST_F(post, err_binding_out_of_range)
 	};
 	unsigned int i;
 
-	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		b->off = bad[i][0];
 		b->len = bad[i][1];
 		REFUSED(ERANGE, &post);
@@ -431,7 +431,7 @@ TEST_F(post, err_wait_for_nothing)
 	const uint64_t wrong[] = { 0, 1, 511, 512, 513, 1ULL << 32, -1ULL };
 	unsigned int i;
 
-	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		EXPECT_EQ(-ENOENT, raw_wait(self->m.fd, wrong[i], &res));
 	ASSERT_EQ(0, raw_ioctl(self->m.fd, NPULINK_POST, &post));
 	EXPECT_EQ(-ENOENT, raw_wait(self->m.fd, post.out_seq + 1, &res));

@@ -249,6 +249,7 @@ static int plan_of_call(struct member *m, const struct npulink_call *call)
 
 FIXTURE_SETUP(mismatch)
 {
+	static const struct npulink_call reduce = CALL(.collective = NPULINK_COLL_REDUCE);
 	static const struct npulink_call usual = CALL();
 	uint8_t secret[16];
 	int r;
@@ -260,8 +261,7 @@ FIXTURE_SETUP(mismatch)
 		if (r == 1)
 			self->mine[r] = differs[variant->which].call;
 		else if (variant->which == 4)
-			self->mine[r] = (struct npulink_call) CALL(.collective =
-								   NPULINK_COLL_REDUCE);
+			self->mine[r] = reduce;
 		ASSERT_EQ(0, plan_of_call(&self->m[r], &self->mine[r]));
 	}
 }
@@ -316,7 +316,7 @@ TEST_F(mismatch, both_calls_are_named)
 				    sizeof(st.out_calls[1])));
 	}
 	/* Not a byte has moved to or from the one that differs. */
-	for (i = 0; i < (int)LEN / 4; i++)
+	for (i = 0; i < LEN / 4; i++)
 		ASSERT_EQ(0x11111111, self->m[1].recv[i]);
 }
 
@@ -363,23 +363,23 @@ TEST(mismatch_of_order)
 TEST(mismatch_of_steps)
 {
 	static const struct {
-		uint8_t op0, op1;
-		uint64_t len0, len1;
-		uint16_t ch0, ch1;
-		int n0, n1;
+		uint8_t op[2];
+		uint64_t len[2];
+		uint16_t channel[2];
+		int n[2];
 	} cases[] = {
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 64, 128, 0, 0, 1, 1 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 128, 64, 0, 0, 1, 1 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 64, 0, 0, 0, 1, 1 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 64, 64, 0, 1, 1, 1 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 64, 64, 0, 0, 2, 1 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_RECV, 64, 64, 0, 0, 1, 2 },
-		{ NPULINK_STEP_SEND, NPULINK_STEP_SEND, 64, 64, 0, 0, 1, 1 },
-		{ NPULINK_STEP_RECV, NPULINK_STEP_RECV, 64, 64, 0, 0, 1, 1 },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 128 }, { 0, 0 }, { 1, 1 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 128, 64 }, { 0, 0 }, { 1, 1 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 0 }, { 0, 0 }, { 1, 1 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 1 }, { 1, 1 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 2, 1 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 1, 2 } },
+		{ { NPULINK_STEP_SEND, NPULINK_STEP_SEND }, { 64, 64 }, { 0, 0 }, { 1, 1 } },
+		{ { NPULINK_STEP_RECV, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 1, 1 } },
 	};
 	unsigned int c;
 
-	for (c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+	for (c = 0; c < ARRAY_SIZE(cases); c++) {
 		uint8_t secret[16];
 		struct member m[2];
 		struct npulink_comm_status st;
@@ -393,13 +393,12 @@ TEST(mismatch_of_steps)
 			};
 			struct npulink_step st[2];
 			struct npulink_plan_create cmd;
-			int n = r ? cases[c].n1 : cases[c].n0;
+			int n = cases[c].n[r];
 
 			ASSERT_EQ(0, member_join(&m[r], r, secret, r, 2, 1024));
 			for (i = 0; i < n; i++) {
-				st[i] = raw_step(r ? cases[c].op1 : cases[c].op0,
-						 r ? cases[c].len1 : cases[c].len0);
-				st[i].channel = r ? cases[c].ch1 : cases[c].ch0;
+				st[i] = raw_step(cases[c].op[r], cases[c].len[r]);
+				st[i].channel = cases[c].channel[r];
 				if (st[i].op == NPULINK_STEP_SEND)
 					st[i].send_peer = !r;
 				else

@@ -30,7 +30,7 @@ static void set_inline_max(unsigned int n)
 }
 
 /* Interrupts of a device so far, "done" or "bell", on all processors. */
-static long interrupts(unsigned int dev, const char *what)
+static long irq_count(unsigned int dev, const char *what)
 {
 	char line[1024], name[32], *p, *end;
 	FILE *f = fopen("/proc/interrupts", "re");
@@ -80,8 +80,8 @@ TEST_F(irq, same_results_by_interrupt)
 	ASSERT_EQ(0, raw_info(self->t.m[0].fd, &info));
 	EXPECT_EQ(0, info.out_inline_max);
 	for (r = 0; r < RANKS; r++) {
-		done[r] = interrupts(r, "done");
-		bell[r] = interrupts(r, "bell");
+		done[r] = irq_count(r, "done");
+		bell[r] = irq_count(r, "bell");
 	}
 	ASSERT_EQ(0, team_allreduce(&self->t, 9));
 	for (r = 0; r < RANKS; r++)
@@ -90,8 +90,8 @@ TEST_F(irq, same_results_by_interrupt)
 	/* 2n - 2 steps of a rank move bytes, each slice by slice. */
 	slices = (self->len / RANKS + info.out_slice - 1) / info.out_slice;
 	for (r = 0; r < RANKS; r++) {
-		done[r] = interrupts(r, "done") - done[r];
-		bell[r] = interrupts(r, "bell") - bell[r];
+		done[r] = irq_count(r, "done") - done[r];
+		bell[r] = irq_count(r, "bell") - bell[r];
 		/* One may report several that came at the same time. */
 		EXPECT_GE(done[r], 1);
 		EXPECT_LE(done[r], slices * (2 * RANKS - 2));
@@ -99,14 +99,14 @@ TEST_F(irq, same_results_by_interrupt)
 		TH_LOG("npu%u: %ld requests, %ld completion interrupts, %ld doorbells", r,
 		       slices * (2 * RANKS - 2), done[r], bell[r]);
 	}
-	seen = interrupts(0, "done");
+	seen = irq_count(0, "done");
 
 	/* With the inline path, small ones need none. */
 	set_inline_max(1 << 20);
 	ASSERT_EQ(0, team_allreduce(&self->t, 9));
 	for (r = 0; r < RANKS; r++)
 		EXPECT_EQ(0, memcmp(expect, self->t.m[r].recv, self->len));
-	EXPECT_EQ(seen, (uint64_t)interrupts(0, "done"));
+	EXPECT_EQ(seen, (uint64_t)irq_count(0, "done"));
 }
 
 /* One at a time, nothing can be reported together: an interrupt for each request. */
@@ -131,7 +131,7 @@ TEST_F(irq, one_for_each_request)
 	step.dst_slot = 1;
 	plan = raw_plan(m->fd, comm, slots, 2, &step, 1);
 	ASSERT_GT(plan, 0);
-	before = interrupts(0, "done");
+	before = irq_count(0, "done");
 	for (i = 0; i < 10; i++) {
 		post = raw_post_cmd(plan, NPULINK_POST_WAIT);
 		raw_bind(&post, m->buf, 0, self->len);
@@ -140,7 +140,7 @@ TEST_F(irq, one_for_each_request)
 		ASSERT_EQ(0, post.out_result.status);
 	}
 	slices = (self->len + info.out_slice - 1) / info.out_slice;
-	EXPECT_EQ(10 * slices, interrupts(0, "done") - before);
+	EXPECT_EQ(10 * slices, irq_count(0, "done") - before);
 }
 
 TEST_HARNESS_MAIN

@@ -179,14 +179,13 @@ TEST_F(life, exec)
 	pid = fork();
 	if (!pid) {
 		struct member b;
-		char *argv[] = { "cat", NULL };
 
 		close(a.fd);
 		close(pipefd[1]);
 		RAW_CHECK(!member_join(&b, 1, secret, 1, 2, LEN));
 		fcntl(b.fd, F_SETFD, 0);
 		dup2(pipefd[0], 0);
-		execv("/bin/cat", argv);
+		execl("/bin/cat", "cat", NULL);
 		_exit(1);
 	}
 	close(pipefd[0]);
@@ -358,7 +357,7 @@ static int new_devices(unsigned int n)
 	return -ENODEV;
 }
 
-static int del_device(int n)
+static int remove_device(int n)
 {
 	char text[16];
 
@@ -379,8 +378,8 @@ TEST_F(life, device_removed_with_open_file)
 	id = raw_buf_alloc(fd, 4096, &off);
 	mem = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off);
 	ASSERT_NE(MAP_FAILED, mem);
-	EXPECT_EQ(0, del_device(dev));
-	EXPECT_EQ(-ENOENT, del_device(dev));
+	EXPECT_EQ(0, remove_device(dev));
+	EXPECT_EQ(-ENOENT, remove_device(dev));
 	EXPECT_LT(raw_open(dev), 0);
 	p.fd = fd;
 	EXPECT_EQ(1, poll(&p, 1, 0));
@@ -399,7 +398,7 @@ TEST_F(life, device_removed_with_open_file)
 static void *remover(void *arg)
 {
 	raw_sleep_ms(100);
-	return (void *)(long)del_device((long)arg);
+	return (void *)(long)remove_device((long)arg);
 }
 
 /* Who only polls is woken. */
@@ -442,7 +441,7 @@ TEST_F(life, device_removed_while_running)
 			ASSERT_EQ(0, member_start(&m[r], 0, &seq[r]));
 		if (held[i])
 			ASSERT_TRUE(RAW_EVENTUALLY(raw_knob_get(dev, "held") > 0));
-		ASSERT_EQ(0, del_device(dev));
+		ASSERT_EQ(0, remove_device(dev));
 		for (r = 0; r < 2 + held[i]; r++) {
 			ASSERT_EQ(0, raw_wait(m[r].fd, seq[r], &res));
 			EXPECT_EQ(-ENODEV, res.status);
@@ -511,8 +510,8 @@ TEST_F(life, device_removed_under_load)
 			}
 		}
 		raw_sleep_ms(100 + 20 * i);
-		ASSERT_EQ(0, del_device(dev + (i & 1)));
-		ASSERT_EQ(0, del_device(dev + !(i & 1)));
+		ASSERT_EQ(0, remove_device(dev + (i & 1)));
+		ASSERT_EQ(0, remove_device(dev + !(i & 1)));
 		for (s = 0; s < 3; s++) {
 			for (r = 0; r < 2; r++) {
 				pthread_join(t[s].thread[r], NULL);

@@ -46,7 +46,7 @@ FIXTURE_TEARDOWN(many)
 }
 
 /* One file of many is closed: all others know. */
-static void all_but_one(struct __test_metadata *_metadata, FIXTURE_DATA(many) *self)
+static void all_but_one(struct __test_metadata *_metadata, struct _test_data_many *self)
 {
 	struct npulink_result res;
 	uint64_t begin, worst = 0;

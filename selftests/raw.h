@@ -21,6 +21,10 @@
 
 #define RAW_FOREVER	(~0ULL)
 
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+#endif
+
 static inline int raw_open(unsigned int n)
 {
 	char path[32];
@@ -74,10 +78,9 @@ static inline int raw_destroy(int fd, uint32_t id)
 	return raw_ioctl(fd, NPULINK_DESTROY, &cmd);
 }
 
-static inline struct npulink_plan_create raw_plan_cmd(uint32_t comm, const struct npulink_slot *slots,
-						      uint32_t nslots,
-						      const struct npulink_step *steps,
-						      uint32_t nsteps)
+static inline struct npulink_plan_create
+raw_plan_cmd(uint32_t comm, const struct npulink_slot *slots, uint32_t nslots,
+	     const struct npulink_step *steps, uint32_t nsteps)
 {
 	return (struct npulink_plan_create) {
 		.size = sizeof(struct npulink_plan_create), .comm_id = comm,
@@ -244,7 +247,7 @@ static inline void raw_knobs_reset(unsigned int ndev)
 	unsigned int n, i;
 
 	for (n = 0; n < ndev; n++) {
-		for (i = 0; i < sizeof(knobs) / sizeof(knobs[0]); i++)
+		for (i = 0; i < ARRAY_SIZE(knobs); i++)
 			raw_knob(n, knobs[i], 0);
 		raw_knob(n, "hold", RAW_HOLD_OFF);
 	}

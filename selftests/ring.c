@@ -251,7 +251,7 @@ TEST_F(ring, scribbled_over)
 	unsigned int i;
 	int rc;
 
-	for (i = 0; i < sizeof(tails) / sizeof(tails[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(tails); i++) {
 		memset(self->ring, i * 51, self->len);
 		self->ring->tail = tails[i];
 		rc = ring_post(&self->m, i, NULL);

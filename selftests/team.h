@@ -95,8 +95,6 @@ static inline int member_plan(struct member *m)
 static inline int member_join(struct member *m, unsigned int dev, const uint8_t secret[16],
 			      uint32_t rank, uint32_t nranks, size_t len)
 {
-	int rc;
-
 	*m = (struct member) { .rank = rank, .nranks = nranks, .len = len };
 	m->send = raw_anon(2 * len + 1);
 	if (m->send == MAP_FAILED)
@@ -105,12 +103,12 @@ static inline int member_join(struct member *m, unsigned int dev, const uint8_t 
 	m->fd = raw_open(dev);
 	if (m->fd < 0)
 		return -errno;
-	rc = m->comm = raw_comm(m->fd, secret, rank, nranks);
-	if (rc < 0)
-		return rc;
-	rc = m->buf = raw_register(m->fd, m->send, 2 * len + 1, 0);
-	if (rc < 0)
-		return rc;
+	m->comm = raw_comm(m->fd, secret, rank, nranks);
+	if (m->comm < 0)
+		return m->comm;
+	m->buf = raw_register(m->fd, m->send, 2 * len + 1, 0);
+	if (m->buf < 0)
+		return m->buf;
 	return member_plan(m);
 }
 

@@ -11,7 +11,7 @@
 #define DEVICES	4
 
 static const size_t sizes[] = { 64, 12000, 600000 };
-#define TEAMS	(sizeof(sizes) / sizeof(sizes[0]))
+#define TEAMS	(ARRAY_SIZE(sizes))
 
 static struct team teams[TEAMS];
 static bool stop;
