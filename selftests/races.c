@@ -449,7 +449,7 @@ TEST(chaos)
 	TH_LOG("%u calls", calls);
 	for (i = 0; i < FILES; i++)
 		close(chaos_fd[i]);
-	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() == before));
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 }
 
 /* A thread maps something else where another one is about to register memory. */
@@ -491,7 +491,7 @@ TEST(register_and_unmap)
 	TH_LOG("%u of %u registered, %u times unmapped", ok, n, c.calls);
 	/* Those that were not destroyed were unmapped in the end, too. */
 	munmap(chaos_mem, CHAOS_MEM);
-	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() == before));
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 	close(fd);
 }
 
@@ -537,7 +537,7 @@ TEST(join_and_leave)
 		calls += c[i].calls;
 	}
 	TH_LOG("%u times", calls);
-	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() == before));
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 }
 
 TEST_HARNESS_MAIN
