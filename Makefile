@@ -46,6 +46,8 @@ help:
 ##		make test-debug		the same under KASAN, lockdep, kmemleak, ...
 ##		make soak		what is counted in hundreds or hours [DEBUG=1]
 ##		make check		sparse, checkpatch, cppcheck, manual pages, ...
+##		make fuzz		what reads text, plans and calls gets random ones
+##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
 ## With HERE=1, demo and test load the modules into the running kernel.
 
 # ---- modules
