@@ -162,15 +162,18 @@ static int check_races(struct coll_comm *comm, const struct coll_args *args,
 	return rc ? coll_fail_plan(comm, args, rc, &refused) : 0;
 }
 
-static int plan_create(struct coll_comm *comm, const struct coll_args *args, struct coll_cached *e)
+static int plan_create(struct coll_comm *comm, const struct coll_args *call, struct coll_cached *e)
 {
+	struct coll_args wired = *call, *args = &wired;
 	struct npulink_plan_create arg = { };
 	struct coll_plan plan = { };
 	char what[128], why[320];
-	const char *bad = coll_args_check(args);
+	const char *bad;
 	double seconds;
 	int rc;
 
+	wired.topo = coll_comm_topo(comm);
+	bad = coll_args_check(args);
 	coll_describe(args, what, sizeof(what));
 	if (bad)
 		return coll_fail(comm, -EINVAL, "%s: %s", what, bad);

@@ -158,6 +158,7 @@ static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 static void comm_free(struct coll_comm *comm)
 {
 	coll_tune_free(&comm->tune);
+	coll_topo_free(&comm->topo);
 	free(comm->group.v);
 	free(comm->group.kernels);
 	free(comm->group.posts);
@@ -188,6 +189,8 @@ int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int n
 	if (!rc)
 		rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks,
 				    text, size);
+	if (!rc)
+		rc = coll_topo_init(&comm->topo, config->topology, nranks, text, size);
 	if (rc) {
 		comm_free(comm);
 		return rc;

@@ -163,6 +163,12 @@ bool coll_reg_evict(struct coll_dev *dev);
 bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries);
 void coll_reg_free_all(struct coll_dev *dev, bool unmap);
 
+/* ---- topo.c: how ranks are wired */
+
+int coll_topo_init(struct coll_topo *topo, const char *wiring, uint32_t nranks, char *text,
+		   size_t size);
+void coll_topo_free(struct coll_topo *topo);
+
 /* ---- tune.c: which algorithm */
 
 struct coll_override {
@@ -352,6 +358,7 @@ void coll_self_cancel(struct coll_request *req, int status);
  * @dev: its open file
  * @id: of the kernel
  * @failed: 0, or the -errno of all further operations
+ * @topo: how the ranks are wired
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  */
@@ -362,6 +369,7 @@ struct coll_comm {
 	uint64_t deadline_ns;
 	size_t copy_max;
 	_Atomic int failed;
+	struct coll_topo topo;
 	struct coll_tune tune;
 	struct coll_plans plans;
 	struct coll_group group;
@@ -370,6 +378,12 @@ struct coll_comm {
 	char error[COLL_TEXT];
 	char warning[COLL_TEXT];
 };
+
+/* As planners want it: NULL if nothing is known. */
+static inline const struct coll_topo *coll_comm_topo(const struct coll_comm *comm)
+{
+	return comm->topo.rows || comm->topo.nservers > 1 ? &comm->topo : NULL;
+}
 
 int coll_comm_enter(struct coll_comm *comm);
 int coll_comm_new(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,

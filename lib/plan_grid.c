@@ -562,21 +562,22 @@ static double cost_fence(const struct coll_args *args, const struct coll_cost_pa
 	  .formula = form, .supports = supports_, .plan = plan_, .cost = cost_,	\
 	  __VA_ARGS__ }
 
+/* Of two that cost the same the first is taken: those without contention come first. */
 const struct coll_algorithm coll_grid_algorithms[] = {
 	ROW("van-de-geijn", true, "(L+p-1) alpha + 2(p-1)/p n beta", NULL, van_de_geijn, cost_1d,
 	    .desc = "scatter, then collect around a ring"),
+	ROW("hypercube-reversed", true, "lg p (alpha + n beta)", is_mesh_of_powers,
+	    hypercube_reversed, cost_rounds, .desc = "the longest distance first: no contention"),
+	ROW("rsbcast", true, "L (alpha + n beta)", is_mesh, rsbcast, cost_rounds,
+	    .desc = "to the node of the other half that is farthest from the root: no contention"),
+	ROW("dimensions", true, "(ceil(lg r) + ceil(lg c))(alpha + n beta)", is_mesh, dimensions,
+	    cost_dimensions, .desc = "down the root's column, then along each row"),
 	ROW("hypercube-naive", true,
 	    "lg p (alpha + n beta) without contention; lg p alpha + (r+c-2) n beta with it",
 	    is_mesh_of_powers, hypercube_naive, cost_rounds,
 	    .desc = "the shortest distance first: rounds share links"),
-	ROW("hypercube-reversed", true, "lg p (alpha + n beta)", is_mesh_of_powers,
-	    hypercube_reversed, cost_rounds, .desc = "the longest distance first: no contention"),
 	ROW("halving", true, "L (alpha + n beta) without contention", is_mesh, halving_tree,
 	    cost_rounds, .desc = "to the opposite node of the other half of the nodes in a line"),
-	ROW("dimensions", true, "(ceil(lg r) + ceil(lg c))(alpha + n beta)", is_mesh, dimensions,
-	    cost_dimensions, .desc = "down the root's column, then along each row"),
-	ROW("rsbcast", true, "L (alpha + n beta)", is_mesh, rsbcast, cost_rounds,
-	    .desc = "to the node of the other half that is farthest from the root: no contention"),
 	ROW("fence", false, FORM_FENCE, is_mesh, fence, cost_fence, .chunks = fence_chunks,
 	    .desc = "in k chunks, by two ways that share no port and no link"),
 	ROW("scatter-collect-1d", true, "(L+p-1) alpha + 2(p-1)/p n beta", is_mesh,

@@ -43,6 +43,9 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 	rc = coll_config_get(&config, user);
 	if (rc)
 		return coll_fail(comm, rc, "coll_comm_shrink: the configuration is malformed");
+	/* What the environment says is true of all ranks, not of those that are left. */
+	if (!config.topology)
+		config.topology = "";
 	dev = comm->dev;
 	rc = join(&dev->drv, comm->id, &new);
 	if (rc == -EINVAL)

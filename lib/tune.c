@@ -310,6 +310,26 @@ static struct coll_args common_args(const struct coll_args *args, const uint64_t
 	return common;
 }
 
+/* Some rows can do a call only because of how the ranks are wired. */
+static bool made_for_wiring(const struct coll_algorithm *alg, const struct coll_args *common)
+{
+	struct coll_args unwired = *common;
+
+	unwired.topo = NULL;
+	return common->topo && alg->supports && alg->supports(&unwired);
+}
+
+/* Where the forms are equal, what was made for the wiring meets no contention there. */
+static bool better(const struct coll_algorithm *alg, double cost,
+		   const struct coll_algorithm *best, double seconds,
+		   const struct coll_args *common)
+{
+	if (!best || cost < seconds * (1 - 1e-9))
+		return true;
+	return cost <= seconds * (1 + 1e-9) && made_for_wiring(alg, common) &&
+	       !made_for_wiring(best, common);
+}
+
 static int choose(const struct coll_tune *tune, const struct coll_args *args,
 		  const struct coll_args *common, const struct coll_algorithm **algp,
 		  double *seconds, char *text, size_t size)
@@ -342,7 +362,7 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 			continue;
 		}
 		cost = alg->cost(common, &tune->params);
-		if (!*algp || cost < *seconds) {
+		if (better(alg, cost, *algp, *seconds, common)) {
 			*algp = alg;
 			*seconds = cost;
 		}
@@ -392,7 +412,10 @@ static void example_args(struct coll_args *args, uint64_t bytes)
 int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
 			const char **name, double *seconds)
 {
-	struct coll_args args = { .nranks = comm->nranks, .peer = !comm->rank, .rank = comm->rank };
+	struct coll_args args = {
+		.nranks = comm->nranks, .peer = !comm->rank, .rank = comm->rank,
+		.topo = coll_comm_topo(comm),
+	};
 	const struct coll_algorithm *alg;
 	uint64_t *counts = NULL;
 	char text[256];

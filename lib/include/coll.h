@@ -155,6 +155,12 @@ struct coll_unique_id {
  *	   @inflight, @arena. The two cannot be ranks of one communicator
  * @error_text: where to leave the text if making the communicator fails, or NULL
  * @error_size: bytes there
+ * @topology: how the ranks are wired, for algorithms that make use of it:
+ *	      "mesh:4x8" (rows and columns of a 2-D mesh, ranks numbered row by
+ *	      row), "servers:8" (ranks per server; the last may have fewer),
+ *	      "servers:8,8,4" (those of each server), or a mesh and servers with a
+ *	      semicolon between them. Equal on all ranks. NULL: COLL_TOPOLOGY from
+ *	      the environment, else nothing is known
  */
 struct coll_config {
 	size_t size;
@@ -170,6 +176,7 @@ struct coll_config {
 	struct coll_comm *share;
 	char *error_text;
 	size_t error_size;
+	const char *topology;
 };
 
 #define COLL_CONFIG_INIT { .size = sizeof(struct coll_config), .deadline_ns = COLL_DEADLINE_AUTO }
@@ -249,7 +256,8 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code);
  * @comm: communicator that has failed; stays what it is, and is still to be destroyed
  * @shrunk: communicator of the survivors, in their old order; NULL on failure
  * @config: as for coll_comm_init_rank(), or NULL; device and share are not looked at:
- *	    the device file of @comm is used
+ *	    the device file of @comm is used. COLL_TOPOLOGY was said of all ranks and
+ *	    is not looked at, either
  *
  * Every survivor has to call it, at its own time; it does not wait for the others.
  * One that dies before it has is noticed like any death: @shrunk fails, and can be
