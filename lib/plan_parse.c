@@ -342,6 +342,8 @@ static int check_words(struct parser *ps, const struct npulink_step *s, uint32_t
 	bool recv = s->op & NPULINK_STEP_RECV, reduce = s->op & NPULINK_STEP_REDUCE;
 	uint32_t needs = 0, may = 0, i;
 
+	if (s->len && !s->op)
+		return fail(ps, "nop takes no len=");
 	if (recv)
 		needs |= FROM;
 	if (s->op & NPULINK_STEP_SEND)

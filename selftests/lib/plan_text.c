@@ -112,6 +112,7 @@ static void test_err_lines(void)
 		{ 6, HEAD "0 send src=recv+0 len=4\nend", "send needs to=" },
 		{ 6, HEAD "0 send to=1 dst=recv+0 src=recv len=4\nend", "send takes no dst=" },
 		{ 6, HEAD "0 send to=1 src=recv+0\nend", "send without len= takes no src=" },
+		{ 6, HEAD "0 nop len=4\nend", "nop takes no len=" },
 		{ 7, HEAD "0 nop\n1 nop after=1\nend",
 		  "after=1: there is no step of that number above" },
 		{ 7, HEAD "3 nop\n3 nop\nend", "steps must be numbered upwards" },
