@@ -185,6 +185,7 @@ struct trial_run {
 	size_t esize;
 	struct trial_buf send, recv;
 	size_t *scounts, *sdispls, *rcounts, *rdispls;
+	struct coll_request *req;
 	/* Elements as they are stored: everything repeats itself after 20 of them. */
 	uint64_t reduced[20], value[8];
 };
@@ -422,16 +423,16 @@ static inline void trial_forgive(struct trial_run *r)
 /* The call in one of its forms. */
 #define CASE_FORMS_OF(name, iname, ...)							\
 	(c->form == CASE_BLOCKING ? coll_##name(comm, __VA_ARGS__) :			\
-	 c->form == CASE_REQUEST ? coll_##iname(comm, __VA_ARGS__, &req) :		\
-	 coll_##name##_init(comm, __VA_ARGS__, &req))
+	 c->form == CASE_REQUEST ? coll_##iname(comm, __VA_ARGS__, &r->req) :		\
+	 coll_##name##_init(comm, __VA_ARGS__, &r->req))
 
+/* As far as it goes without the other ranks, unless it is a blocking call. */
 static inline int trial_call(struct coll_comm *comm, struct trial_run *r)
 {
 	const struct coll_case *c = r->c;
-	struct coll_request *req = NULL;
 	bool root = r->rank == c->root;
 	void *send = r->send.p, *recv = r->recv.p;
-	int rc, freed;
+	int rc;
 
 	if (c->in_place && (!trial_rooted(c->collective) || root)) {
 		if (c->collective == NPULINK_COLL_SCATTER || c->collective == NPULINK_COLL_SCATTERV)
@@ -489,52 +490,78 @@ static inline int trial_call(struct coll_comm *comm, struct trial_run *r)
 		break;
 	default:
 		rc = c->form == CASE_BLOCKING ? coll_barrier(comm) :
-		     c->form == CASE_REQUEST ? coll_ibarrier(comm, &req) :
-		     coll_barrier_init(comm, &req);
+		     c->form == CASE_REQUEST ? coll_ibarrier(comm, &r->req) :
+		     coll_barrier_init(comm, &r->req);
 	}
-	if (rc || c->form == CASE_BLOCKING)
-		return rc;
-	if (c->form == CASE_PERSISTENT)
-		rc = coll_start(req);
+	if (!rc && c->form == CASE_PERSISTENT)
+		rc = coll_start(r->req);
+	return rc;
+}
+
+static inline int trial_wait(struct trial_run *r)
+{
+	int rc, freed;
+
+	if (r->c->form == CASE_BLOCKING)
+		return 0;
+	rc = coll_wait(&r->req);
+	freed = r->c->form == CASE_PERSISTENT ? coll_request_free(&r->req) : 0;
+	return rc ? rc : freed ? freed : r->req ? -ENOTRECOVERABLE : 0;
+}
+
+/* Make buffers and call. */
+static inline int trial_begin(struct coll_comm *comm, const struct coll_case *c,
+			      struct trial_run *r)
+{
+	unsigned int nranks = coll_comm_size(comm);
+	size_t *v = calloc(4 * nranks, sizeof(*v));
+
+	*r = (struct trial_run) {
+		.c = c, .rank = coll_comm_rank(comm), .nranks = nranks,
+		.esize = coll_dtype_size(c->dtype),
+		.scounts = v, .sdispls = v + nranks, .rcounts = v + 2 * nranks,
+		.rdispls = v + 3 * nranks,
+	};
+	trial_encode(r);
+	trial_setup(r);
+	trial_expect(r);
+	return trial_call(comm, r);
+}
+
+/* Wait if it was called (@rc 0), and look at the buffers. */
+static inline int trial_end(struct coll_comm *comm, struct trial_run *r, int rc, char *text,
+			    size_t size)
+{
+	const struct coll_case *c = r->c;
+	size_t bad_send, bad_recv;
+
 	if (!rc)
-		rc = coll_wait(&req);
-	freed = c->form == CASE_PERSISTENT ? coll_request_free(&req) : 0;
-	return rc ? rc : freed ? freed : req ? -ENOTRECOVERABLE : 0;
+		rc = trial_wait(r);
+	trial_forgive(r);
+	bad_send = trial_buf_check(&r->send);
+	bad_recv = trial_buf_check(&r->recv);
+	if (rc || bad_send || bad_recv)
+		snprintf(text, size,
+			 "rank %u of %u: %s count %zu dtype %d op %d root %u%s form %d: rc %d, first wrong byte: send %zd, receive %zd of %zu; %s",
+			 r->rank, r->nranks, trial_names[c->collective], c->count, c->dtype, c->op,
+			 c->root, c->in_place ? " in place" : "", c->form, rc,
+			 bad_send ? (ssize_t)bad_send - 1 - CASE_GUARD : -1000,
+			 bad_recv ? (ssize_t)bad_recv - 1 - CASE_GUARD : -1000,
+			 r->recv.len - 2 * CASE_GUARD, rc ? coll_comm_last_error(comm) : "");
+	trial_buf_free(&r->send);
+	trial_buf_free(&r->recv);
+	free(r->scounts);
+	return rc || bad_send || bad_recv ? -1 : 0;
 }
 
 /* 0, or -1 with a line about what is wrong. */
 static inline int trial_run(struct coll_comm *comm, const struct coll_case *c, char *text,
-			   size_t size)
+			    size_t size)
 {
-	unsigned int rank = coll_comm_rank(comm), nranks = coll_comm_size(comm);
-	size_t *v = calloc(4 * nranks, sizeof(*v));
-	struct trial_run r = {
-		.c = c, .rank = rank, .nranks = nranks, .esize = coll_dtype_size(c->dtype),
-		.scounts = v, .sdispls = v + nranks, .rcounts = v + 2 * nranks,
-		.rdispls = v + 3 * nranks,
-	};
-	size_t bad_send, bad_recv;
-	int rc;
+	struct trial_run r;
+	int rc = trial_begin(comm, c, &r);
 
-	trial_encode(&r);
-	trial_setup(&r);
-	trial_expect(&r);
-	rc = trial_call(comm, &r);
-	trial_forgive(&r);
-	bad_send = trial_buf_check(&r.send);
-	bad_recv = trial_buf_check(&r.recv);
-	if (rc || bad_send || bad_recv)
-		snprintf(text, size,
-			 "rank %u of %u: %s count %zu dtype %d op %d root %u%s form %d: rc %d, first wrong byte: send %zd, receive %zd of %zu; %s",
-			 rank, nranks, trial_names[c->collective], c->count, c->dtype, c->op,
-			 c->root, c->in_place ? " in place" : "", c->form, rc,
-			 bad_send ? (ssize_t)bad_send - 1 - CASE_GUARD : -1000,
-			 bad_recv ? (ssize_t)bad_recv - 1 - CASE_GUARD : -1000,
-			 r.recv.len - 2 * CASE_GUARD, rc ? coll_comm_last_error(comm) : "");
-	trial_buf_free(&r.send);
-	trial_buf_free(&r.recv);
-	free(v);
-	return rc || bad_send || bad_recv ? -1 : 0;
+	return trial_end(comm, &r, rc, text, size);
 }
 
 #endif /* SELFTESTS_COLL_CASES_H */

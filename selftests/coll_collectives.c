@@ -6,9 +6,9 @@
  *
  * npulink-test: timeout=300
  */
+#include "internal.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
-#include "plan.h"
 
 static const unsigned int sizes[] = { 2, 3, 4, 5, 7, 8, 16 };
 
@@ -108,15 +108,23 @@ static void test_size(unsigned int n)
 
 static const struct coll_algorithm *algorithm;
 
-static const char *unsupported(unsigned int nranks)
+static const char *unsupported(unsigned int nranks, const char *wiring)
 {
 	static const uint64_t zero[RANKS_MAX];
+	struct coll_topo topo;
 	const struct coll_args args = {
 		.collective = algorithm->collective, .nranks = nranks, .counts = zero,
-		.rcounts = zero, .displs = zero, .rdispls = zero, .count = 100,
+		.rcounts = zero, .displs = zero, .rdispls = zero, .count = 100, .topo = &topo,
 	};
+	const char *why = NULL;
+	char text[200];
 
-	return algorithm->supports ? algorithm->supports(&args) : NULL;
+	if (coll_topo_init(&topo, wiring, nranks, text, sizeof(text)))
+		ksft_exit_fail_msg("%s\n", text);
+	if (algorithm->supports)
+		why = algorithm->supports(&args);
+	coll_topo_free(&topo);
+	return why;
 }
 
 static int one_algorithm(struct ranks *ranks, struct coll_comm *comm)
@@ -128,23 +136,29 @@ static int one_algorithm(struct ranks *ranks, struct coll_comm *comm)
 static void test_algorithm(void)
 {
 	static const unsigned int try[] = { 5, 8, 9, 4 };
+	static const char *const wiring[] = {
+		"mesh:1x5;servers:2", "mesh:2x4;servers:3", "mesh:3x3;servers:4",
+		"mesh:2x2;servers:2",
+	};
 	struct ranks *ranks;
 	const char *why = "";
 	char override[100];
-	unsigned int n = 0;
+	unsigned int n = 0, t = 0;
 
 	snprintf(override, sizeof(override), "%s:%s", trial_names[algorithm->collective],
 		 algorithm->name);
 	for (unsigned int i = 0; i < 4 && why; i++) {
-		n = try[i];
-		why = unsupported(n);
+		t = i;
+		n = try[t];
+		why = unsupported(n, wiring[t]);
 	}
 	if (why) {
-		ksft_test_result_skip("%s: %s\n", override, why);
+		ksft_test_result_fail("%s: %s\n", override, why);
 		return;
 	}
 	ranks = ranks_new(n);
 	ranks->config.algorithm = override;
+	ranks->config.topology = wiring[t];
 	ksft_test_result(!ranks_run(ranks, one_algorithm), "%s, %u ranks\n", override, n);
 	ranks_free(ranks);
 }
