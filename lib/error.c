@@ -202,6 +202,26 @@ static void describe_mismatch(char *text, size_t size, const struct npulink_comm
 			 st->out_rank, st->out_peer, one);
 }
 
+static void describe_wait(char *text, size_t size, const struct npulink_call *c)
+{
+	if (c->collective == NPULINK_COLL_P2P)
+		snprintf(text, size, "a send or receive");
+	else
+		describe(text, size, c);
+}
+
+static void describe_deadlock(char *text, size_t size, const struct npulink_comm_status *st)
+{
+	char one[96], two[96];
+
+	describe_wait(one, sizeof(one), &st->out_calls[0]);
+	describe_wait(two, sizeof(two), &st->out_calls[1]);
+	snprintf(text, size,
+		 "operations wait for each other in a circle: rank %u, in %s, waits for rank %u, whose process is in %s of %s; make the calls in the same order everywhere, or in a group, or without blocking",
+		 st->out_rank, one, st->out_peer, two,
+		 st->out_code ? "another communicator" : "this communicator");
+}
+
 /* Why the communicator failed, from what the kernel noted. */
 static void describe_cause(char *text, size_t size, const struct coll_comm *comm,
 			   const struct npulink_comm_status *st)
@@ -252,9 +272,7 @@ static void describe_cause(char *text, size_t size, const struct coll_comm *comm
 		snprintf(text, size, "data from %s arrived damaged at %s", peer, rank);
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
-		snprintf(text, size,
-			 "operations wait for each other in a circle, through %s and %s: call them in the same order on all ranks, or in a group",
-			 rank, peer);
+		describe_deadlock(text, size, st);
 		break;
 	case NPULINK_CAUSE_REMOVED:
 		snprintf(text, size, "the device of %s was removed", rank);

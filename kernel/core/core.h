@@ -111,9 +111,13 @@ int npulink_object_destroy(struct npulink_file *file, u32 id);
 struct npulink_waiter {
 	struct list_head node;
 	struct task_struct *task;
+	struct mm_struct *mm;	/* the task's; only compared */
 	struct npulink_op *op;
+	u64 id;			/* of this wait, in its file */
+	unsigned long since;	/* jiffies */
 	bool helper;		/* owner: may be woken to run ready requests */
 	bool woken;
+	bool forever;		/* no limit but the operation's deadline */
 };
 
 /* The address space that a file belongs to; shared by all its files. */
@@ -161,6 +165,7 @@ struct npulink_file {
 	spinlock_t lock ____cacheline_aligned;
 	struct list_head ready;
 	struct list_head waiters;
+	u64 waits;			/* id of the last waiter */
 	struct npulink_op **slots;
 	u32 slot_hint;
 	u32 inflight;
@@ -657,6 +662,11 @@ void npulink_watchdog_init(struct npulink_file *file);
 void npulink_watchdog_stop(struct npulink_file *file);
 
 extern unsigned int npulink_spin_ns;
+
+/* ---- deadlock.c ------------------------------------------------------------ */
+
+void npulink_deadlock_arm(void);
+void npulink_deadlock_exit(void);
 
 /* ---- genl.c --------------------------------------------------------------- */
 

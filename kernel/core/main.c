@@ -39,6 +39,7 @@ err_cdev:
 /* No file is open and no backend is loaded: both hold the module. */
 static void __exit npulink_exit(void)
 {
+	npulink_deadlock_exit();
 	npulink_genl_exit();
 	npulink_device_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */

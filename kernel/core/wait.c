@@ -124,7 +124,8 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_ns)
 {
 	struct npulink_waiter w = {
-		.task = current, .op = op, .helper = file->mm == current->mm,
+		.task = current, .mm = current->mm, .op = op, .since = jiffies,
+		.helper = file->mm == current->mm, .forever = until_ns == ~0ULL,
 	};
 	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
 	bool spun = false;
@@ -136,6 +137,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	if (!until_ns)
 		return -ETIME;
 	spin_lock_irq(&file->lock);
+	w.id = ++file->waits;
 	list_add_tail(&w.node, &file->waiters);
 	for (;;) {
 		struct npulink_req *req;
@@ -164,10 +166,12 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			break;
 		}
 		spin_unlock_irq(&file->lock);
-		if (until_ns == ~0ULL)
+		if (w.forever) {
+			npulink_deadlock_arm();
 			schedule();
-		else if (!schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS))
+		} else if (!schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS)) {
 			rc = -ETIME;
+		}
 		spin_lock_irq(&file->lock);
 		if (rc) {
 			if (op->done)

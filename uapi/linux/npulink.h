@@ -289,7 +289,7 @@ struct npulink_comm_peers {
 #define NPULINK_CAUSE_LINK	6	/* ENOLINK: a link was lost */
 #define NPULINK_CAUSE_DEVICE	7	/* EIO: a device reported a fault */
 #define NPULINK_CAUSE_CHECKSUM	8	/* EBADMSG: data arrived damaged */
-#define NPULINK_CAUSE_DEADLOCK	9	/* EDEADLK: wait-for cycle */
+#define NPULINK_CAUSE_DEADLOCK	9	/* EDEADLK: processes wait for each other */
 #define NPULINK_CAUSE_REMOVED	10	/* ENODEV: a device was removed */
 
 /**
@@ -351,10 +351,12 @@ struct npulink_comm_abort {
  * @out_rank: rank where the cause arose
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
- * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known
+ * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
+ *	DEADLOCK, whether out_peer's process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank
- * @out_calls: with MISMATCH, what out_rank and out_peer called
+ * @out_calls: with MISMATCH, what out_rank and out_peer called; with DEADLOCK, what
+ *	out_rank waits for, and what the process of out_peer waits for instead of calling it
  */
 struct npulink_comm_status {
 	__u32 size;

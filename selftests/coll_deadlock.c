@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * coll_deadlock - processes that wait for each other through several communicators, or by
+ * receives alone, are told so; those that only look like it are left alone.
+ */
+#include "coll_ranks.h"
+
+#define RANKS	3
+
+/* Found by a search every half second; before that only the deadline would tell. */
+#define SOON_MS	(getenv("NPULINK_SLOW") ? 60000 : 10000)
+
+static struct ranks *others[RANKS];	/* of more communicators */
+static int data[2][1000];
+
+static int allreduce(struct coll_comm *comm)
+{
+	return coll_allreduce(comm, data[0], data[1], 1000, COLL_INT32, COLL_SUM);
+}
+
+static int receive(struct coll_comm *comm, uint32_t peer)
+{
+	return coll_recv(comm, data[1], 10, COLL_INT32, peer);
+}
+
+static int send(struct coll_comm *comm, uint32_t peer)
+{
+	return coll_send(comm, data[0], 10, COLL_INT32, peer);
+}
+
+/* A rank was told of a circle, in words; the number of those who were is counted. */
+static int told(struct ranks *ranks, struct coll_comm *comm, int rc, uint64_t start)
+{
+	if (rc != -EDEADLK)
+		return rank_fail(ranks, coll_comm_rank(comm), "%d instead of EDEADLK", rc);
+	if (!strstr(coll_comm_last_error(comm), "in a circle"))
+		return rank_fail(ranks, coll_comm_rank(comm), "\"%s\"", coll_comm_last_error(comm));
+	if (now_ms() - start > (uint64_t)SOON_MS)
+		return rank_fail(ranks, coll_comm_rank(comm), "after %d ms",
+				 (int)(now_ms() - start));
+	__atomic_add_fetch(&ranks->number[0], 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+/* ---- circles */
+
+/*
+ * Rank r begins with communicator r, then takes the one after it, so each waits for all
+ * others. One communicator has to be broken for two ranks, two for three: then the last
+ * one goes on and ends well.
+ */
+static int opposite_orders(struct ranks *ranks, struct coll_comm *comm)
+{
+	struct coll_comm *comms[RANKS] = { comm };
+	uint32_t rank = coll_comm_rank(comm), k;
+	uint64_t start;
+	int rc = 0;
+
+	for (k = 1; k < ranks->n; k++) {
+		comms[k] = rank_join(others[k], rank);
+		if (!comms[k])
+			return rank_fail(ranks, rank, "%s", others[k]->text[rank]);
+	}
+	for (k = 0; !rc && k < ranks->n; k++)
+		rc = coll_barrier(comms[k]);
+	start = now_ms();
+	for (k = 0; !rc && k < ranks->n; k++) {
+		uint32_t c = (rank + k) % ranks->n;
+
+		rc = allreduce(comms[c]);
+		if (rc == -EDEADLK) {
+			__atomic_or_fetch(&ranks->number[1], 1 << c, __ATOMIC_RELAXED);
+			rc = told(ranks, comms[c], rc, start);
+		}
+	}
+	for (k = 1; k < ranks->n; k++)
+		rc |= coll_comm_destroy(comms[k]);
+	return rc;
+}
+
+/* Both want to receive first. */
+static int receives(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	int rc = coll_barrier(comm);
+	uint64_t start = now_ms();
+
+	return rc ? rc : told(ranks, comm, receive(comm, (rank + 1) % ranks->n), start);
+}
+
+/* Rank 1 waits for rank 0 by way of others: those who are in a collective with it. */
+static int through_others(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	int rc = coll_barrier(comm);
+	uint64_t start = now_ms();
+
+	if (rc)
+		return rc;
+	return told(ranks, comm, rank ? allreduce(comm) : receive(comm, 1), start);
+}
+
+static void *second_thread(void *arg)
+{
+	return (void *)(long)receive(arg, 1 - coll_comm_rank(arg));
+}
+
+/* Two threads in each of two processes, all of them receiving. */
+static int threads(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	struct coll_comm *more = rank_join(others[1], rank);
+	pthread_t thread;
+	uint64_t start = now_ms();
+	void *result;
+	int rc;
+
+	if (!more)
+		return -1;
+	rc = coll_barrier(comm);
+	if (rc || pthread_create(&thread, NULL, second_thread, more))
+		return -1;
+	rc = told(ranks, comm, receive(comm, 1 - rank), start);
+	/* The other communicator is a circle of its own; the younger one is broken first. */
+	pthread_join(thread, &result);
+	if ((long)result != -EDEADLK)
+		rc = rank_fail(ranks, rank, "thread: %d", (int)(long)result);
+	coll_comm_destroy(more);
+	return rc;
+}
+
+/* ---- what is none */
+
+static void *late_sender(void *arg)
+{
+	usleep(2500000);
+	return (void *)(long)send(arg, 1 - coll_comm_rank(arg));
+}
+
+/* Both receive, and look like a circle, but have a thread each that will send. */
+static int a_thread_will(struct ranks *ranks, struct coll_comm *comm)
+{
+	pthread_t thread;
+	void *result;
+	int rc = coll_barrier(comm);
+
+	if (rc || pthread_create(&thread, NULL, late_sender, comm))
+		return -1;
+	rc = receive(comm, 1 - coll_comm_rank(comm));
+	pthread_join(thread, &result);
+	return rc ? rc : (int)(long)result;
+}
+
+/* Rank 0 is at something else for a while; the others wait for it in a row. */
+static int only_late(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	int rc = coll_barrier(comm);
+
+	if (rc)
+		return rc;
+	if (!rank) {
+		usleep(2500000);
+		return send(comm, 1);
+	}
+	rc = receive(comm, rank - 1);
+	return rc || rank + 1 == ranks->n ? rc : send(comm, rank + 1);
+}
+
+static const struct {
+	const char *name;
+	unsigned int n;
+	int (*fn)(struct ranks *ranks, struct coll_comm *comm);
+	int told;		/* how many ranks are; -1: any but none */
+} cases[] = {
+	{ "two ranks, two communicators, opposite orders", 2, opposite_orders, -1 },
+	{ "three ranks, three communicators, a circle of three", 3, opposite_orders, -1 },
+	{ "two ranks that only receive", 2, receives, 2 },
+	{ "three ranks that only receive", 3, receives, 3 },
+	{ "a receive against a collective", 3, through_others, 3 },
+	{ "two threads each that only receive", 2, threads, 2 },
+	{ "no circle: another thread will send", 2, a_thread_will, 0 },
+	{ "no circle: only late", 3, only_late, 0 },
+};
+
+int main(void)
+{
+	unsigned int i, k;
+	int bad;
+
+	ksft_print_header();
+	if (access("/dev/npulink/npu0", F_OK))
+		ksft_exit_skip("no /dev/npulink/npu0\n");
+	ksft_set_plan(ARRAY_SIZE(cases));
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ranks *ranks = ranks_new(cases[i].n);
+
+		ranks->config.deadline_ns = 0;
+		for (k = 1; k < RANKS; k++) {
+			others[k] = ranks_new(cases[i].n);
+			others[k]->config.deadline_ns = 0;
+		}
+		bad = ranks_run(ranks, cases[i].fn);
+		if (cases[i].told >= 0 ? ranks->number[0] != cases[i].told : !ranks->number[0]) {
+			ksft_print_msg("%d ranks were told\n", ranks->number[0]);
+			bad++;
+		}
+		/* No more than has to be. */
+		if (cases[i].fn == opposite_orders &&
+		    __builtin_popcount(ranks->number[1]) != (int)cases[i].n - 1) {
+			ksft_print_msg("broken: %#x\n", ranks->number[1]);
+			bad++;
+		}
+		ksft_test_result(!bad, "%s\n", cases[i].name);
+		for (k = 1; k < RANKS; k++)
+			ranks_free(others[k]);
+		ranks_free(ranks);
+	}
+	ksft_finished();
+}
