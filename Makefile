@@ -48,7 +48,8 @@ help:
 ##		make check		sparse, checkpatch, cppcheck, manual pages, ...
 ##		make fuzz		what reads text, plans and calls gets random ones
 ##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
-## With HERE=1, demo and test load the modules into the running kernel.
+##		make bench		against Open MPI, MPICH and Gloo [QUICK=1]
+## With HERE=1, demo, bench and test load the modules into the running kernel.
 
 # ---- modules
 
@@ -145,6 +146,35 @@ $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll.a $(TOOL_LIBS)
 
+# Side by side with MPI and Gloo. A peer that is not installed is not measured.
+PEERS := $(B)/bench/measure-npulink $(B)/bench/limits \
+	$(foreach mpi,openmpi mpich,$(if $(wildcard /usr/bin/mpicc.$(mpi)),$(B)/bench/measure-$(mpi))) \
+	$(if $(wildcard /usr/include/gloo/config.h),$(B)/bench/measure-gloo)
+
+bench-programs: $(PEERS)
+
+$(B)/bench/measure.o $(B)/bench/npulink.o: $(B)/bench/%.o: tools/bench/peers/%.c tools/bench/peers/measure.h
+	@$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+$(B)/bench/measure-npulink: $(B)/bench/measure.o $(B)/bench/npulink.o $(B)/lib/libcoll.a
+	@$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm -pthread
+
+$(B)/bench/measure-openmpi $(B)/bench/measure-mpich: $(B)/bench/measure-%: tools/bench/peers/mpi.c $(B)/bench/measure.o
+	@$(call say,LD,$@)
+	$(Q)mpicc.$* $(CFLAGS) -o $@ $^
+
+$(B)/bench/measure-gloo: tools/bench/peers/gloo.cc $(B)/bench/measure.o
+	@$(call say,LD,$@)
+	$(Q)$(CXX) -std=c++14 -O2 -g -o $@ $^ -lgloo -pthread
+
+$(B)/bench/limits: tools/bench/peers/limits.c
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -pthread
+
 # ---- tests
 
 include selftests/Makefile
@@ -207,10 +237,16 @@ check: setup
 	@tools/install/setup check
 	@tools/check
 
+bench:
+	@tools/install/setup bench
+	$(Q)+$(MAKE) $(jobs) lib $(if $(HERE),modules,vm-modules-release)
+	$(Q)+$(MAKE) $(jobs) bench-programs
+	@QUICK='$(QUICK)' HERE='$(HERE)' tools/bench/peers/bench
+
 clean:
 	rm -rf $(B)
 
 .PHONY: all help modules modules-6.12 lib tools selftests selftests-san \
-	install dkms setup demo test test-debug soak check clean
+	install dkms setup demo test test-debug soak check bench bench-programs clean
 
 -include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * mpi.c - measure.c's adaptor for MPI, whichever it is compiled with.
+ */
+#include <mpi.h>
+#include "measure.h"
+
+const bool lib_forks;
+
+static MPI_Request requests[BATCH];
+
+void lib_prepare(unsigned char id[BENCH_ID_MAX], int size)
+{
+}
+
+void lib_init(const unsigned char id[BENCH_ID_MAX], int *rank, int *size)
+{
+	MPI_Init(NULL, NULL);
+	MPI_Comm_rank(MPI_COMM_WORLD, rank);
+	MPI_Comm_size(MPI_COMM_WORLD, size);
+}
+
+void lib_setup(const struct bench_call *call)
+{
+}
+
+void lib_run(const struct bench_call *c)
+{
+	MPI_Datatype type = c->is_float ? MPI_FLOAT : MPI_INT;
+
+	switch (c->kind) {
+	case BENCH_ALLREDUCE:
+		MPI_Allreduce(c->send, c->recv, c->count, type, MPI_SUM, MPI_COMM_WORLD);
+		break;
+	case BENCH_REDUCE_SCATTER:
+		MPI_Reduce_scatter_block(c->send, c->recv, c->count, type, MPI_SUM, MPI_COMM_WORLD);
+		break;
+	case BENCH_ALLGATHER:
+		MPI_Allgather(c->send, c->count, type, c->recv, c->count, type, MPI_COMM_WORLD);
+		break;
+	case BENCH_ALLTOALL:
+		MPI_Alltoall(c->send, c->count, type, c->recv, c->count, type, MPI_COMM_WORLD);
+		break;
+	case BENCH_BROADCAST:
+		MPI_Bcast(c->recv, c->count, type, 0, MPI_COMM_WORLD);
+		break;
+	default:
+		MPI_Barrier(MPI_COMM_WORLD);
+	}
+}
+
+/* One after the other is faster with both MPIs than requests are: see README.md. */
+void lib_run_batch(const struct bench_call *c)
+{
+	int i;
+
+	for (i = 0; i < BATCH; i++)
+		lib_run(c);
+}
+
+bool lib_start(const struct bench_call *c)
+{
+	if (c)
+		MPI_Iallreduce(c->send, c->recv, c->count, c->is_float ? MPI_FLOAT : MPI_INT, MPI_SUM,
+			       MPI_COMM_WORLD, &requests[0]);
+	return true;
+}
+
+void lib_wait(void)
+{
+	MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+}
+
+void lib_exit(void)
+{
+	MPI_Finalize();
+}
