@@ -62,6 +62,8 @@ const char *coll_strerror(int error)
 		return "no permission";
 	case ESTALE:
 		return "a buffer's memory has changed";
+	case EDQUOT:
+		return "too many files and objects of this user";
 	case EOVERFLOW:
 		return "too large";
 	default:
@@ -217,7 +219,7 @@ static void describe_deadlock(char *text, size_t size, const struct npulink_comm
 	describe_wait(one, sizeof(one), &st->out_calls[0]);
 	describe_wait(two, sizeof(two), &st->out_calls[1]);
 	snprintf(text, size,
-		 "operations wait for each other in a circle: rank %u, in %s, waits for rank %u, whose process is in %s of %s; make the calls in the same order everywhere, or in a group, or without blocking",
+		 "processes wait for each other in a circle: rank %u in %.80s for rank %u, which is in %.80s of %s; call in the same order everywhere, or in a group, or without blocking",
 		 st->out_rank, one, st->out_peer, two,
 		 st->out_code ? "another communicator" : "this communicator");
 }
@@ -288,7 +290,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
-	char what[128], why[320], where[64] = "";
+	char what[128], why[360], where[64] = "";
 
 	coll_describe(&op->args, what, sizeof(what));
 	if (coll_is_failure(rc) &&

@@ -7,6 +7,7 @@
  * npulink-test: timeout=170
  */
 #include <signal.h>
+#include <sys/stat.h>
 #include "team.h"
 #include "harness.h"
 
@@ -28,6 +29,7 @@ FIXTURE_VARIANT(death) {
 	bool exits;	/* returns from main, without closing anything */
 	bool closes;	/* only closes its file, and lives on */
 	bool execs;
+	bool oom;	/* takes more memory than its cgroup may have */
 	int rounds;
 };
 
@@ -37,10 +39,29 @@ FIXTURE_VARIANT_ADD(death, killed_while_stopped) { .stopped = true, .rounds = 3 
 FIXTURE_VARIANT_ADD(death, exits) { .exits = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, closes) { .closes = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, execs) { .execs = true, .rounds = 2 };
+FIXTURE_VARIANT_ADD(death, out_of_memory) { .oom = true, .rounds = 2 };
+
+#define GROUP	"/sys/fs/cgroup/npulink-death"
+
+/* Into a cgroup that may have little, and take all of it and more. */
+static void take_too_much(void)
+{
+	char *mem = mmap(NULL, 256 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+
+	RAW_CHECK(mem != MAP_FAILED);
+	RAW_CHECK(!raw_write(GROUP "/cgroup.procs", "0"));
+	memset(mem, 1, 256 << 20);
+}
 
 FIXTURE_SETUP(death)
 {
 	raw_knobs_reset(RANKS);
+	if (variant->oom &&
+	    (raw_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
+	     (mkdir(GROUP, 0755) && errno != EEXIST) ||
+	     raw_write(GROUP "/memory.max", "16777216")))
+		SKIP(return, "no memory cgroup");
 	self->seed = raw_now() / 1000;
 	self->rounds = variant->rounds;
 	if (getenv("NPULINK_SOAK"))
@@ -50,6 +71,7 @@ FIXTURE_SETUP(death)
 
 FIXTURE_TEARDOWN(death)
 {
+	rmdir(GROUP);
 	raw_knobs_reset(RANKS);
 }
 
@@ -87,7 +109,7 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 				_exit(0);
 			}
 			RAW_CHECK(write(up, "s", 1) == 1);
-			if (variant->exits || variant->closes || variant->execs)
+			if (variant->exits || variant->closes || variant->execs || variant->oom)
 				RAW_CHECK(read(down, &c, 1) == 1);
 			if (variant->exits)
 				exit(3);
@@ -95,6 +117,8 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 				execl("/bin/sleep", "sleep", "20", NULL);
 			if (variant->closes)
 				close(m.fd);
+			if (variant->oom)
+				take_too_much();
 			pause();
 		}
 		rep.rc = member_run(&m, NULL);
@@ -121,7 +145,7 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 	uint32_t hold = rand_r(&self->seed) % (STEPS - 1);
 	struct report rep;
 	uint8_t secret[16];
-	uint64_t killed;
+	uint64_t killed, limit;
 	char c;
 
 	raw_secret(secret);
@@ -166,7 +190,9 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		raw_sleep_ms(20);
 	}
 	killed = raw_now();
-	if (variant->exits || variant->closes || variant->execs)
+	/* To take too much takes a while itself. */
+	limit = getenv("NPULINK_SLOW") ? 20 : variant->oom ? 5 : 1;
+	if (variant->exits || variant->closes || variant->execs || variant->oom)
 		c = write(self->down[victim], "d", 1);
 	else
 		c = 1 + kill(self->pid[victim], SIGKILL);
@@ -191,7 +217,7 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		EXPECT_EQ(victim, rep.st.out_rank);
 		EXPECT_EQ(variant->exits || variant->closes || variant->execs ? 0 : SIGKILL,
 			  rep.st.out_code);
-		EXPECT_LT(rep.when, killed + 1000000000ULL * (getenv("NPULINK_SLOW") ? 20 : 1));
+		EXPECT_LT(rep.when, killed + 1000000000ULL * limit);
 		if (rep.when > killed + 500000000ULL)
 			TH_LOG("rank %u was told after %llu ms", r,
 			       (unsigned long long)(rep.when - killed) / 1000000);

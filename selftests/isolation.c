@@ -438,6 +438,49 @@ TEST_F(isolation, objects_of_a_file)
 	close(fd);
 }
 
+#define USER_LIMIT	"/sys/module/npulink/parameters/max_user_objects"
+
+/* Files count, objects count, others do not, and what is closed comes back. */
+TEST_F(isolation, objects_of_a_user)
+{
+	char text[24];
+	int fd;
+
+	snprintf(text, sizeof(text), "%lld", (long long)raw_read(USER_LIMIT));
+	ASSERT_EQ(0, raw_write(USER_LIMIT, "12"));
+	fd = raw_open(0);
+	EXPECT_LE(0, fd)
+		TH_LOG("root is limited, too");
+	close(fd);
+	self->bob = fork();
+	if (!self->bob) {
+		int files[2], bufs[16], n, round;
+		void *page = raw_anon(PAGE);
+
+		become(BOB);
+		for (round = 0; round < 3; round++) {
+			files[0] = raw_open(0);
+			files[1] = raw_open(1);
+			RAW_CHECK(files[0] >= 0 && files[1] >= 0);
+			for (n = 0; n < 16; n++) {
+				bufs[n] = raw_register(files[n & 1], page, PAGE, 0);
+				if (bufs[n] < 0)
+					break;
+			}
+			RAW_CHECK(n == 10 && bufs[n] == -EDQUOT);
+			RAW_CHECK(raw_open(0) < 0 && errno == EDQUOT);
+			RAW_CHECK(!raw_destroy(files[0], bufs[0]));
+			RAW_CHECK(raw_register(files[1], page, PAGE, 0) > 0);
+			RAW_CHECK(raw_register(files[0], page, PAGE, 0) == -EDQUOT);
+			close(files[0]);
+			close(files[1]);
+		}
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+	EXPECT_EQ(0, raw_write(USER_LIMIT, text));
+}
+
 static long cgroup_read(const char *group, const char *file)
 {
 	char path[128];

@@ -9,11 +9,22 @@
 #include <linux/sched/user.h>
 #include "core.h"
 
-/* Called by the owner of @file, before anything is pinned or allocated. */
-int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages)
+static int npulink_charge_user(struct user_struct *user, unsigned long npages)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	unsigned long old, new;
+	unsigned long old = atomic_long_read(&user->locked_vm), new;
+
+	do {
+		if (check_add_overflow(old, npages, &new) || new > limit)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &old, new));
+	return 0;
+}
+
+/* Called by the owner of @file, before anything is pinned or allocated. May sleep. */
+int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages)
+{
+	int rc;
 
 	c->npages = 0;
 	if (!npages)
@@ -21,11 +32,14 @@ int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned
 	if (capable(CAP_IPC_LOCK) || rlimit(RLIMIT_MEMLOCK) == RLIM_INFINITY) {
 		atomic_long_add(npages, &file->user->locked_vm);
 	} else {
-		old = atomic_long_read(&file->user->locked_vm);
-		do {
-			if (check_add_overflow(old, npages, &new) || new > limit)
-				return -ENOMEM;
-		} while (!atomic_long_try_cmpxchg(&file->user->locked_vm, &old, new));
+		rc = npulink_charge_user(file->user, npages);
+		if (rc) {
+			/* What the user has just freed may still be on its way back. */
+			npulink_buf_flush();
+			rc = npulink_charge_user(file->user, npages);
+		}
+		if (rc)
+			return rc;
 	}
 	atomic64_add(npages, &file->mm->pinned_vm);
 	mmgrab(file->mm);

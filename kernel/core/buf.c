@@ -613,6 +613,12 @@ int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma)
 	return 0;
 }
 
+/* Wait until memory that nobody needs any more has been given back. May sleep. */
+void npulink_buf_flush(void)
+{
+	flush_workqueue(npulink_buf_wq);
+}
+
 int npulink_buf_init(void)
 {
 	npulink_buf_wq = alloc_workqueue("npulink_buf", WQ_UNBOUND, 0);

@@ -22,6 +22,7 @@ static void npulink_file_release(struct kref *kref)
 	struct npulink_file *file = container_of(kref, struct npulink_file, kref);
 
 	put_device(&file->dev->dev);
+	npulink_quota_close(file->quota);
 	put_cred(file->cred);
 	put_pid(file->tgid);
 	free_uid(file->user);
@@ -50,6 +51,11 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file->slots = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*file->slots), GFP_KERNEL_ACCOUNT);
 	if (!file->slots)
 		goto err_file;
+	file->quota = npulink_quota_open();
+	if (IS_ERR(file->quota)) {
+		rc = PTR_ERR(file->quota);
+		goto err_slots;
+	}
 	kref_init(&file->kref);
 	INIT_LIST_HEAD(&file->dev_node);
 	INIT_LIST_HEAD(&file->mm_node);
@@ -65,7 +71,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file->nmm = npulink_mm_attach(file);
 	if (IS_ERR(file->nmm)) {
 		rc = PTR_ERR(file->nmm);
-		goto err_slots;
+		goto err_quota;
 	}
 	get_device(&dev->dev);
 	mmgrab(current->mm);
@@ -87,6 +93,8 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	filp->private_data = file;
 	return nonseekable_open(inode, filp);
 
+err_quota:
+	npulink_quota_close(file->quota);
 err_slots:
 	kvfree(file->slots);
 err_file:

@@ -256,13 +256,12 @@ static struct npulink_comm *npulink_comm_find(const u8 *secret)
 	return NULL;
 }
 
-/* With one reference. Under npulink_comms_lock. */
+/* With one reference. */
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid)
 {
-	static u32 serial;
+	static atomic_t serial;
 	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
 
-	lockdep_assert_held(&npulink_comms_lock);
 	if (!comm)
 		return NULL;
 	kref_init(&comm->kref);
@@ -277,7 +276,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid
 	comm->nranks = nranks;
 	comm->any_uid = any_uid;
 	comm->uid = current_fsuid();
-	comm->serial = ++serial;
+	comm->serial = atomic_inc_return(&serial);
 	mutex_init(&comm->mutex);
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
@@ -298,20 +297,25 @@ static int npulink_comm_may_join(const struct npulink_comm *comm,
 	return 0;
 }
 
+/* What a rank joins by a secret. */
+struct npulink_comm_arg {
+	const struct npulink_comm_create *cmd;
+	struct npulink_comm *fresh;	/* if it is the first; NULL: used */
+};
+
 /* Called with npulink_comms_lock held. */
-static int npulink_comm_join(struct npulink_rank *rank, const void *arg)
+static int npulink_comm_join(struct npulink_rank *rank, void *data)
 {
-	const struct npulink_comm_create *cmd = arg;
+	struct npulink_comm_arg *arg = data;
+	const struct npulink_comm_create *cmd = arg->cmd;
 	struct npulink_comm *comm = npulink_comm_find(cmd->secret);
 	unsigned long id = 0;
 	struct npulink_object *obj;
 	int rc = 0;
 
 	if (!comm) {
-		comm = npulink_comm_new(cmd->secret, cmd->nranks,
-					cmd->flags & NPULINK_COMM_ANY_UID);
-		if (!comm)
-			return -ENOMEM;
+		comm = arg->fresh;
+		arg->fresh = NULL;
 		hash_add(npulink_comms, &comm->hash,
 			 siphash(comm->secret, 16, &npulink_comms_key));
 	} else {
@@ -562,7 +566,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 
 /* Put a new rank into the communicator that @join finds for it, and publish it. */
 int npulink_rank_join(struct npulink_rank *rank,
-		      int (*join)(struct npulink_rank *rank, const void *arg), const void *arg)
+		      int (*join)(struct npulink_rank *rank, void *arg), void *arg)
 {
 	struct npulink_file *file = rank->file;
 	int rc;
@@ -586,6 +590,7 @@ out:
 int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_create *cmd = ucmd->cmd;
+	struct npulink_comm_arg arg = { .cmd = cmd };
 	struct npulink_file *file = ucmd->file;
 	struct npulink_rank *rank;
 	int rc;
@@ -601,8 +606,17 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	/* Before the lock: a page fault may take as long as the user likes. */
 	cmd->out_id = rank->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
-	if (!rc)
-		rc = npulink_rank_join(rank, npulink_comm_join, cmd);
+	if (rc)
+		goto out;
+	rc = -ENOMEM;
+	/* Before the lock, too: its memory cgroup may have to reclaim first. */
+	arg.fresh = npulink_comm_new(cmd->secret, cmd->nranks, cmd->flags & NPULINK_COMM_ANY_UID);
+	if (!arg.fresh)
+		goto out;
+	rc = npulink_rank_join(rank, npulink_comm_join, &arg);
+	if (arg.fresh)
+		npulink_comm_put(arg.fresh);
+out:
 	if (rc)
 		npulink_object_abort(file, &rank->obj);
 	return rc;

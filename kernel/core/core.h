@@ -70,6 +70,21 @@ struct npulink_charge {
 int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages);
 void npulink_uncharge(struct npulink_charge *c);
 
+/* ---- quota.c ------------------------------------------------------------ */
+
+/* A user with open files. */
+struct npulink_quota {
+	struct hlist_node node;
+	kuid_t uid;
+	unsigned int files;
+	atomic_t objects;	/* files among them */
+};
+
+struct npulink_quota *npulink_quota_open(void);
+void npulink_quota_close(struct npulink_quota *q);
+int npulink_quota_take(struct npulink_quota *q);
+void npulink_quota_give(struct npulink_quota *q);
+
 /* ---- objects ------------------------------------------------------------ */
 
 enum npulink_object_type {
@@ -154,6 +169,7 @@ struct npulink_file {
 	struct mm_struct *mm;		/* the opener's, grabbed; only compared */
 	struct user_struct *user;
 	const struct cred *cred;
+	struct npulink_quota *quota;
 	struct pid *tgid;
 	bool dead;
 	int doorbell;			/* index of its doorbell page, -1: none yet */
@@ -261,6 +277,7 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_export_ioctl(struct npulink_ucmd *ucmd);
+void npulink_buf_flush(void);
 int npulink_buf_init(void);
 void npulink_buf_exit(void);
 
@@ -386,7 +403,7 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
-		      int (*join)(struct npulink_rank *rank, const void *arg), const void *arg);
+		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid);
 void npulink_comm_put(struct npulink_comm *comm);

@@ -25,9 +25,15 @@ static const struct npulink_object_type_ops npulink_object_ops[NPULINK_OBJ_TYPES
 /* An id that nobody finds yet. The caller's reference becomes the id's. */
 int npulink_object_reserve(struct npulink_file *file, struct npulink_object *obj, u8 type)
 {
+	int rc = npulink_quota_take(file->quota);
+
 	obj->type = type;
-	return xa_alloc(&file->objects, &obj->id, NULL, XA_LIMIT(1, NPULINK_MAX_OBJECTS),
-			GFP_KERNEL_ACCOUNT) ? -ENOMEM : 0;
+	if (!rc && xa_alloc(&file->objects, &obj->id, NULL, XA_LIMIT(1, NPULINK_MAX_OBJECTS),
+			    GFP_KERNEL_ACCOUNT)) {
+		npulink_quota_give(file->quota);
+		rc = -ENOMEM;
+	}
+	return rc;
 }
 
 /* Cannot fail: the place was reserved. */
@@ -40,6 +46,7 @@ void npulink_object_publish(struct npulink_file *file, struct npulink_object *ob
 void npulink_object_abort(struct npulink_file *file, struct npulink_object *obj)
 {
 	xa_erase(&file->objects, obj->id);
+	npulink_quota_give(file->quota);
 	npulink_object_put(obj);
 }
 
@@ -91,6 +98,7 @@ int npulink_object_destroy(struct npulink_file *file, u32 id)
 	if (ops->busy && ops->busy(obj)) {
 		rc = -EBUSY;
 	} else if (xa_cmpxchg(&file->objects, id, obj, NULL, 0) == obj) {
+		npulink_quota_give(file->quota);
 		ops->destroy(obj);
 		npulink_object_put(obj);	/* the id's */
 	} else {

@@ -132,7 +132,7 @@ static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_ran
 	return npulink_comm_heir(child, old->rank, &rank->rank) ? 0 : -ESHUTDOWN;
 }
 
-static int npulink_comm_join_child(struct npulink_rank *rank, const void *unused)
+static int npulink_comm_join_child(struct npulink_rank *rank, void *unused)
 {
 	struct npulink_comm *child = rank->comm;
 	int rc = 0;

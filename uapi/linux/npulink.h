@@ -41,6 +41,7 @@
  *  - EPERM: the file belongs to another process
  *  - ENODEV: the device has gone
  *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
+ *  - EDQUOT: the user has as many open files and objects as max_user_objects allows
  *  - EINTR: a signal arrived while waiting for a lock; nothing was done
  *
  * Others are listed at each ioctl.
