@@ -227,6 +227,8 @@ int coll_drv_plan_create(struct coll_drv *drv, uint32_t comm_id, const struct co
 		.steps = (uintptr_t)plan->steps,
 		.call = plan->call,
 	};
+	if (plan->algorithm)
+		strncpy(out->algorithm, plan->algorithm, sizeof(out->algorithm) - 1);
 	return drv_call_again(drv, NPULINK_PLAN_CREATE, out);
 }
 

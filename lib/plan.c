@@ -351,6 +351,7 @@ int coll_plan_make(const struct coll_algorithm *alg, const struct coll_args *in,
 	plan->call.root = args.root;
 	plan->call.count = args.count;
 	plan->call.set_id = plan_set_id(alg, &args);
+	plan->algorithm = alg->name;
 	if (args.nranks == 1)
 		plan_single(&args, plan);
 	else

@@ -70,6 +70,7 @@ struct coll_args {
 /**
  * struct coll_plan - one rank's list of steps
  * @call: for PLAN_CREATE; set_id filled in by coll_plan_make()
+ * @algorithm: name of the algorithm, NULL if coll_plan_make() did not make it
  * @nranks: ranks
  * @rank: own rank
  * @nslots: slots used (highest + 1)
@@ -84,6 +85,7 @@ struct coll_args {
  */
 struct coll_plan {
 	struct npulink_call call;
+	const char *algorithm;
 	uint32_t nranks, rank;
 	uint32_t nslots;
 	struct npulink_slot slots[NPULINK_MAX_SLOTS];

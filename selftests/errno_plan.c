@@ -248,6 +248,26 @@ TEST(err_too_many)
 	close(fd);
 }
 
+TEST(err_name_of_algorithm)
+{
+	static const char *const bad[] = { "two words", "tab\t", "new\nline", "\x1b[31m", "\x7f",
+					   "gr\xc3\xbcn", "gap\0x" };
+	struct good g;
+	int fd = plan_file(&g);
+
+	ASSERT_GE(fd, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		memset(g.cmd.algorithm, 0, sizeof(g.cmd.algorithm));
+		memcpy(g.cmd.algorithm, bad[i], i == 6 ? 5 : strlen(bad[i]));
+		EXPECT_EQ(-EINVAL, raw_ioctl(fd, NPULINK_PLAN_CREATE, &g.cmd));
+	}
+	memset(g.cmd.algorithm, 'a', sizeof(g.cmd.algorithm));
+	EXPECT_EQ(-EINVAL, raw_ioctl(fd, NPULINK_PLAN_CREATE, &g.cmd));
+	g.cmd.algorithm[NPULINK_ALGORITHM_LEN - 1] = '\0';
+	EXPECT_EQ(0, raw_ioctl(fd, NPULINK_PLAN_CREATE, &g.cmd));
+	close(fd);
+}
+
 TEST(err_steps_not_readable)
 {
 	struct good g;

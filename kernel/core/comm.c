@@ -16,6 +16,8 @@
 #include <linux/user_namespace.h>
 #include <crypto/algapi.h>
 #include "core.h"
+#include "flight.h"
+#include "trace.h"
 
 static DEFINE_HASHTABLE(npulink_comms, 8);
 DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, who is in it, and comm->child */
@@ -57,6 +59,8 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 		smp_store_release(&comm->failed, true);
 	}
 	spin_unlock_irqrestore(&comm->lock, flags);
+	if (first)
+		trace_npulink_abort(comm, cause);
 	return first;
 }
 
@@ -369,6 +373,7 @@ static void npulink_rank_free(struct work_struct *work)
 		kfree(conn);
 	}
 	xa_destroy(&rank->conns);
+	npulink_flight_left(rank);
 	if (rank->comm)
 		npulink_comm_put(rank->comm);
 	npulink_file_put(rank->file);
@@ -482,6 +487,14 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer)
 	conn->rank = peer;
 	INIT_LIST_HEAD(&conn->p2p[0]);
 	INIT_LIST_HEAD(&conn->p2p[1]);
+	if (rank->flight) {
+		conn->ledger = npulink_flight_peer(rank->flight, peer);
+		if (IS_ERR(conn->ledger)) {
+			old = ERR_CAST(conn->ledger);
+			kfree(conn);
+			return old;
+		}
+	}
 	old = xa_cmpxchg(&rank->conns, peer, NULL, conn, GFP_KERNEL_ACCOUNT);
 	if (old) {
 		kfree(conn);
@@ -526,6 +539,8 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		npulink_link_put(link);
 	if (cmpxchg(&conn->back, NULL, back))
 		npulink_link_put(back);
+	if (conn->ledger)
+		WRITE_ONCE(conn->ledger->dev, peer->dev->id);
 	if (cmpxchg(&conn->peer, NULL, peer))
 		npulink_rank_put(peer);
 	/* If the peer was here first, it has asked in vain, and may have posted already. */
@@ -556,6 +571,13 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	INIT_LIST_HEAD(&rank->todo);
 	INIT_LIST_HEAD(&rank->ops);
 	INIT_WORK(&rank->release_work, npulink_rank_free);
+	rank->flight = npulink_flight_new(file);
+	if (IS_ERR(rank->flight)) {
+		rc = PTR_ERR(rank->flight);
+		rank->flight = NULL;
+		npulink_rank_put(rank);
+		return ERR_PTR(rc);
+	}
 	rc = npulink_object_reserve(file, &rank->obj, NPULINK_OBJ_RANK);
 	if (rc) {
 		npulink_rank_put(rank);
@@ -579,8 +601,10 @@ int npulink_rank_join(struct npulink_rank *rank,
 		goto out;
 	rc = join(rank, arg);
 	/* Visible to the file's other threads before the lock is dropped. */
-	if (!rc)
+	if (!rc) {
+		npulink_flight_joined(rank);
 		npulink_object_publish(file, &rank->obj);
+	}
 	mutex_unlock(&npulink_comms_lock);
 out:
 	percpu_ref_put(&file->dev->users);

@@ -11,7 +11,8 @@
  * npulink_object. Memory of buffers has a count of its own (npulink_buf.users).
  *
  * Lock order: npulink_comms_lock > comm.mutex > rank.lock > file.lock, comm.lock,
- * and nothing below those two. Two rank locks are never held at a time. buf.mutex
+ * and nothing below those two. npulink_flights_lock is taken inside npulink_comms_lock,
+ * nothing below it. Two rank locks are never held at a time. buf.mutex
  * and file.mutex are taken alone, in system calls only.
  */
 #ifndef NPULINK_CORE_H
@@ -21,6 +22,7 @@
 #include <linux/kref.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
+#include <linux/sched/clock.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
@@ -39,6 +41,8 @@
 
 struct npulink_comm;
 struct npulink_file;
+struct npulink_flight;
+struct npulink_flight_peer;
 struct npulink_op;
 struct npulink_rank;
 
@@ -344,6 +348,7 @@ struct npulink_comm {
  * @peer: the peer's rank structure, referenced, once it has joined
  * @link: to the peer's device
  * @back: from the peer's device
+ * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
  */
@@ -352,6 +357,7 @@ struct npulink_conn {
 	struct npulink_rank *peer;
 	struct npulink_link *link;
 	struct npulink_link *back;
+	struct npulink_flight_peer *ledger;
 	struct list_head p2p[2];
 	u64 p2p_next[2];
 };
@@ -363,6 +369,7 @@ struct npulink_conn {
  * @todo: small requests, run by whoever runs the rank
  * @ops: operations in flight, oldest first
  * @table: collective operations by number % NPULINK_MAX_INFLIGHT
+ * @flight: its flight recorder, or NULL
  */
 struct npulink_rank {
 	struct npulink_object obj;
@@ -371,6 +378,7 @@ struct npulink_rank {
 	struct npulink_device *dev;
 	u32 rank;
 	u32 nplans;		/* under comm->mutex */
+	struct npulink_flight *flight;
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;
@@ -382,6 +390,7 @@ struct npulink_rank {
 	struct list_head todo;
 	struct list_head ops;
 	u64 next;
+	u32 nposted;		/* collectives and point-to-point */
 	bool closed;
 	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
 	struct {
@@ -477,6 +486,7 @@ struct npulink_plan {
 	struct npulink_object obj;
 	struct npulink_rank *rank;
 	struct npulink_call call;
+	char algorithm[NPULINK_ALGORITHM_LEN];
 	u32 nslots;
 	struct npulink_slot slots[NPULINK_MAX_SLOTS];
 	u32 align[NPULINK_MAX_SLOTS];	/* of the bound offset */
@@ -548,6 +558,8 @@ struct npulink_unit_state {
 	u16 waits;		/* of a chain: members before it have arrived .. */
 	bool missing;		/* .. and this one has not */
 	u8 phase;
+	/* flight.h: since it may start, since its last transition, where the time went */
+	u64 start, mark, wait, queue, engine;
 };
 
 /*
@@ -582,7 +594,7 @@ struct npulink_bound {
  */
 struct npulink_op {
 	refcount_t refs;
-	u32 alloc_units;
+	u32 serial;			/* of the rank's operations, see flight.h */
 	struct npulink_plan *plan;
 	struct npulink_rank *rank;
 	struct list_head node;		/* rank->ops */
@@ -591,7 +603,8 @@ struct npulink_op {
 	u64 number;
 	u64 seq;
 	u64 cookie;
-	u64 start_ns;
+	u64 start_ns;			/* npulink_clock() */
+	u64 wait_ns, queue_ns, engine_ns, take_ns;	/* of its units, see flight.h */
 	unsigned long deadline;		/* jiffies, if has_deadline */
 	bool has_deadline;
 	u8 state;
@@ -615,12 +628,27 @@ struct npulink_op {
 struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
+	u64 now;		/* what the clock said after the last work was done; 0: look */
 };
 
 #define NPULINK_RUN_TASK(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192 }
 #define NPULINK_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0 }
+
+/* All times of operations and steps are on this clock. */
+static inline u64 npulink_clock(void)
+{
+	return local_clock();
+}
+
+/* The time. What a run does between two pieces of work takes none. */
+static inline u64 npulink_run_now(struct npulink_run *run)
+{
+	if (!run->now)
+		run->now = npulink_clock();
+	return run->now;
+}
 
 static inline void npulink_op_get(struct npulink_op *op)
 {
@@ -687,7 +715,16 @@ void npulink_deadlock_exit(void);
 
 /* ---- genl.c --------------------------------------------------------------- */
 
+extern struct genl_family npulink_genl_family;
+
 int npulink_genl_init(void);
 void npulink_genl_exit(void);
+
+/* ---- genl_flight.c */
+
+int npulink_genl_flight_start(struct netlink_callback *cb);
+int npulink_genl_flight_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
+extern const struct nla_policy npulink_genl_flight_policy[];
+#define NPULINK_GENL_FLIGHT_MAXATTR	NPULINK_A_FLIGHT_WHAT
 
 #endif /* NPULINK_CORE_H */

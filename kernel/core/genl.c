@@ -13,8 +13,6 @@
 #include <net/genetlink.h>
 #include "core.h"
 
-static struct genl_family npulink_genl_family;
-
 static const struct nla_policy npulink_genl_dev_policy[] = {
 	[NPULINK_A_DEV_ID] = { .type = NLA_U32 },
 };
@@ -238,13 +236,20 @@ static const struct genl_ops npulink_genl_ops[] = {
 		.policy = npulink_genl_link_policy,
 		.maxattr = ARRAY_SIZE(npulink_genl_link_policy) - 1,
 	},
+	{
+		.cmd = NPULINK_GENL_CMD_FLIGHT_GET,
+		.start = npulink_genl_flight_start,
+		.dumpit = npulink_genl_flight_dumpit,
+		.policy = npulink_genl_flight_policy,
+		.maxattr = NPULINK_GENL_FLIGHT_MAXATTR,
+	},
 };
 
 static const struct genl_multicast_group npulink_genl_groups[] = {
 	{ .name = NPULINK_GENL_GROUP_EVENTS },
 };
 
-static struct genl_family npulink_genl_family __ro_after_init = {
+struct genl_family npulink_genl_family __ro_after_init = {
 	.name = NPULINK_GENL_NAME,
 	.version = NPULINK_GENL_VERSION,
 	.netnsok = true,

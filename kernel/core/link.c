@@ -4,6 +4,7 @@
  * that uses it, is found by the device it leads to, and is counted (see npulink link).
  */
 #include "core.h"
+#include "trace.h"
 
 static void npulink_link_close(struct npulink_link *link)
 {
@@ -50,6 +51,7 @@ static struct npulink_link *npulink_link_new(struct npulink_device *dev,
 	}
 	get_device(&dev->dev);
 	get_device(&peer->dev);
+	trace_npulink_link(link, "up");
 	return link;
 }
 
@@ -144,6 +146,7 @@ void npulink_links_close(struct list_head *dropped)
 
 	list_for_each_entry_safe(link, next, dropped, dropped) {
 		npulink_link_close(link);
+		trace_npulink_link(link, "gone");
 		npulink_link_put(link);
 	}
 }

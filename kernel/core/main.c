@@ -3,6 +3,7 @@
  * main.c - npulink.ko comes and goes.
  */
 #include "core.h"
+#include "flight.h"
 
 static int __init npulink_init(void)
 {
@@ -44,6 +45,7 @@ static void __exit npulink_exit(void)
 	npulink_device_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_comm_exit();
+	npulink_flight_exit();
 	npulink_seq_exit();
 	npulink_buf_exit();
 	mmu_notifier_synchronize();

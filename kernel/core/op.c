@@ -5,6 +5,8 @@
  * the engine has let go of it.
  */
 #include "core.h"
+#include "flight.h"
+#include "trace.h"
 
 #define NONE	0xffffffffU
 
@@ -74,6 +76,10 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 	op->starved_first = NONE;
 	op->starved_last = NONE;
 	op->drain = 0;
+	op->wait_ns = 0;
+	op->queue_ns = 0;
+	op->engine_ns = 0;
+	op->take_ns = 0;
 	memset(&op->result, 0, sizeof(op->result));
 	op->result.step = NONE;
 	op->result.peer = NPULINK_NO_PEER;
@@ -206,7 +212,10 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	op->result.seq = op->seq;
 	op->result.cookie = op->cookie;
 	op->result.comm_id = rank->obj.id;
-	op->result.ns = ktime_get_ns() - op->start_ns;
+	op->result.ns = max_t(s64, npulink_run_now(run) - op->start_ns, 0);
+	if (rank->flight)
+		npulink_flight_op(op, run);
+	trace_npulink_done(op);
 	atomic_dec(&op->plan->inflight);
 	npulink_op_deliver(op);
 	npulink_op_put(op);	/* the rank's reference */

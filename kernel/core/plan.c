@@ -294,6 +294,21 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	return 0;
 }
 
+/* It is shown to people, by this and by other programs. */
+static int npulink_plan_name(struct npulink_plan *plan, const struct npulink_plan_create *cmd)
+{
+	size_t len = strnlen(cmd->algorithm, sizeof(cmd->algorithm)), i;
+
+	if (len == sizeof(cmd->algorithm) ||
+	    memchr_inv(cmd->algorithm + len, 0, sizeof(cmd->algorithm) - len))
+		return -EINVAL;
+	for (i = 0; i < len; i++)
+		if (cmd->algorithm[i] <= ' ' || cmd->algorithm[i] > '~')
+			return -EINVAL;
+	memcpy(plan->algorithm, cmd->algorithm, sizeof(plan->algorithm));
+	return 0;
+}
+
 static int npulink_plan_copy(struct npulink_plan *plan, const struct npulink_plan_create *cmd)
 {
 	plan->nslots = cmd->nslots;
@@ -379,6 +394,9 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 		npulink_plan_free(&plan->release_work);
 		return rc;
 	}
+	rc = npulink_plan_name(plan, cmd);
+	if (rc)
+		goto err_abort;
 	rc = npulink_plan_copy(plan, cmd);
 	if (rc)
 		goto err_abort;

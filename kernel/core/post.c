@@ -6,6 +6,7 @@
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include "core.h"
+#include "trace.h"
 
 static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u32 slot,
 			    const struct npulink_bind *bind)
@@ -143,6 +144,7 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 	}
 	if (!rc) {
 		npulink_op_set_state(op, NPULINK_OP_RUNNING);
+		op->serial = rank->nposted++;
 		list_add_tail(&op->node, &rank->ops);
 		atomic_inc(&plan->inflight);
 		refcount_inc(&op->refs);	/* the rank's, until it has finished */
@@ -193,7 +195,8 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	if (rc)
 		goto err_op;
 	op->cookie = post->cookie;
-	op->start_ns = ktime_get_ns();
+	run->now = npulink_clock();
+	op->start_ns = run->now;
 	if (post->deadline_ns) {
 		/* Complete before the watchdog can see it. */
 		op->deadline = jiffies + 1 + nsecs_to_jiffies(post->deadline_ns);
@@ -211,6 +214,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 			npulink_comm_fail_now(op->rank->comm, &cause);
 		goto err_slot;
 	}
+	trace_npulink_post(op);
 	if (op->has_deadline)
 		npulink_watchdog_arm(file, op);
 	if (npulink_op_connect(op, &cause))

@@ -12,6 +12,8 @@
 #include <linux/kthread.h>
 #include <linux/sched/signal.h>
 #include "core.h"
+#include "flight.h"
+#include "trace.h"
 
 #define NONE	0xffffffffU
 
@@ -217,6 +219,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	struct npulink_device *dev = op->rank->dev;
 	struct npulink_req *req;
 
+	npulink_flight_waited(op, us, run);
 	us->phase = NPULINK_UNIT_BUSY;
 	req = list_first_entry_or_null(&op->free_reqs, struct npulink_req, core.node);
 	if (!req) {
@@ -235,6 +238,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	op->inflight++;
 	req->dev = dev;
 	req->small = n * req->nsrc <= READ_ONCE(dev->inline_max);
+	trace_npulink_issue(req);
 	if (req->small) {
 		req->core.state = NPULINK_REQ_TODO;
 		list_add_tail(&req->core.node, &op->rank->todo);
@@ -260,11 +264,14 @@ static void npulink_unit_blocked_less(struct npulink_op *op, u32 unit)
 	op->starting = unit;
 }
 
-static void npulink_unit_done(struct npulink_op *op, u32 unit)
+static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
 	const struct npulink_plan *plan = op->plan;
 	u32 i;
 
+	if (op->rank->flight)
+		npulink_flight_step(op, unit, run);
+	trace_npulink_step(op, unit);
 	op->units[unit].phase = NPULINK_UNIT_DONE;
 	op->units_left--;
 	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
@@ -337,7 +344,7 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 }
 
 /* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
-static s64 npulink_unit_avail(struct npulink_op *op, u32 unit)
+static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
 	u32 step = un->first + un->nsteps - 1, i;
@@ -349,9 +356,12 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit)
 
 	/* Each member of a long chain is looked at when it rings, not at every bell. */
 	us->missing = true;
-	for (; us->waits < un->nsteps; us->waits++)
+	for (; us->waits < un->nsteps; us->waits++) {
 		if (!npulink_member_arrived(op, unit, us->waits, &n))
 			return 0;
+		if (op->rank->flight)
+			npulink_flight_arrived(op, unit, us->waits, run);
+	}
 	us->missing = false;
 	us->waits = 0;
 	for (i = 0; i < seen; i++)
@@ -432,7 +442,7 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 
 	if (us->phase == NPULINK_UNIT_ACTIVE) {
 		if (un->engine && (us->done < len || !len)) {
-			s64 n = npulink_unit_avail(op, unit);
+			s64 n = npulink_unit_avail(op, unit, run);
 
 			if (!n)
 				return;
@@ -443,16 +453,17 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 			npulink_unit_credit(op, unit, 0, run);
 		}
 		if (!un->send) {
-			npulink_unit_done(op, unit);
+			npulink_unit_done(op, unit, run);
 			return;
 		}
+		npulink_flight_waited(op, us, run);
 		us->phase = NPULINK_UNIT_SENT;
 		if (!un->engine || !len)
 			npulink_unit_publish(op, unit, len, run);
 	}
 	/* Pairs with npulink_unit_credit(): they may be overwritten. */
 	if (us->phase == NPULINK_UNIT_SENT && smp_load_acquire(&op->cells[step].taken) == len + 1)
-		npulink_unit_done(op, unit);
+		npulink_unit_done(op, unit, run);
 }
 
 /* Start what has become startable, then see whether the operation is over. */
@@ -463,6 +474,7 @@ static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 
 		op->starting = op->units[unit].next;
 		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
+		npulink_flight_start(op, &op->units[unit], run);
 		npulink_unit_advance(op, unit, run);
 	}
 	if (!op->units_left)
@@ -478,6 +490,8 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 	u64 n = req->len;
 
 	lockdep_assert_held(&op->rank->lock);
+	if (op->rank->flight)
+		npulink_flight_worked(op, req, run);
 	npulink_req_free(req);
 	if (op->state == NPULINK_OP_FAILING) {
 		if (!op->inflight)
@@ -503,6 +517,7 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 	while (op->starved_first != NONE && !list_empty(&op->free_reqs)) {
 		unit = op->starved_first;
 		op->starved_first = op->units[unit].next;
+		npulink_flight_queued(op, &op->units[unit], run);
 		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
 		npulink_unit_advance(op, unit, run);
 	}
@@ -552,9 +567,11 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 		return;
 	}
 	run->budget--;
+	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
 	spin_unlock_irqrestore(&rank->lock, *flags);
 	rc = req->dev->ops->submit(req->dev, req);
+	run->now = 0;
 	spin_lock_irqsave(&rank->lock, *flags);
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
@@ -601,7 +618,8 @@ void npulink_run(struct npulink_run *run)
 		if (run->budget > 0) {
 			if (signal_pending(current))
 				run->budget = 0;
-			cond_resched();
+			if (cond_resched())
+				run->now = 0;
 		}
 	}
 }
@@ -653,6 +671,7 @@ void npulink_req_run(struct npulink_req *req)
 	unsigned long flags;
 	int rc;
 
+	req->core.start_ns = npulink_clock();
 	rc = req->dev->ops->submit(req->dev, req);
 	if (rc != -EINPROGRESS) {
 		spin_lock_irqsave(&rank->lock, flags);
@@ -687,6 +706,7 @@ void npulink_link_event(struct npulink_link *link, int event, struct npulink_eve
 		npulink_run(&run);
 		break;
 	case NPULINK_LINK_DOWN:
+		trace_npulink_link(link, "down");
 		npulink_device_fail(link->dev, NPULINK_CAUSE_LINK, -ENOLINK);
 		break;
 	}

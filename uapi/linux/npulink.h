@@ -424,6 +424,8 @@ struct npulink_comm_shrink {
 					 * direction
 					 */
 
+#define NPULINK_ALGORITHM_LEN	24
+
 /**
  * struct npulink_plan_create - ioctl(NPULINK_PLAN_CREATE)
  * @size: sizeof(struct npulink_plan_create)
@@ -438,6 +440,8 @@ struct npulink_comm_shrink {
  * @call: what the application called
  * @out_bad_step: with -EINVAL, index of the offending step; ~0 if not a step
  * @out_reason: with -EINVAL, NPULINK_BAD_*
+ * @algorithm: name of the algorithm, for people: printable, without blanks, padded with
+ *	       zeros, at least one; empty if it has none
  *
  * Copies the plan, checks it, and freezes it. out_bad_step and out_reason are
  * also written when the plan is refused.
@@ -454,6 +458,7 @@ struct npulink_plan_create {
 	struct npulink_call call;
 	__u32 out_bad_step;
 	__u32 out_reason;
+	char algorithm[NPULINK_ALGORITHM_LEN];
 };
 #define NPULINK_PLAN_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_PLAN_CREATE)
 

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * flight.c - flight recorders: made when a rank joins, filled by the sequencer
+ * (flight.h), and kept for a while when the rank has gone, for those who want to know
+ * what it was about when it died. genl_flight.c reads them.
+ *
+ * The memory of a recorder is that of its process's cgroup, and is bounded: two rings
+ * and a record for each peer. What is kept is bounded for the node.
+ */
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/moduleparam.h>
+#include <linux/uidgid.h>
+#include "core.h"
+#include "flight.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+#define NPULINK_FLIGHT_MAX_STEPS	0x100000U
+
+static unsigned int npulink_flight_steps = 512;
+module_param_named(flight_steps, npulink_flight_steps, uint, 0644);
+MODULE_PARM_DESC(flight_steps, "steps that the flight recorder of a rank remembers, 0: has none; taken when a rank joins");
+
+static unsigned int npulink_flight_keep = 8192;
+module_param_named(flight_keep, npulink_flight_keep, uint, 0644);
+MODULE_PARM_DESC(flight_keep, "KiB of flight recorders that are kept when their ranks have gone");
+
+/* Protects the list of those kept, and flight->rank; whoever is in the index has a reference. */
+static DEFINE_MUTEX(npulink_flights_lock);
+static DEFINE_XARRAY_ALLOC1(npulink_flights);
+static u32 npulink_flights_next;
+static LIST_HEAD(npulink_flights_kept);
+static size_t npulink_flights_bytes;
+
+/* ---- life -------------------------------------------------------------------------- */
+
+static void npulink_flight_release(struct kref *kref)
+{
+	struct npulink_flight *flight = container_of(kref, struct npulink_flight, kref);
+	struct npulink_flight_peer *peer;
+	unsigned long i;
+
+	xa_for_each(&flight->peers, i, peer)
+		kfree(peer);
+	xa_destroy(&flight->peers);
+	put_pid(flight->tgid);
+	kvfree(flight->ops);
+	kvfree(flight->steps);
+	kfree(flight);
+}
+
+/* May sleep. */
+void npulink_flight_put(struct npulink_flight *flight)
+{
+	if (flight)
+		kref_put(&flight->kref, npulink_flight_release);
+}
+
+/* For a rank that is about to join; NULL if there shall be none. May sleep. */
+struct npulink_flight *npulink_flight_new(struct npulink_file *file)
+{
+	u32 nsteps = READ_ONCE(npulink_flight_steps), nops;
+	const struct cred *cred = file->cred;
+	struct npulink_flight *flight;
+	int rc = -ENOMEM;
+
+	if (!nsteps)
+		return NULL;
+	nsteps = roundup_pow_of_two(clamp(nsteps, 16U, NPULINK_FLIGHT_MAX_STEPS));
+	nops = max(nsteps / 8, 16U);
+	flight = kzalloc(sizeof(*flight), GFP_KERNEL_ACCOUNT);
+	if (!flight)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&flight->kref);
+	INIT_LIST_HEAD(&flight->kept);
+	xa_init(&flight->peers);
+	if (uid_eq(cred->uid, cred->euid) && uid_eq(cred->uid, cred->suid))
+		flight->uid = cred->uid;
+	else
+		flight->uid = INVALID_UID;
+	flight->tgid = get_pid(file->tgid);
+	get_task_comm(flight->task, current);
+	flight->ops_mask = nops - 1;
+	flight->steps_mask = nsteps - 1;
+	flight->ops = kvcalloc(nops, sizeof(*flight->ops), GFP_KERNEL_ACCOUNT);
+	flight->steps = kvcalloc(nsteps, sizeof(*flight->steps), GFP_KERNEL_ACCOUNT);
+	if (!flight->ops || !flight->steps)
+		goto err_put;
+	flight->bytes = sizeof(*flight) + nops * sizeof(*flight->ops) +
+			nsteps * sizeof(*flight->steps);
+	/* Only reserve the number, so that joining cannot fail. */
+	mutex_lock(&npulink_flights_lock);
+	rc = xa_alloc_cyclic(&npulink_flights, &flight->id, NULL, xa_limit_31b,
+			     &npulink_flights_next, GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&npulink_flights_lock);
+	if (rc >= 0)
+		return flight;
+err_put:
+	npulink_flight_put(flight);
+	return ERR_PTR(rc);
+}
+
+/* Room for what is recorded of one peer, once for each. May sleep. */
+struct npulink_flight_peer *npulink_flight_peer(struct npulink_flight *flight, u32 peer)
+{
+	struct npulink_flight_peer *p = xa_load(&flight->peers, peer), *old;
+
+	if (p)
+		return p;
+	p = kzalloc(sizeof(*p), GFP_KERNEL_ACCOUNT);
+	if (!p)
+		return ERR_PTR(-ENOMEM);
+	p->peer = peer;
+	p->dev = NPULINK_NO_PEER;
+	old = xa_cmpxchg(&flight->peers, peer, NULL, p, GFP_KERNEL_ACCOUNT);
+	if (old) {
+		kfree(p);
+		return xa_is_err(old) ? ERR_PTR(xa_err(old)) : old;
+	}
+	return p;
+}
+
+/* The rank is in its communicator: from here on the recorder can be read. May sleep. */
+void npulink_flight_joined(struct npulink_rank *rank)
+{
+	struct npulink_flight *flight = rank->flight;
+
+	if (!flight)
+		return;
+	flight->rank = rank;
+	flight->comm = rank->comm->serial;
+	flight->nranks = rank->comm->nranks;
+	flight->number = rank->rank;
+	flight->dev = rank->dev->id;
+	flight->joined_ns = npulink_clock();
+	mutex_lock(&npulink_flights_lock);
+	xa_store(&npulink_flights, flight->id, flight, GFP_KERNEL_ACCOUNT);
+	mutex_unlock(&npulink_flights_lock);
+}
+
+static void npulink_flight_forget(struct npulink_flight *flight)
+{
+	lockdep_assert_held(&npulink_flights_lock);
+	list_del(&flight->kept);
+	xa_erase(&npulink_flights, flight->id);
+	npulink_flights_bytes -= flight->bytes;
+	npulink_flight_put(flight);
+}
+
+/* Nobody can drive out more than half of what others have. */
+static void npulink_flight_make_room(const struct npulink_flight *newest)
+{
+	struct npulink_flight *f, *oldest = NULL;
+	size_t mine = 0;
+
+	lockdep_assert_held(&npulink_flights_lock);
+	list_for_each_entry(f, &npulink_flights_kept, kept) {
+		if (!uid_eq(f->uid, newest->uid))
+			continue;
+		oldest = oldest ?: f;
+		mine += f->bytes;
+	}
+	if (mine <= npulink_flights_bytes / 2)
+		oldest = list_first_entry(&npulink_flights_kept, struct npulink_flight, kept);
+	npulink_flight_forget(oldest);
+}
+
+/* The rank is freed, after its process has died or has left. May sleep. */
+void npulink_flight_left(struct npulink_rank *rank)
+{
+	struct npulink_flight *flight = rank->flight;
+	struct npulink_flight_peer *peer;
+	unsigned long i;
+
+	if (!flight)
+		return;
+	rank->flight = NULL;
+	if (!flight->joined_ns) {
+		xa_erase(&npulink_flights, flight->id);
+		npulink_flight_put(flight);
+		return;
+	}
+	xa_for_each(&flight->peers, i, peer)
+		flight->bytes += sizeof(*peer);
+	mutex_lock(&npulink_flights_lock);
+	flight->rank = NULL;
+	flight->left_ns = npulink_clock();
+	list_add_tail(&flight->kept, &npulink_flights_kept);
+	npulink_flights_bytes += flight->bytes;
+	while (npulink_flights_bytes > (size_t)READ_ONCE(npulink_flight_keep) << 10)
+		npulink_flight_make_room(flight);
+	mutex_unlock(&npulink_flights_lock);
+}
+
+/* The first recorder with an id of at least *id, referenced, or NULL. May sleep. */
+struct npulink_flight *npulink_flight_next(unsigned long *id)
+{
+	struct npulink_flight *flight;
+
+	mutex_lock(&npulink_flights_lock);
+	flight = xa_find(&npulink_flights, id, ULONG_MAX, XA_PRESENT);
+	if (flight)
+		kref_get(&flight->kref);
+	mutex_unlock(&npulink_flights_lock);
+	return flight;
+}
+
+/* Its rank, referenced, or NULL if it has gone. May sleep. */
+struct npulink_rank *npulink_flight_rank(struct npulink_flight *flight)
+{
+	struct npulink_rank *rank;
+
+	mutex_lock(&npulink_flights_lock);
+	rank = flight->rank;
+	if (rank && !kref_get_unless_zero(&rank->obj.kref))
+		rank = NULL;
+	mutex_unlock(&npulink_flights_lock);
+	return rank;
+}
+
+/* There are no ranks any more. */
+void npulink_flight_exit(void)
+{
+	struct npulink_flight *flight, *next;
+
+	mutex_lock(&npulink_flights_lock);
+	list_for_each_entry_safe(flight, next, &npulink_flights_kept, kept)
+		npulink_flight_forget(flight);
+	mutex_unlock(&npulink_flights_lock);
+	xa_destroy(&npulink_flights);
+}
+
+/* ---- recording, under rank->lock ---------------------------------------------------- */
+
+/* See npulink_flight_ns(). */
+static u32 npulink_flight_time(u64 ns)
+{
+	u32 shift;
+
+	if (likely(!(ns >> 28)))
+		return ns;
+	shift = fls64(ns) - 28;
+	return shift > 15 ? ~0U : (u32)(ns >> shift) | shift << 28;
+}
+
+static struct npulink_flight_peer *npulink_flight_source(struct npulink_op *op, u32 step)
+{
+	const struct npulink_plan *plan = op->plan;
+
+	return plan->peers[plan->streams[plan->pos[step].recv_stream].peer].conn->ledger;
+}
+
+/* The peer of a unit's member @i has offered what the unit waited for. */
+void npulink_flight_arrived(struct npulink_op *op, u32 unit, u32 i, struct npulink_run *run)
+{
+	struct npulink_unit_state *us = &op->units[unit];
+	u32 step = op->plan->units[unit].first + i;
+	struct npulink_flight_peer *peer;
+	u64 late;
+
+	if (!(op->plan->steps[step].op & NPULINK_STEP_RECV))
+		return;
+	peer = npulink_flight_source(op, step);
+	late = npulink_flight_lap(us, npulink_run_now(run));
+	us->wait += late;
+	peer->wait_ns += late;
+	if (!us->done) {
+		peer->waits++;
+		peer->late[min_t(u32, fls64(late >> 10), NPULINK_FLIGHT_BUCKETS - 1)]++;
+	}
+}
+
+/* The engine has done a request. */
+void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
+			   struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[req->core.unit];
+	struct npulink_unit_state *us = &op->units[req->core.unit];
+	u64 engine;
+
+	us->queue += npulink_flight_lap(us, req->core.start_ns);
+	engine = npulink_flight_lap(us, npulink_run_now(run));
+	us->engine += engine;
+	if (!req->small && req->link && un->nsteps == 1) {
+		struct npulink_flight_peer *peer = npulink_flight_source(op, un->first);
+		int slow = fls64(engine) - fls64(req->len) + 11;
+
+		peer->moves++;
+		peer->move_ns += engine;
+		peer->move_bytes += req->len;
+		peer->slow[clamp(slow, 0, NPULINK_FLIGHT_BUCKETS - 1)]++;
+	}
+}
+
+/* A unit is done. */
+void npulink_flight_step(struct npulink_op *op, u32 unit, struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *first = &op->plan->steps[un->first];
+	const struct npulink_step *last = first + un->nsteps - 1;
+	struct npulink_unit_state *us = &op->units[unit];
+	struct npulink_flight *flight = op->rank->flight;
+	struct npulink_flight_step *e = &flight->steps[flight->nsteps & flight->steps_mask];
+	u64 take = npulink_flight_lap(us, npulink_run_now(run));
+
+	if (un->send) {
+		const struct npulink_stream *s =
+			&op->plan->streams[op->plan->pos[last - op->plan->steps].send_stream];
+		struct npulink_flight_peer *peer = op->plan->peers[s->peer].conn->ledger;
+
+		peer->takes++;
+		peer->take_ns += take;
+	}
+	op->wait_ns += us->wait;
+	op->queue_ns += us->queue;
+	op->engine_ns += us->engine;
+	op->take_ns += take;
+	/* Readers that see any of it see that the old entry has gone. */
+	smp_wmb();
+	e->start = us->start;
+	e->len = first->len;
+	e->serial = op->serial;
+	e->step = un->first;
+	e->nsteps = un->nsteps;
+	e->op = first->op | last->op;
+	e->flags = last->flags;
+	e->recv_peer = first->recv_peer;
+	e->send_peer = last->send_peer;
+	e->wait = npulink_flight_time(us->wait);
+	e->queue = npulink_flight_time(us->queue);
+	e->engine = npulink_flight_time(us->engine);
+	e->take = npulink_flight_time(take);
+	e->channel = first->channel;
+	/* Readers that count it see all of it. */
+	smp_store_release(&flight->nsteps, flight->nsteps + 1);
+}
+
+/* All but the end. */
+void npulink_flight_fill(const struct npulink_op *op, struct npulink_flight_op *e)
+{
+	e->start = op->start_ns;
+	e->number = op->number;
+	e->wait = op->wait_ns;
+	e->queue = op->queue_ns;
+	e->engine = op->engine_ns;
+	e->take = op->take_ns;
+	e->call = op->plan->call;
+	memcpy(e->algorithm, op->plan->algorithm, sizeof(e->algorithm));
+	e->serial = op->serial;
+	e->nsteps = op->plan->nsteps;
+	e->status = op->result.status;
+	e->cause = op->result.cause;
+}
+
+/* An operation has ended. */
+void npulink_flight_op(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_flight *flight = op->rank->flight;
+	struct npulink_flight_op *e = &flight->ops[flight->nops & flight->ops_mask];
+
+	/* As in npulink_flight_step(). */
+	smp_wmb();
+	npulink_flight_fill(op, e);
+	e->end = op->start_ns + op->result.ns;
+	/* As in npulink_flight_step(). */
+	smp_store_release(&flight->nops, flight->nops + 1);
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+/*
+ * Copy @n entries of @size bytes (a multiple of 4) from number *pos on out of a ring that
+ * may be written meanwhile. *pos is moved to the first that is still there. Returns how
+ * many were copied, those after *pos.
+ */
+u32 npulink_flight_read(const void *ring, u32 mask, const u64 *written, size_t size, u64 *pos,
+			void *to, u32 n)
+{
+	u64 end, first;
+	u32 i, k;
+
+	/* Pairs with the release of who writes them. */
+	end = smp_load_acquire(written);
+
+	first = end > mask + 1 ? end - mask - 1 : 0;
+	*pos = max(*pos, first);
+	n = min_t(u64, n, end - *pos);
+	for (i = 0; i < n; i++) {
+		const u32 *from = ring + ((*pos + i) & mask) * size;
+
+		for (k = 0; k < size / 4; k++)
+			((u32 *)(to + i * size))[k] = READ_ONCE(from[k]);
+	}
+	/* Pairs with the barriers of npulink_flight_step(). */
+	smp_rmb();
+	end = READ_ONCE(*written);
+	/* One more than are gone is being overwritten. */
+	first = end > mask ? end - mask : 0;
+	if (*pos >= first)
+		return n;
+	k = min_t(u64, first - *pos, n);
+	*pos += k;
+	memmove(to, to + k * size, (n - k) * size);
+	return n - k;
+}
