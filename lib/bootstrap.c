@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 #include "internal.h"
 
 #define DEFAULT_TIMEOUT_NS	120000000000ULL
@@ -25,7 +26,8 @@ struct record {
 	uint32_t flags;
 	uint32_t reserved;
 	uint8_t nonce[16];
-	uint8_t node_id[16];
+	struct npulink_peer where;	/* kind LOCAL: not to be reached from elsewhere */
+	char host[64];
 	char text[208];
 };
 
@@ -124,6 +126,26 @@ static int others_failed(struct coll_bootstrap *b, const struct record *all)
 	return 0;
 }
 
+static bool same_machine(const struct record *a, const struct record *b)
+{
+	return !memcmp(a->where.node_id, b->where.node_id, sizeof(a->where.node_id));
+}
+
+/* If there are several, each rank needs an address. All ranks find the same. */
+static int check_machines(struct coll_bootstrap *b, const struct record *all)
+{
+	for (uint32_t i = 1; i < b->nranks; i++) {
+		if (same_machine(&all[i], &all[0]))
+			continue;
+		for (uint32_t k = 0; k < b->nranks; k++)
+			if (all[k].where.kind != NPULINK_PEER_RDMA)
+				return coll_text(b->text, sizeof(b->text), -EHOSTUNREACH,
+						 "ranks are on several machines (0 on %.60s, %u on %.60s), and the device of rank %u on %.60s has no port to others: bind one there with npulink link add",
+						 all[0].host, i, all[i].host, k, all[k].host);
+	}
+	return 0;
+}
+
 static int check_records(struct coll_bootstrap *b, const struct record *all)
 {
 	for (uint32_t i = 1; i < b->nranks; i++) {
@@ -138,12 +160,8 @@ static int check_records(struct coll_bootstrap *b, const struct record *all)
 					 "rank %u %s COLL_ANY_UID and rank 0 %s: set it on all ranks or on none",
 					 i, all[i].flags ? "has" : "has not",
 					 all[0].flags ? "has" : "has not");
-		if (memcmp(all[i].node_id, all[0].node_id, sizeof(all[i].node_id)))
-			return coll_text(b->text, sizeof(b->text), -EOPNOTSUPP,
-					 "rank %u is on another machine than rank 0: this version has no links between machines, start all ranks on one",
-					 i);
 	}
-	return 0;
+	return check_machines(b, all);
 }
 
 static int exchange(struct coll_bootstrap *b, struct record *mine, struct record *all)
@@ -151,6 +169,57 @@ static int exchange(struct coll_bootstrap *b, struct record *mine, struct record
 	memcpy(mine->text, b->text, sizeof(mine->text) - 1);
 	mine->text[sizeof(mine->text) - 1] = 0;
 	return b->ops->allgather(b, mine, sizeof(*mine), all);
+}
+
+/* Where this rank is. */
+static void describe(struct record *mine, struct coll_dev *dev)
+{
+	struct npulink_port_info port;
+
+	memcpy(mine->where.node_id, dev->info.out_node_id, sizeof(mine->where.node_id));
+	gethostname(mine->host, sizeof(mine->host) - 1);
+	if (coll_drv_port(&dev->drv, &port))
+		return;
+	mine->where.kind = port.out_kind;
+	mine->where.addr = port.out_addr;
+}
+
+/* Tell the kernel where the others are, and the planners who is with whom. */
+static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const struct record *all)
+{
+	struct npulink_peer *peers = calloc(b->nranks, sizeof(*peers));
+	uint32_t *machine = calloc(b->nranks, sizeof(*machine));
+	uint32_t nmachines = 0;
+	int rc = 0;
+
+	if (!peers || !machine) {
+		rc = coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
+		goto out;
+	}
+	for (uint32_t i = 0; i < b->nranks; i++) {
+		uint32_t k = 0;
+
+		while (k < i && !same_machine(&all[k], &all[i]))
+			k++;
+		machine[i] = k < i ? machine[k] : nmachines++;
+		peers[i] = all[i].where;
+		if (same_machine(&all[i], &all[b->rank])) {
+			peers[i].kind = NPULINK_PEER_LOCAL;
+			peers[i].addr = (struct npulink_addr) { };
+		}
+	}
+	if (nmachines == 1)
+		goto out;
+	rc = coll_drv_comm_peers(&comm->dev->drv, comm->id, peers, b->nranks);
+	if (!rc)
+		rc = coll_topo_machines(&comm->topo, machine, b->nranks);
+	if (rc)
+		coll_text(b->text, sizeof(b->text), rc,
+			  "cannot use ranks on other machines: %s", strerror(-rc));
+out:
+	free(peers);
+	free(machine);
+	return rc;
 }
 
 /* Takes over dev, which is NULL if it could not be opened (rc, text in b). */
@@ -168,7 +237,7 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
 	}
 	if (dev)
-		memcpy(mine.node_id, dev->info.out_node_id, sizeof(mine.node_id));
+		describe(&mine, dev);
 	if (!rc && !b->rank &&
 	    getrandom(mine.nonce, sizeof(mine.nonce), 0) != sizeof(mine.nonce))
 		rc = coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
@@ -191,6 +260,8 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 	rc = coll_comm_make(comm, dev, b->nranks, secret, b->rank, config, b->text,
 			    sizeof(b->text));
 	explicit_bzero(secret, sizeof(secret));
+	if (!rc)
+		rc = introduce(b, *comm, all);
 	mine.rc = rc;
 	memcpy(own, b->text, sizeof(own));
 	if (exchange(b, &mine, all) && !rc)

@@ -196,6 +196,26 @@ int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t r
 	return rc;
 }
 
+/* Where this device can be reached from other machines; -ENOENT: nowhere. */
+int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port)
+{
+	*port = (struct npulink_port_info) { .size = sizeof(*port) };
+	return drv_call_again(drv, NPULINK_PORT_INFO, port);
+}
+
+int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
+			uint32_t n)
+{
+	struct npulink_comm_peers arg = {
+		.size = sizeof(arg),
+		.comm_id = id,
+		.npeers = n,
+		.peers = (uintptr_t)peers,
+	};
+
+	return drv_call_again(drv, NPULINK_COMM_PEERS, &arg);
+}
+
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code)
 {
 	struct npulink_comm_abort arg = { .size = sizeof(arg), .comm_id = id, .code = code };

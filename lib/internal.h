@@ -50,6 +50,9 @@ int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool
 int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
 			 uint32_t nranks, bool any_uid, uint32_t *id);
+int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port);
+int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
+			uint32_t n);
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
 int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, struct npulink_comm_shrink *out);
 int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st);
@@ -168,6 +171,9 @@ void coll_reg_free_all(struct coll_dev *dev, bool unmap);
 int coll_topo_init(struct coll_topo *topo, const char *wiring, uint32_t nranks, char *text,
 		   size_t size);
 void coll_topo_free(struct coll_topo *topo);
+
+/* The same from the number of each rank's machine, if there are several and nothing was said. */
+int coll_topo_machines(struct coll_topo *topo, const uint32_t *machine, uint32_t nranks);
 
 /* ---- tune.c: which algorithm */
 

@@ -57,6 +57,29 @@ int coll_topo_init(struct coll_topo *topo, const char *wiring, uint32_t nranks, 
 	return rc;
 }
 
+int coll_topo_machines(struct coll_topo *topo, const uint32_t *machine, uint32_t nranks)
+{
+	uint32_t *server_of;
+
+	if (topo->nservers)
+		return 0;
+	/* Planners expect the ranks of a server one after the other. */
+	for (uint32_t i = 1; i < nranks; i++)
+		if (machine[i] != machine[i - 1] && machine[i] != machine[i - 1] + 1)
+			return 0;
+	server_of = malloc(nranks * sizeof(*server_of));
+	if (!server_of)
+		return -ENOMEM;
+	topo->nservers = 0;
+	for (uint32_t i = 0; i < nranks; i++) {
+		server_of[i] = machine[i];
+		if (machine[i] >= topo->nservers)
+			topo->nservers = machine[i] + 1;
+	}
+	topo->server_of = server_of;
+	return 0;
+}
+
 void coll_topo_free(struct coll_topo *topo)
 {
 	free((void *)topo->server_of);

@@ -55,6 +55,11 @@ LAYOUT(npulink_comm_create, rank, 24);
 LAYOUT(npulink_comm_create, out_id, 32);
 SIZE(npulink_peer, 64);
 LAYOUT(npulink_peer, addr, 24);
+SIZE(npulink_addr, 40);
+LAYOUT(npulink_addr, port, 16);
+SIZE(npulink_port_info, 88);
+LAYOUT(npulink_port_info, out_name, 16);
+LAYOUT(npulink_port_info, out_addr, 48);
 SIZE(npulink_comm_peers, 32);
 LAYOUT(npulink_comm_peers, peers, 24);
 SIZE(npulink_result, 64);
@@ -549,9 +554,9 @@ TEST_F(abi, err_device_has_gone)
 	}
 	close(self->fd);
 	self->fd = fd;
-	raw_secret(self->peer.addr);
-	self->comm = raw_comm(fd, self->peer.addr, 0, 1);
-	memset(self->peer.addr, 0, sizeof(self->peer.addr));
+	raw_secret(self->peer.addr.ip);
+	self->comm = raw_comm(fd, self->peer.addr.ip, 0, 1);
+	memset(&self->peer.addr, 0, sizeof(self->peer.addr));
 	ASSERT_GT(self->comm, 0);
 	self->plan = raw_plan(fd, self->comm, NULL, 0, NULL, 0);
 	ASSERT_GT(self->plan, 0);

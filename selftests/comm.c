@@ -231,8 +231,32 @@ TEST_F(comm, err_peers)
 	peer[2].reserved = 1;
 	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
 	peer[2].reserved = 0;
-	peer[0].addr[39] = 1;
+	peer[0].addr.reserved[21] = 1;
 	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+	peer[0].addr.reserved[21] = 0;
+	peer[2].kind = NPULINK_PEER_RDMA;
+	EXPECT_EQ(-EADDRNOTAVAIL, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+	peer[2].node_id[15] ^= 1;
+	EXPECT_EQ(-EINVAL, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+	peer[2].addr.ip[15] = 1;
+	EXPECT_EQ(-EINVAL, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+	peer[2].addr.port = 1;
+	/* No port is bound to the device. */
+	EXPECT_EQ(-EHOSTUNREACH, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+}
+
+TEST_F(comm, test_err_port_info)
+{
+	struct npulink_port_info cmd = { .size = sizeof(cmd) };
+
+	EXPECT_EQ(-ENOENT, raw_ioctl(self->fd[0], NPULINK_PORT_INFO, &cmd));
+	cmd.index = ~0U;
+	EXPECT_EQ(-ENOENT, raw_ioctl(self->fd[0], NPULINK_PORT_INFO, &cmd));
+	cmd.flags = 1;
+	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_PORT_INFO, &cmd));
+	cmd.flags = 0;
+	cmd.size = sizeof(cmd) - 1;
+	EXPECT_EQ(-EINVAL, raw_ioctl(self->fd[0], NPULINK_PORT_INFO, &cmd));
 }
 
 /* ---- operations come, and ranks come and go, in any order ------------------------- */

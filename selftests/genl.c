@@ -368,6 +368,69 @@ TEST_F(genl, err_unknown_command)
 	EXPECT_EQ(-EOPNOTSUPP, self->reply.error);
 }
 
+static void put_port(struct request *rq, uint32_t dev, const char *kind, const char *name)
+{
+	put_u32(rq, NPULINK_A_PORT_DEV, dev);
+	put(rq, NPULINK_A_PORT_KIND, kind, strlen(kind) + 1);
+	put(rq, NPULINK_A_PORT_NAME, name, strlen(name) + 1);
+}
+
+TEST_F(genl, err_port)
+{
+	static const struct {
+		uint32_t dev;
+		const char *kind, *name;
+		int cmd, error;
+	} tries[] = {
+		{ NDEV, "rdma", "rxe0/1", NPULINK_GENL_CMD_PORT_ADD, -ENODEV },
+		{ 0, "pigeon", "rxe0/1", NPULINK_GENL_CMD_PORT_ADD, -EOPNOTSUPP },
+		{ 0, "a-kind-with-a-long-name", "x/1", NPULINK_GENL_CMD_PORT_ADD, -EINVAL },
+		{ 0, "rdma", "a-name-of-a-port-that-is-too-long/1", NPULINK_GENL_CMD_PORT_ADD,
+		  -EINVAL },
+		{ NDEV, "rdma", "rxe0/1", NPULINK_GENL_CMD_PORT_DEL, -ENODEV },
+		{ 0, "rdma", "rxe0/1", NPULINK_GENL_CMD_PORT_DEL, -ENOENT },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+		begin(&self->rq, self->family, tries[i].cmd, 0);
+		put_port(&self->rq, tries[i].dev, tries[i].kind, tries[i].name);
+		ASSERT_EQ(0, talk(self->sock, &self->rq, &self->reply, 32768));
+		EXPECT_EQ(tries[i].error, self->reply.error) {
+			TH_LOG("try %zu", i);
+		}
+	}
+	begin(&self->rq, self->family, NPULINK_GENL_CMD_PORT_ADD, 0);
+	put_u32(&self->rq, NPULINK_A_PORT_DEV, 0);
+	ASSERT_EQ(0, talk(self->sock, &self->rq, &self->reply, 32768));
+	EXPECT_EQ(-EINVAL, self->reply.error);
+	begin(&self->rq, self->family, NPULINK_GENL_CMD_PORT_GET, NLM_F_DUMP);
+	ASSERT_EQ(0, talk(self->sock, &self->rq, &self->reply, 32768));
+	EXPECT_EQ(0, self->reply.error);
+	EXPECT_EQ(0, self->reply.nmessages);
+}
+
+TEST_F(genl, err_port_unprivileged)
+{
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	if (!pid) {
+		int sock;
+
+		if (setgid(65534) || setuid(65534))
+			_exit(1);
+		sock = open_netlink();
+		begin(&self->rq, self->family, NPULINK_GENL_CMD_PORT_ADD, 0);
+		put_port(&self->rq, 0, "rdma", "rxe0/1");
+		if (talk(sock, &self->rq, &self->reply, 32768))
+			_exit(2);
+		_exit(self->reply.error == -EPERM ? 0 : 3);
+	}
+	waitpid(pid, &status, 0);
+	EXPECT_EQ(0, status);
+}
+
 /* In a child, which changes who and where it is. Returns the number of devices. */
 static int dump_elsewhere(int family, bool other_net, bool other_user)
 {

@@ -7,8 +7,11 @@
 #include <netlink/genl/ctrl.h>
 #include <netlink/genl/genl.h>
 #include <netlink/netlink.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <linux/netlink.h>
 #include <linux/npulink_genl.h>
 #include "npulink.h"
 
@@ -160,6 +163,106 @@ out:
 	nl_socket_free(sock);
 	rc = nle_to_errno(rc < 0 ? rc : 0);
 	return rc ? rc : list->error;
+}
+
+static int parse_port_attrs(struct nlattr **attrs, void *item)
+{
+	struct port *port = item;
+
+	if (!attrs[NPULINK_A_PORT_DEV] || !attrs[NPULINK_A_PORT_IP] ||
+	    nla_len(attrs[NPULINK_A_PORT_IP]) != sizeof(port->ip))
+		return -EPROTO;
+	port->dev = get_u32(attrs, NPULINK_A_PORT_DEV);
+	get_str(attrs, NPULINK_A_PORT_KIND, port->kind, sizeof(port->kind));
+	get_str(attrs, NPULINK_A_PORT_NAME, port->name, sizeof(port->name));
+	memcpy(port->ip, nla_data(attrs[NPULINK_A_PORT_IP]), sizeof(port->ip));
+	if (attrs[NPULINK_A_PORT_CM])
+		port->cm = nla_get_u16(attrs[NPULINK_A_PORT_CM]);
+	return 0;
+}
+
+int nl_ports(struct port **ports, size_t *nports)
+{
+	struct list list = {
+		.size = sizeof(struct port),
+		.parse = parse_port_attrs,
+		.maxattr = NPULINK_A_PORT_MAX,
+	};
+	int rc;
+
+	rc = request(NPULINK_GENL_CMD_PORT_GET, 0, ANY_DEV, true, &list);
+	if (rc) {
+		free(list.items);
+		return rc;
+	}
+	*ports = list.items;
+	*nports = list.n;
+	return 0;
+}
+
+/* What the kernel says against a request: errno, and a text if it has one. */
+struct refusal {
+	int error;
+	char text[160];
+};
+
+static int on_error(struct sockaddr_nl *who, struct nlmsgerr *err, void *arg)
+{
+	struct nlmsghdr *nlh = (struct nlmsghdr *)((char *)err - NLMSG_HDRLEN);
+	struct nlattr *attrs[NLMSGERR_ATTR_MAX + 1];
+	struct refusal *refusal = arg;
+	size_t skip = sizeof(*err);
+
+	refusal->error = err->error;
+	if (!(nlh->nlmsg_flags & NLM_F_CAPPED))
+		skip += err->msg.nlmsg_len - NLMSG_HDRLEN;
+	skip = NLMSG_ALIGN(skip);
+	if (nlh->nlmsg_flags & NLM_F_ACK_TLVS && nlh->nlmsg_len >= NLMSG_HDRLEN + skip &&
+	    !nla_parse(attrs, NLMSGERR_ATTR_MAX, (struct nlattr *)((char *)err + skip),
+		       nlh->nlmsg_len - NLMSG_HDRLEN - skip, NULL) &&
+	    attrs[NLMSGERR_ATTR_MSG])
+		nla_strlcpy(refusal->text, attrs[NLMSGERR_ATTR_MSG], sizeof(refusal->text));
+	return NL_STOP;
+}
+
+/* Bind a port to a device, or undo it. -errno, and why, if the kernel says so. */
+int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *why, size_t size)
+{
+	struct nl_sock *sock = nl_socket_alloc();
+	struct refusal refusal = { };
+	struct nl_msg *msg = NULL;
+	int family, rc, on = 1;
+
+	if (!sock)
+		return -ENOMEM;
+	rc = genl_connect(sock);
+	if (rc < 0)
+		goto out;
+	setsockopt(nl_socket_get_fd(sock), SOL_NETLINK, NETLINK_EXT_ACK, &on, sizeof(on));
+	family = genl_ctrl_resolve(sock, NPULINK_GENL_NAME);
+	if (family < 0) {
+		rc = family;
+		goto out;
+	}
+	nl_socket_modify_err_cb(sock, NL_CB_CUSTOM, on_error, &refusal);
+	msg = nlmsg_alloc();
+	if (!msg || !genlmsg_put(msg, NL_AUTO_PORT, NL_AUTO_SEQ, family, 0, NLM_F_ACK,
+				 add ? NPULINK_GENL_CMD_PORT_ADD : NPULINK_GENL_CMD_PORT_DEL,
+				 NPULINK_GENL_VERSION) ||
+	    nla_put_u32(msg, NPULINK_A_PORT_DEV, dev) ||
+	    nla_put_string(msg, NPULINK_A_PORT_KIND, kind) ||
+	    nla_put_string(msg, NPULINK_A_PORT_NAME, name)) {
+		rc = -NLE_NOMEM;
+		goto out;
+	}
+	rc = nl_send_auto(sock, msg);
+	if (rc >= 0)
+		rc = nl_recvmsgs_default(sock);
+out:
+	nlmsg_free(msg);
+	nl_socket_free(sock);
+	snprintf(why, size, "%s", refusal.text);
+	return refusal.error ? refusal.error : nle_to_errno(rc < 0 ? rc : 0);
 }
 
 int nl_devs(uint32_t id, struct dev **devs, size_t *ndevs)

@@ -92,6 +92,20 @@ struct link {
 
 /* Arrays to be freed, ordered by id; only of device @id unless it is ANY_DEV. -errno. */
 int nl_devs(uint32_t id, struct dev **devs, size_t *ndevs);
+/* A port that is bound to a device. */
+struct port {
+	uint32_t dev;
+	char kind[16];
+	char name[32];
+	uint8_t ip[16];
+	uint16_t cm;
+};
+
+int nl_ports(struct port **ports, size_t *nports);
+int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *why, size_t size);
+int link_add(int argc, char **argv);
+int link_del(int argc, char **argv);
+int link_ports(int argc, char **argv);
 int nl_links(uint32_t id, struct link **links, size_t *nlinks);
 /* Says what -errno of these two means and what to do; returns EXIT_FAILURE. */
 int nl_fail(int rc, uint32_t id);

@@ -276,6 +276,7 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_DESTROY, npulink_destroy_ioctl, npulink_destroy, id, NPULINK_GONE_OK),
 	IOCTL_OP(NPULINK_COMM_SHRINK, npulink_comm_shrink_ioctl, npulink_comm_shrink, out_nranks,
 		 0),
+	IOCTL_OP(NPULINK_PORT_INFO, npulink_port_info_ioctl, npulink_port_info, out_addr, 0),
 };
 
 int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)

@@ -96,6 +96,7 @@ static void npulink_comm_flood(struct npulink_comm *comm)
 	while ((rank = npulink_comm_next_rank(comm, &i))) {
 		struct npulink_op *op, *next;
 
+		npulink_remote_abort(rank);
 		spin_lock_irq(&rank->lock);
 		list_for_each_entry_safe(op, next, &rank->ops, node)
 			npulink_op_fail(op, &run);
@@ -357,6 +358,7 @@ static void npulink_conn_drop(struct npulink_conn *conn)
 
 	if (peer)
 		npulink_rank_put(peer);
+	npulink_remote_close(conn);
 	npulink_link_put(xchg(&conn->link, NULL));
 	npulink_link_put(xchg(&conn->back, NULL));
 }
@@ -370,8 +372,11 @@ static void npulink_rank_free(struct work_struct *work)
 
 	xa_for_each(&rank->conns, i, conn) {
 		npulink_conn_drop(conn);
+		npulink_remote_free(conn);
 		kfree(conn);
 	}
+	if (rank->net)
+		put_net(rank->net);
 	xa_destroy(&rank->conns);
 	npulink_flight_left(rank);
 	if (rank->comm)
@@ -515,6 +520,8 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	struct npulink_conn *other;
 	struct npulink_rank *peer;
 
+	if (conn->far)
+		return npulink_remote_resolve(rank, conn);
 	/* Set last: whoever sees it sees the links. */
 	if (smp_load_acquire(&conn->peer))
 		return 0;
@@ -655,6 +662,26 @@ struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
 	return container_of(obj, struct npulink_rank, obj);
 }
 
+static int npulink_comm_peer(struct npulink_rank *rank, u32 index,
+			     const struct npulink_peer *peer)
+{
+	bool here = !memcmp(peer->node_id, npulink_node_id, sizeof(peer->node_id));
+	struct npulink_conn *conn;
+
+	if (peer->kind > NPULINK_PEER_RDMA || peer->reserved ||
+	    memchr_inv(peer->addr.reserved, 0, sizeof(peer->addr.reserved)))
+		return -EOPNOTSUPP;
+	if (here != (peer->kind == NPULINK_PEER_LOCAL))
+		return -EADDRNOTAVAIL;
+	if (!here)
+		return npulink_remote_describe(rank, index, &peer->addr);
+	if (memchr_inv(&peer->addr, 0, sizeof(peer->addr)))
+		return -EOPNOTSUPP;
+	/* It needs no record: ranks of one node meet by themselves. */
+	conn = xa_load(&rank->conns, index);
+	return conn && conn->far ? -EBUSY : 0;
+}
+
 int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_peers *cmd = ucmd->cmd;
@@ -670,17 +697,13 @@ int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	if (check_add_overflow(cmd->first, cmd->npeers, &last) || last > rank->comm->nranks)
 		rc = -EINVAL;
-	/* Only LOCAL so far, which needs no record: those ranks meet by themselves. */
 	for (i = 0; !rc && i < cmd->npeers; i++) {
 		struct npulink_peer peer;
 
 		if (copy_from_user(&peer, &user[i], sizeof(peer)))
 			rc = -EFAULT;
-		else if (peer.kind != NPULINK_PEER_LOCAL || peer.reserved ||
-			 memchr_inv(peer.addr, 0, sizeof(peer.addr)))
-			rc = -EOPNOTSUPP;
-		else if (memcmp(peer.node_id, npulink_node_id, sizeof(peer.node_id)))
-			rc = -EADDRNOTAVAIL;
+		else
+			rc = npulink_comm_peer(rank, cmd->first + i, &peer);
 		if (!(i & 0xfff)) {
 			cond_resched();
 			if (fatal_signal_pending(current))

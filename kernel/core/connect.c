@@ -60,7 +60,7 @@ static void npulink_left(struct npulink_op *op, u32 peer, struct npulink_cause *
 }
 
 /* The stream of @plan's peer @index that has @channel and direction @send. */
-static u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send)
+u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send)
 {
 	const struct npulink_plan_peer *p = &plan->peers[index];
 	u32 i;
@@ -71,7 +71,7 @@ static u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 c
 	return NONE;
 }
 
-static u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
+u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
 {
 	u32 lo = 0, hi = plan->npeers;
 
@@ -98,6 +98,8 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 	u32 i, other;
 	int rc;
 
+	if (me->conn->far)
+		return npulink_remote_op_connect(op, index, cause);
 	rc = npulink_conn_resolve(rank, me->conn);
 	if (rc == -ENOENT)
 		return 0;	/* has not joined yet */

@@ -325,6 +325,7 @@ struct npulink_comm {
 	u8 secret[16];
 	u32 nranks;
 	bool any_uid;
+	bool far;		/* has ranks on other machines */
 	kuid_t uid;
 	struct user_namespace *userns;
 	u32 joined;
@@ -351,6 +352,8 @@ struct npulink_comm {
  * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
+ * @far: the peer is on another machine, at @addr
+ * @remote: the connection to it, from the first plan that needs it
  */
 struct npulink_conn {
 	u32 rank;
@@ -360,6 +363,9 @@ struct npulink_conn {
 	struct npulink_flight_peer *ledger;
 	struct list_head p2p[2];
 	u64 p2p_next[2];
+	bool far;
+	struct npulink_addr addr;
+	struct npulink_remote *remote;
 };
 
 /*
@@ -379,6 +385,7 @@ struct npulink_rank {
 	u32 rank;
 	u32 nplans;		/* under comm->mutex */
 	struct npulink_flight *flight;
+	struct net *net;	/* where its remote peers are; set once */
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;
@@ -504,6 +511,7 @@ struct npulink_plan {
 	u32 ndrains;
 	u32 *drains;		/* units with DRAIN, ascending */
 	u32 max_src;		/* inputs of the largest request */
+	struct npulink_plan *mirror;	/* what remote peers run, if there are any */
 	u32 nreqs;
 	bool p2p;
 	bool p2p_send;
@@ -610,6 +618,7 @@ struct npulink_op {
 	u8 state;
 	bool held;
 	bool done;
+	bool is_mirror;
 	u32 units_left;
 	u32 inflight;			/* requests that are not in free_reqs */
 	u32 starting, starved_first, starved_last;
@@ -621,6 +630,7 @@ struct npulink_op {
 	struct npulink_op_stream *streams;
 	u32 *drain_left;
 	void *reqs;
+	struct npulink_far *far;	/* if the plan has remote peers */
 	struct npulink_cell cells[];
 };
 
@@ -676,6 +686,8 @@ void npulink_op_put(struct npulink_op *op);
 void npulink_op_destroy(struct npulink_op *op);
 void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
+u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send);
+u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
 void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
 void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
@@ -683,6 +695,8 @@ void npulink_run(struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
+void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run);
+bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
 void npulink_seq_exit(void);
 
 int npulink_post_ioctl(struct npulink_ucmd *ucmd);
@@ -717,6 +731,49 @@ void npulink_deadlock_exit(void);
 
 extern struct genl_family npulink_genl_family;
 
+/* ---- remote*.c, port.c -------------------------------------------------------- */
+
+int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
+void npulink_remote_close(struct npulink_conn *conn);
+void npulink_remote_free(struct npulink_conn *conn);
+int npulink_remote_plan(struct npulink_plan *plan);
+void npulink_remote_plan_free(struct npulink_plan *plan);
+int npulink_remote_op_alloc(struct npulink_op *op, const struct npulink_plan *plan);
+void npulink_remote_op_reset(struct npulink_op *op);
+void npulink_remote_op_free(struct npulink_op *op);
+int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause);
+void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run);
+void npulink_remote_abort(struct npulink_rank *rank);
+void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);
+void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run);
+bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
+bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
+			    struct npulink_operand *o);
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_addr *addr);
+
+struct npulink_port;
+
+extern struct mutex npulink_ports_lock;
+
+int npulink_port_add(struct npulink_device *dev, const char *kind, const char *name,
+		     struct net *net, struct netlink_ext_ack *extack);
+int npulink_port_del(struct npulink_device *dev, const char *kind, const char *name,
+		     struct net *net, struct netlink_ext_ack *extack);
+void npulink_ports_drop(struct npulink_device *dev);
+struct npulink_port *npulink_port_at(struct npulink_device *dev, u32 index, struct net *net);
+int npulink_port_info_ioctl(struct npulink_ucmd *ucmd);
+
+struct genl_info;
+struct netlink_callback;
+struct nla_policy;
+struct sk_buff;
+
+extern const struct nla_policy npulink_genl_port_policy[];
+extern const struct nla_policy npulink_genl_no_policy[];
+
+int npulink_genl_port_add(struct sk_buff *skb, struct genl_info *info);
+int npulink_genl_port_del(struct sk_buff *skb, struct genl_info *info);
+int npulink_genl_port_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int npulink_genl_init(void);
 void npulink_genl_exit(void);
 

@@ -351,6 +351,14 @@ static int dl_seed_all(struct dl *dl)
 	return rc;
 }
 
+/* A mirror is no operation: what ranks on other machines wait for is not known here. */
+static bool dl_has_peer(const struct npulink_op *op, u32 stream)
+{
+	const struct npulink_op *peer = op->streams[stream].peer;
+
+	return peer && !peer->is_mirror;
+}
+
 /* Call a unit stuck; what hangs on it goes onto the stack. */
 static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 {
@@ -376,13 +384,13 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 		const struct npulink_step *st = &plan->steps[un->first + i];
 
 		/* A sender waits until all of it has been taken ... */
-		if (st->op & NPULINK_STEP_RECV && op->streams[pos->recv_stream].peer) {
+		if (st->op & NPULINK_STEP_RECV && dl_has_peer(op, pos->recv_stream)) {
 			steps[n] = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
 			peers[n++] = op->streams[pos->recv_stream].peer;
 		}
 		/* ... and a receiver until all of it has been offered. */
 		if (i == un->nsteps - 1U && un->send && phase != NPULINK_UNIT_SENT &&
-		    op->streams[pos->send_stream].peer) {
+		    dl_has_peer(op, pos->send_stream)) {
 			steps[n] = npulink_peer_step(op, pos->send_stream, pos->send_pos);
 			peers[n++] = op->streams[pos->send_stream].peer;
 		}

@@ -82,6 +82,7 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	INIT_LIST_HEAD(&dev->bufs);
 	ida_init(&dev->doorbells);
 	xa_init(&dev->links);
+	INIT_LIST_HEAD(&dev->ports);
 	device_initialize(&dev->dev);
 	dev->dev.class = npulink_class;
 	dev->dev.parent = parent;
@@ -132,6 +133,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	/* End what is running, here and on the peers of those who run here. */
 	npulink_links_drop(dev, &links);
 	xa_erase(&npulink_devices, dev->id);
+	npulink_ports_drop(dev);
 	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
 	npulink_comm_flush();
 	wait_for_completion(&dev->drained);

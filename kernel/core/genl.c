@@ -243,6 +243,26 @@ static const struct genl_ops npulink_genl_ops[] = {
 		.policy = npulink_genl_flight_policy,
 		.maxattr = NPULINK_GENL_FLIGHT_MAXATTR,
 	},
+	{
+		.cmd = NPULINK_GENL_CMD_PORT_ADD,
+		.doit = npulink_genl_port_add,
+		.flags = GENL_ADMIN_PERM,
+		.policy = npulink_genl_port_policy,
+		.maxattr = NPULINK_A_PORT_NAME,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_PORT_DEL,
+		.doit = npulink_genl_port_del,
+		.flags = GENL_ADMIN_PERM,
+		.policy = npulink_genl_port_policy,
+		.maxattr = NPULINK_A_PORT_NAME,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_PORT_GET,
+		.dumpit = npulink_genl_port_dumpit,
+		.policy = npulink_genl_no_policy,
+		.maxattr = 0,
+	},
 };
 
 static const struct genl_multicast_group npulink_genl_groups[] = {

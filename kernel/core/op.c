@@ -15,6 +15,7 @@ static LLIST_HEAD(npulink_dead_ops);
 
 void npulink_op_destroy(struct npulink_op *op)
 {
+	npulink_remote_op_free(op);
 	kvfree(op->reqs);
 	kvfree(op->units);
 	kvfree(op->streams);
@@ -54,7 +55,8 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 		op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan),
 				    GFP_KERNEL_ACCOUNT);
 		if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
-		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs)) {
+		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs) ||
+		    (plan->mirror && npulink_remote_op_alloc(op, plan))) {
 			npulink_op_destroy(op);
 			return NULL;
 		}
@@ -114,6 +116,8 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 	}
 	for (i = 0; i < plan->ndrains; i++)
 		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
+	if (op->far)
+		npulink_remote_op_reset(op);
 	return op;
 }
 
@@ -193,6 +197,8 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 		op->result.rank = rank->rank;
 		op->result.number = op->plan->p2p ? ~0ULL : op->number;
 	}
+	if (op->far)
+		npulink_remote_op_finish(op, run);
 	npulink_op_set_state(op, NPULINK_OP_DONE);
 	npulink_op_unlist(op);
 	for (i = 0; i < op->plan->nslots; i++) {

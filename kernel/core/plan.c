@@ -15,6 +15,7 @@ static void npulink_plan_free(struct work_struct *work)
 
 	if (plan->spare)
 		npulink_op_destroy(plan->spare);
+	npulink_remote_plan_free(plan);
 	kvfree(plan->steps);
 	kvfree(plan->pos);
 	kvfree(plan->units);
@@ -140,7 +141,7 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 			plan->peers[p].conn = conn;
 			plan->peers[p].stream = s + 1;
 			rc = npulink_conn_resolve(plan->rank, conn);
-			if (rc == -ENOMEM)
+			if (rc == -ENOMEM || (rc && conn->far))
 				goto out;
 		}
 		if (peer || m->channel != m[-1].channel || m->send != m[-1].send) {
@@ -415,6 +416,9 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	if (rc)
 		goto err_abort;
 	rc = npulink_plan_make_streams(plan);
+	if (rc)
+		goto err_abort;
+	rc = npulink_remote_plan(plan);
 	if (rc)
 		goto err_abort;
 	if (plan->p2p && plan->npeers != 1) {

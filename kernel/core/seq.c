@@ -33,8 +33,7 @@ void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run)
  * Put an event, whose @pending is set and holds @op, into its rank's inbox. From then
  * on only RCU, which the caller has to hold, keeps the rank's memory.
  */
-static void npulink_deliver(struct npulink_event *ev, struct npulink_op *op,
-			    struct npulink_run *run)
+void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run)
 {
 	struct npulink_rank *rank = op->rank;
 
@@ -75,6 +74,10 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 
 	if (!peer_op)
 		return;	/* it will look when it is posted */
+	if (peer_op->is_mirror) {
+		npulink_remote_bell(op, step, credit, run);
+		return;
+	}
 	ev = &peer_op->cells[step].ev;
 	if (atomic_xchg(&ev->pending, 1))
 		return;	/* has not looked yet at the last one */
@@ -115,7 +118,7 @@ void npulink_req_free(struct npulink_req *req)
 	op->inflight--;
 }
 
-static bool npulink_req_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off)
+bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off)
 {
 	struct npulink_buf *buf = READ_ONCE(op->binds[slot].buf);
 
@@ -153,7 +156,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off)
 		dst_off = done % last->src2_off;
 	rcu_read_lock();
-	if (!npulink_req_operand(op, &req->dst, last->dst_slot, last->dst_off + dst_off))
+	if (!npulink_operand(op, &req->dst, last->dst_slot, last->dst_off + dst_off))
 		goto err_unlock;
 	for (i = 0; i < un->nsteps; i++) {
 		const struct npulink_step *st = &steps[i];
@@ -164,7 +167,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 		}
 		/* A chained step's src is the dst of the one before. */
 		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
-			if (!npulink_req_operand(op, &req->src[req->nsrc], st->src_slot,
+			if (!npulink_operand(op, &req->src[req->nsrc], st->src_slot,
 						 st->src_off + done))
 				goto err_put;
 			req->nsrc++;
@@ -177,6 +180,13 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 			u8 slot;
 			u64 off = done;
 
+			if (peer->is_mirror) {
+				if (!npulink_remote_operand(op, un->first + i, done,
+							    &req->src[req->nsrc]))
+					goto err_put;
+				req->nsrc++;
+				continue;
+			}
 			/* A sender offers its dst, or src if it only sends. */
 			if (sst->op == NPULINK_STEP_SEND) {
 				slot = sst->src_slot;
@@ -187,7 +197,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 					off = done % sst->src2_off;
 				off += sst->dst_off;
 			}
-			if (!npulink_req_operand(peer, &req->src[req->nsrc], slot, off))
+			if (!npulink_operand(peer, &req->src[req->nsrc], slot, off))
 				goto err_put;
 			if (!req->link) {
 				req->remote = req->nsrc;
@@ -196,7 +206,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 			}
 			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
-			if (!npulink_req_operand(op, &req->src[req->nsrc], st->src2_slot,
+			if (!npulink_operand(op, &req->src[req->nsrc], st->src2_slot,
 						 st->src2_off + done))
 				goto err_put;
 			req->nsrc++;
@@ -441,16 +451,26 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 	u64 len = op->plan->steps[step].len;
 
 	if (us->phase == NPULINK_UNIT_ACTIVE) {
-		if (un->engine && (us->done < len || !len)) {
+		while (un->engine && (us->done < len || !len)) {
 			s64 n = npulink_unit_avail(op, unit, run);
 
+			if (n <= 0 && op->far)
+				npulink_remote_want(op, unit, run);
 			if (!n)
 				return;
+			if (n > 0 && op->far && npulink_remote_landed(op, unit)) {
+				us->done += n;
+				npulink_unit_credit(op, unit, n, run);
+				if (un->send)
+					npulink_unit_publish(op, unit, us->done, run);
+				continue;
+			}
 			if (n > 0) {
 				npulink_unit_issue(op, unit, n, run);
 				return;
 			}
 			npulink_unit_credit(op, unit, 0, run);
+			break;
 		}
 		if (!un->send) {
 			npulink_unit_done(op, unit, run);

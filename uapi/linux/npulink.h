@@ -63,6 +63,7 @@ enum {
 	NPULINK_CMD_RING_SETUP,
 	NPULINK_CMD_DESTROY,
 	NPULINK_CMD_COMM_SHRINK,
+	NPULINK_CMD_PORT_INFO,
 };
 
 /* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
@@ -235,20 +236,33 @@ struct npulink_comm_create {
 #define NPULINK_COMM_ANY_UID	(1 << 0)
 
 /**
+ * struct npulink_addr - where a device can be reached from other machines
+ * @ip: IPv6 address, or IPv4 in its mapped form
+ * @port: port of the RDMA connection manager, big endian
+ * @reserved: 0
+ */
+struct npulink_addr {
+	__u8 ip[16];
+	__be16 port;
+	__u8 reserved[22];
+};
+
+/**
  * struct npulink_peer - where a rank is
  * @node_id: out_node_id of its device
- * @kind: NPULINK_PEER_LOCAL
+ * @kind: NPULINK_PEER_LOCAL, NPULINK_PEER_RDMA
  * @reserved: 0
- * @addr: address, by kind; 0 for LOCAL
+ * @addr: address, as PORT_INFO of its device gave it; 0 for LOCAL
  */
 struct npulink_peer {
 	__u8 node_id[16];
 	__u32 kind;
 	__u32 reserved;
-	__u8 addr[40];
+	struct npulink_addr addr;
 };
 
 #define NPULINK_PEER_LOCAL	0	/* same node: they meet in the kernel */
+#define NPULINK_PEER_RDMA	1	/* another node: RDMA connections between ranks */
 
 /**
  * struct npulink_comm_peers - ioctl(NPULINK_COMM_PEERS)
@@ -262,9 +276,12 @@ struct npulink_peer {
  *
  * Says where ranks are. A rank that was not described is on this node.
  *
- *  - EADDRNOTAVAIL: LOCAL with the id of another node
- *  - EOPNOTSUPP: a kind that no loaded backend serves
- *  - EBUSY: described otherwise before, and in use
+ *  - EADDRNOTAVAIL: LOCAL with the id of another node, RDMA with that of this one
+ *  - EINVAL: RDMA without address, or the own rank is not LOCAL
+ *  - EOPNOTSUPP: no such kind
+ *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
+ *    namespace
+ *  - EBUSY: described otherwise before
  */
 struct npulink_comm_peers {
 	__u32 size;
@@ -276,6 +293,28 @@ struct npulink_comm_peers {
 	__aligned_u64 peers;
 };
 #define NPULINK_COMM_PEERS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_PEERS)
+
+/**
+ * struct npulink_port_info - ioctl(NPULINK_PORT_INFO)
+ * @size: sizeof(struct npulink_port_info)
+ * @flags: 0
+ * @index: which of the ports that are bound to the device in the caller's network
+ *	   namespace, from 0
+ * @out_kind: NPULINK_PEER_RDMA
+ * @out_name: name of the port, "rxe0/1"
+ * @out_addr: for COMM_PEERS on other nodes
+ *
+ *  - ENOENT: no more ports
+ */
+struct npulink_port_info {
+	__u32 size;
+	__u32 flags;
+	__u32 index;
+	__u32 out_kind;
+	char out_name[32];
+	struct npulink_addr out_addr;
+};
+#define NPULINK_PORT_INFO _IO(NPULINK_TYPE, NPULINK_CMD_PORT_INFO)
 
 /*
  * Why a communicator failed, and the errno that operations then end with.

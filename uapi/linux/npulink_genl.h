@@ -24,6 +24,16 @@
  *	those that leave one device
  * @NPULINK_GENL_CMD_FLIGHT_GET: dump: flight recorders: of ranks that are there, and
  *	of the last ones that are not. Those of other users only for CAP_SYS_ADMIN
+ * @NPULINK_GENL_CMD_PORT_ADD: do: bind the port NPULINK_A_PORT_NAME of the kind
+ *	NPULINK_A_PORT_KIND to the device NPULINK_A_PORT_DEV, for processes in the caller's
+ *	network namespace. Needs CAP_NET_ADMIN. Errors: ENODEV: no such device or
+ *	port, EEXIST: bound to it already, EOPNOTSUPP: no such kind, or the port is not
+ *	fit for it, EADDRNOTAVAIL: the port has no IP address, EACCES: it belongs to
+ *	another network namespace
+ * @NPULINK_GENL_CMD_PORT_DEL: do: undo that; communicators that use it fail. The same
+ *	attributes. Errors: ENODEV, ENOENT: not bound
+ * @NPULINK_GENL_CMD_PORT_GET: dump: all ports that are bound in the caller's network
+ *	namespace, no attributes
  * @__NPULINK_GENL_CMD_MAX: one more than the last
  * @NPULINK_GENL_CMD_MAX: the last
  */
@@ -32,6 +42,9 @@ enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_DEV_GET,
 	NPULINK_GENL_CMD_LINK_GET,
 	NPULINK_GENL_CMD_FLIGHT_GET,
+	NPULINK_GENL_CMD_PORT_ADD,
+	NPULINK_GENL_CMD_PORT_DEL,
+	NPULINK_GENL_CMD_PORT_GET,
 	__NPULINK_GENL_CMD_MAX,
 	NPULINK_GENL_CMD_MAX = __NPULINK_GENL_CMD_MAX - 1,
 };
@@ -277,5 +290,27 @@ static inline __u64 npulink_flight_ns(__u32 time)
 {
 	return (__u64)(time & 0xfffffff) << (time >> 28);
 }
+
+/**
+ * enum npulink_genl_port - attributes of a port that is bound to a device
+ * @NPULINK_A_PORT_UNSPEC: not used
+ * @NPULINK_A_PORT_DEV: u32, id of the device
+ * @NPULINK_A_PORT_KIND: string, "rdma"
+ * @NPULINK_A_PORT_NAME: string, "rxe0/1"
+ * @NPULINK_A_PORT_IP: binary, 16 bytes: the address that peers use, IPv4 in its mapped form
+ * @NPULINK_A_PORT_CM: u16, port of the RDMA connection manager
+ * @__NPULINK_A_PORT_MAX: one more than the last
+ * @NPULINK_A_PORT_MAX: the last
+ */
+enum npulink_genl_port {
+	NPULINK_A_PORT_UNSPEC,
+	NPULINK_A_PORT_DEV,
+	NPULINK_A_PORT_KIND,
+	NPULINK_A_PORT_NAME,
+	NPULINK_A_PORT_IP,
+	NPULINK_A_PORT_CM,
+	__NPULINK_A_PORT_MAX,
+	NPULINK_A_PORT_MAX = __NPULINK_A_PORT_MAX - 1,
+};
 
 #endif /* _UAPI_LINUX_NPULINK_GENL_H */

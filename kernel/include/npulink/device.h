@@ -276,6 +276,7 @@ struct npulink_device {
 	struct list_head bufs;		/* those that are mapped */
 	struct ida doorbells;		/* pages given out */
 	struct xarray links;		/* by id of the peer device */
+	struct list_head ports;		/* to other machines; npulink_ports_lock */
 };
 
 /**

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * remote.h - ranks on other machines.
+ *
+ * To the sequencer such a rank looks like any other: its operation is played by a
+ * mirror (one for all remote peers of an operation) that has a cell for each step. What
+ * the own rank publishes, and takes from the mirror's cells, ends up here as a bell
+ * (npulink_remote_bell()) and becomes messages and writes; what comes in is published in
+ * the mirror's cells. All of it is protected by the rank's lock.
+ */
+#ifndef NPULINK_REMOTE_H
+#define NPULINK_REMOTE_H
+
+#include <npulink/transport.h>
+#include "core.h"
+
+#define NPULINK_LANDINGS	4	/* of one connection, of NPULINK_WIRE_CHUNK bytes */
+#define NPULINK_MESSAGE_BYTES	((NPULINK_PUT_RX + NPULINK_PUT_TX) * NPULINK_WIRE_SLOT)
+#define NPULINK_LANDING_BYTES	(NPULINK_LANDINGS * NPULINK_WIRE_CHUNK)
+
+enum npulink_remote_state {
+	NPULINK_REMOTE_NEW,
+	NPULINK_REMOTE_CONNECTING,
+	NPULINK_REMOTE_UP,
+	NPULINK_REMOTE_LEFT,		/* the peer has said goodbye */
+	NPULINK_REMOTE_DOWN,
+};
+
+/*
+ * struct npulink_remote_step - what a step of ours and its remote peers have done
+ * @tx_node: on remote->tx: there may be something to send
+ * @rx_node: on remote->rx: wants chunks
+ * @sent: bytes handed to the transport
+ * @acked: bytes that are in the peer's memory
+ * @granted: bytes that the peer has been granted
+ * @shown: bytes that the sequencer has been shown, in the mirror's cell
+ * @grant: the grant that it is shown, if they landed beside their destination
+ * @slot: the message that it is shown
+ * @nlandings: landings that it has
+ * @direct: the peer writes to dst itself, there is nothing for the engine to do
+ * @requested: the peer has asked for grants
+ * @asked: we have asked the peer for grants
+ */
+struct npulink_remote_step {
+	struct list_head tx_node;
+	struct list_head rx_node;
+	struct npulink_op *op;
+	u32 step;
+	u64 sent;
+	u64 acked;
+	u64 granted;
+	u64 shown;
+	s16 grant;
+	s16 slot;
+	u8 nlandings;
+	bool direct;
+	bool requested;
+	bool asked;
+};
+
+/* What an operation with remote peers has besides. */
+struct npulink_far {
+	struct npulink_op *mirror;
+	struct npulink_remote_step steps[];
+};
+
+enum npulink_grant_state {
+	NPULINK_GRANT_FREE,
+	NPULINK_GRANT_OUT,	/* the peer may write */
+	NPULINK_GRANT_REVOKING,	/* it has written, and the key is being revoked */
+	NPULINK_GRANT_LANDED,	/* the bytes wait for the engine */
+};
+
+/* Memory that the peer may fill. Holds op->inflight while the key is valid. */
+struct npulink_grant {
+	u8 state;
+	s8 landing;		/* -1: straight to dst */
+	bool requested;
+	u16 generation;
+	struct npulink_remote_step *step;
+	u64 off;
+	u32 len;
+};
+
+enum npulink_offer_state {
+	NPULINK_OFFER_FREE,
+	NPULINK_OFFER_HELD,	/* waits for the operation, or its data */
+};
+
+/* A grant of the peer; free again as soon as the last write to it was posted. */
+struct npulink_offer {
+	u8 state;
+	bool p2p;
+	u16 channel;
+	u32 pos;
+	u32 imm;
+	u32 rkey;
+	u32 len;
+	u32 sent;
+	u64 number;
+	u64 addr;
+	u64 off;
+	u64 step_len;
+	struct npulink_call call;
+	struct npulink_remote_step *step;
+};
+
+/* A message that is kept: DATA, until it has been taken. */
+struct npulink_held {
+	bool used;
+	u32 size;
+	u64 len;
+	u64 number;
+	u32 pos;
+	u16 channel;
+	bool p2p;
+	struct npulink_call call;
+	struct npulink_remote_step *step;
+};
+
+/*
+ * struct npulink_remote - the connection between a rank here and one elsewhere
+ * @put: the transport's view
+ * @link: counters
+ * @credits: DATA messages that we may send
+ * @owed: credits to give back
+ * @held_count: slots that the peer's DATA occupies
+ * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
+ * @full: the transport has refused something, and will say when it has room
+ * @shut: it has had its last message
+ * @opened_once: it is to be closed
+ * @tick: looks after operations that take long
+ */
+struct npulink_remote {
+	struct npulink_put put;
+	struct npulink_rank *rank;
+	struct npulink_conn *conn;
+	struct npulink_link link;
+	struct delayed_work tick;
+	u8 state;
+	bool full;
+	bool shut;
+	bool opened_once;
+	u32 tx_seq;
+	u32 rx_seq;
+	u32 credits;
+	u32 owed;
+	u32 held_count;
+	u32 landings;			/* mask of those in use */
+	u64 open_sent[2];		/* the last operation + 1 that OPEN was sent for */
+	struct list_head tx;
+	struct list_head rx;
+	struct npulink_grant grants[NPULINK_WIRE_GRANTS];
+	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
+	struct npulink_held held[NPULINK_PUT_RX];
+	u64 opened[2][NPULINK_MAX_INFLIGHT];
+};
+
+#define to_remote(p) container_of(p, struct npulink_remote, put)
+
+/* remote.c */
+void npulink_remote_violation(struct npulink_remote *remote, const char *what);
+void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step,
+			     const struct npulink_call *ours, const struct npulink_call *theirs);
+void npulink_remote_ring(struct npulink_remote_step *rs, struct npulink_run *run);
+void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run);
+void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run);
+int npulink_remote_post_grant(struct npulink_remote *remote, u32 grant,
+			      const struct npulink_operand *to, u32 len,
+			      struct npulink_wire_msg *msg);
+int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *msg,
+			const struct npulink_operand *from, u32 len);
+void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
+			const struct npulink_remote_step *rs, bool send);
+struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
+						u64 number, u16 channel, u32 pos, u64 len,
+						const struct npulink_call *call, bool send,
+						bool *later, bool *bad);
+struct npulink_remote *npulink_remote_of(const struct npulink_op *op, u32 step, bool send);
+
+/* remote_send.c */
+void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run);
+void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+			  const struct npulink_call *call, struct npulink_run *run);
+
+/* Where bytes that are known to lie in one piece are. */
+static inline void *npulink_operand_va(const struct npulink_operand *o)
+{
+	const struct npulink_range *r;
+
+	r = &o->buf->mem.ranges[npulink_mem_range(&o->buf->mem, o->off)];
+	return r->va + (o->off - r->off);
+}
+
+/* remote_recv.c */
+void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run);
+void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			  struct npulink_run *run);
+bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
+			 const struct npulink_wire_msg *msg, const struct npulink_call *call,
+			 struct npulink_run *run);
+void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant);
+void npulink_remote_slot_free(struct npulink_remote *remote, u32 slot);
+
+#endif /* NPULINK_REMOTE_H */

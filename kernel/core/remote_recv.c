@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * remote_recv.c - from a remote peer's bytes to what the sequencer is shown of them.
+ */
+#include "remote.h"
+
+/* Bytes that are lying beside their destination, in chunk @landing of the connection. */
+static u64 npulink_landing_off(int landing)
+{
+	return NPULINK_MESSAGE_BYTES + (u64)landing * NPULINK_WIRE_CHUNK;
+}
+
+void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant)
+{
+	if (grant->landing >= 0) {
+		remote->landings &= ~BIT(grant->landing);
+		grant->step->nlandings--;
+	}
+	grant->state = NPULINK_GRANT_FREE;
+	grant->step = NULL;
+}
+
+/* The message in @slot has been taken. */
+void npulink_remote_slot_free(struct npulink_remote *remote, u32 slot)
+{
+	remote->held[slot].used = false;
+	remote->held[slot].step = NULL;
+	remote->held_count--;
+	remote->owed++;
+	if (remote->state == NPULINK_REMOTE_UP)
+		remote->put.transport->recycle(&remote->put, slot);
+}
+
+static void npulink_recv_show(struct npulink_remote_step *rs, u64 bytes, struct npulink_run *run)
+{
+	rs->shown = bytes;
+	/* Pairs with npulink_member_arrived(). */
+	smp_store_release(&rs->op->far->mirror->cells[rs->step].avail, bytes + 1);
+	npulink_remote_ring(rs, run);
+}
+
+/* Show the next chunk that has landed, if it is the next of its step. */
+static void npulink_recv_next(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      struct npulink_run *run)
+{
+	u32 i;
+
+	if (rs->grant >= 0)
+		return;
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		struct npulink_grant *grant = &remote->grants[i];
+
+		if (grant->state == NPULINK_GRANT_LANDED && grant->step == rs &&
+		    grant->off == rs->shown) {
+			rs->grant = i;
+			npulink_recv_show(rs, grant->off + grant->len, run);
+			return;
+		}
+	}
+}
+
+/* Where byte @done of a received step is; with a reference to the buffer. */
+bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done, struct npulink_operand *o)
+{
+	struct npulink_remote *remote = npulink_remote_of(op, step, false);
+	const struct npulink_remote_step *rs = &op->far->steps[step];
+
+	if (WARN_ON_ONCE(rs->slot < 0 && rs->grant < 0) || !npulink_buf_tryget(remote->put.buf))
+		return false;
+	o->buf = remote->put.buf;
+	if (rs->slot >= 0) {
+		o->off = rs->slot * NPULINK_WIRE_SLOT + sizeof(struct npulink_wire_msg) + done;
+	} else {
+		const struct npulink_grant *grant = &remote->grants[rs->grant];
+
+		o->off = npulink_landing_off(grant->landing) + (done - grant->off);
+	}
+	return true;
+}
+
+/* The engine has taken what it was shown, or some of it. */
+void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			  struct npulink_run *run)
+{
+	u64 taken = rs->op->far->mirror->cells[rs->step].taken;
+	u64 len = rs->op->plan->steps[rs->step].len;
+
+	if (rs->slot >= 0) {
+		if (taken == len + 1) {
+			npulink_remote_slot_free(remote, rs->slot);
+			rs->slot = -1;
+		}
+	} else if (rs->grant >= 0) {
+		struct npulink_grant *grant = &remote->grants[rs->grant];
+
+		if (taken >= grant->off + grant->len) {
+			npulink_remote_grant_free(remote, grant);
+			rs->grant = -1;
+			npulink_recv_next(remote, rs, run);
+		}
+	}
+}
+
+/* A unit waits for bytes: see to it that its remote peers may send them. */
+void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	u32 i;
+
+	if (op->units[unit].phase != NPULINK_UNIT_ACTIVE &&
+	    op->units[unit].phase != NPULINK_UNIT_BUSY)
+		return;
+	for (i = un->first; i < un->first + un->nsteps; i++) {
+		const struct npulink_step *st = &op->plan->steps[i];
+		struct npulink_remote_step *rs = &op->far->steps[i];
+		struct npulink_remote *remote;
+		struct npulink_op *peer;
+
+		if (!(st->op & NPULINK_STEP_RECV))
+			continue;
+		peer = op->streams[op->plan->pos[i].recv_stream].peer;
+		if (!peer || !peer->is_mirror)
+			continue;
+		if (rs->granted == st->len || !list_empty(&rs->rx_node) || rs->slot >= 0 ||
+		    (st->len <= NPULINK_WIRE_EAGER && !rs->requested))
+			continue;
+		remote = npulink_remote_of(op, i, false);
+		if (remote->state >= NPULINK_REMOTE_LEFT)
+			continue;
+		/* Those that the peer has data for come first. */
+		if (rs->requested)
+			list_add(&rs->rx_node, &remote->rx);
+		else
+			list_add_tail(&rs->rx_node, &remote->rx);
+		npulink_remote_pump(remote, run);
+	}
+}
+
+/* A free grant that @rs may have. Half of them are for steps that were asked for. */
+static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
+						const struct npulink_remote_step *rs)
+{
+	struct npulink_grant *found = NULL;
+	u32 unasked = 0, i;
+
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		struct npulink_grant *grant = &remote->grants[i];
+
+		if (!grant->state)
+			found = grant;
+		else
+			unasked += !grant->requested;
+	}
+	if (!rs->requested && unasked >= NPULINK_WIRE_GRANTS / 2)
+		return NULL;
+	if (!rs->direct) {
+		u32 free = NPULINK_LANDINGS - hweight32(remote->landings);
+
+		/* A second one only if others may still have a first one. */
+		if (free <= (rs->requested && !rs->nlandings ? 0 : 1))
+			return NULL;
+	}
+	return found;
+}
+
+/* Grant chunks of a step. -EAGAIN: the transport is full; -EBUSY: wait. */
+static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remote_step *rs)
+{
+	const struct npulink_step *st = &rs->op->plan->steps[rs->step];
+
+	while (rs->granted < st->len) {
+		struct npulink_grant *grant = npulink_recv_grant(remote, rs);
+		struct npulink_wire_msg msg;
+		struct npulink_operand to;
+		int landing = -1, rc;
+		u32 index, len;
+
+		if (!grant)
+			return -EBUSY;
+		index = grant - remote->grants;
+		len = min_t(u64, NPULINK_WIRE_CHUNK, st->len - rs->granted);
+		if (rs->direct) {
+			to.buf = rs->op->binds[st->dst_slot].buf;
+			to.off = rs->op->binds[st->dst_slot].off + st->dst_off + rs->granted;
+		} else {
+			landing = ffz(remote->landings);
+			to.buf = remote->put.buf;
+			to.off = npulink_landing_off(landing);
+		}
+		npulink_remote_msg(remote, &msg, NPULINK_WIRE_GRANT, rs, false);
+		msg.off = cpu_to_le64(rs->granted);
+		msg.imm = cpu_to_le32((u32)(u16)(grant->generation + 1) << 16 | index);
+		rc = npulink_remote_post_grant(remote, index, &to, len, &msg);
+		if (rc)
+			return rc;
+		grant->generation++;
+		grant->state = NPULINK_GRANT_OUT;
+		grant->requested = rs->requested;
+		grant->step = rs;
+		grant->off = rs->granted;
+		grant->len = len;
+		grant->landing = landing;
+		if (landing >= 0) {
+			remote->landings |= BIT(landing);
+			rs->nlandings++;
+		}
+		rs->op->inflight++;
+		rs->granted += len;
+	}
+	return 0;
+}
+
+void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
+{
+	struct npulink_remote_step *rs, *next;
+
+	list_for_each_entry_safe(rs, next, &remote->rx, rx_node) {
+		bool p2p = rs->op->plan->p2p;
+		struct npulink_wire_msg msg;
+		int rc;
+
+		if (rs->op->state != NPULINK_OP_RUNNING) {
+			list_del_init(&rs->rx_node);
+			continue;
+		}
+		rc = npulink_recv_step(remote, rs);
+		if (rc == -EAGAIN)
+			break;
+		if (!rc) {
+			list_del_init(&rs->rx_node);
+			continue;
+		}
+		if (rs->requested || remote->open_sent[p2p] == rs->op->number + 1)
+			continue;
+		/* Let the peer say what it has data for. */
+		npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, rs, false);
+		msg.len = 0;
+		msg.pos = 0;
+		msg.channel = 0;
+		if (npulink_remote_post(remote, &msg, NULL, 0))
+			break;
+		remote->open_sent[p2p] = rs->op->number + 1;
+	}
+}
+
+/* A step came as a message. Returns whether it is kept. */
+bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
+			 const struct npulink_wire_msg *msg, const struct npulink_call *call,
+			 struct npulink_run *run)
+{
+	bool p2p = msg->flags & NPULINK_WIRE_P2P;
+	u32 size = le32_to_cpu(msg->size);
+	struct npulink_held *held = &remote->held[slot];
+	struct npulink_remote_step *rs;
+	bool later, bad;
+
+	if (le64_to_cpu(msg->len) != size || remote->held_count == NPULINK_WIRE_CREDITS) {
+		npulink_remote_violation(remote, "DATA");
+		return false;
+	}
+	rs = npulink_remote_find(remote, p2p, le64_to_cpu(msg->number), le16_to_cpu(msg->channel),
+				 le32_to_cpu(msg->pos), size, call, false, &later, &bad);
+	if (!rs && !later) {
+		remote->owed++;
+		return false;
+	}
+	/* The same step twice, or as DATA after it was granted. */
+	if (rs && (rs->slot >= 0 || rs->granted || rs->op->far->mirror->cells[rs->step].avail)) {
+		npulink_remote_violation(remote, "step that was sent before");
+		return false;
+	}
+	*held = (struct npulink_held) {
+		.used = true, .size = size, .len = size, .number = le64_to_cpu(msg->number),
+		.pos = le32_to_cpu(msg->pos), .channel = le16_to_cpu(msg->channel), .p2p = p2p,
+		.call = *call, .step = rs,
+	};
+	remote->held_count++;
+	if (rs) {
+		rs->slot = slot;
+		npulink_recv_show(rs, size, run);
+	}
+	return true;
+}
+
+void npulink_put_arrived(struct npulink_put *put, u32 imm)
+{
+	struct npulink_remote *remote = to_remote(put);
+	struct npulink_grant *grant = &remote->grants[imm % NPULINK_WIRE_GRANTS];
+	struct npulink_rank *rank = remote->rank;
+	unsigned long flags;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (remote->state == NPULINK_REMOTE_UP) {
+		if (grant->state != NPULINK_GRANT_OUT ||
+		    imm != ((u32)grant->generation << 16 | (imm % NPULINK_WIRE_GRANTS))) {
+			npulink_remote_violation(remote, "immediate");
+		} else {
+			grant->state = NPULINK_GRANT_REVOKING;
+			put->transport->revoke(put, imm % NPULINK_WIRE_GRANTS);
+		}
+	}
+	spin_unlock_irqrestore(&rank->lock, flags);
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_arrived);
+
+void npulink_put_revoked(struct npulink_put *put, u32 index)
+{
+	struct npulink_remote *remote = to_remote(put);
+	struct npulink_grant *grant = &remote->grants[index];
+	struct npulink_rank *rank = remote->rank;
+	NPULINK_RUN_IRQ(run);
+	unsigned long flags;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (grant->state == NPULINK_GRANT_REVOKING) {
+		struct npulink_remote_step *rs = grant->step;
+
+		grant->state = NPULINK_GRANT_LANDED;
+		if (rs->direct) {
+			u64 shown = grant->off + grant->len;
+
+			npulink_remote_grant_free(remote, grant);
+			npulink_recv_show(rs, shown, &run);
+		} else {
+			npulink_recv_next(remote, rs, &run);
+		}
+		npulink_remote_op_less(rs->op, &run);
+	}
+	npulink_remote_pump(remote, &run);
+	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_run(&run);
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_revoked);

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * remote_send.c - from what the own rank publishes to the memory of a remote peer.
+ */
+#include "remote.h"
+
+/* Where byte @off of what a step sends is, and up to where it lies in one piece. */
+static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
+				 struct npulink_operand *o, u64 *piece)
+{
+	const struct npulink_step *st = &rs->op->plan->steps[rs->step];
+	u8 slot = st->dst_slot;
+	u64 base = st->dst_off;
+
+	*piece = st->len - off;
+	if (st->op == NPULINK_STEP_SEND) {
+		slot = st->src_slot;
+		base = st->src_off;
+	} else if (st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off) {
+		*piece = min(*piece, st->src2_off - off % st->src2_off);
+		off %= st->src2_off;
+	}
+	/* The operation keeps its buffers as long as it has something in flight. */
+	o->buf = rs->op->binds[slot].buf;
+	o->off = rs->op->binds[slot].off + base + off;
+}
+
+static void npulink_send_acked(struct npulink_remote_step *rs, u64 bytes, struct npulink_run *run)
+{
+	u64 len = rs->op->plan->steps[rs->step].len;
+
+	rs->acked += bytes;
+	/* They have been read: the engine may overwrite them. */
+	smp_store_release(&rs->op->cells[rs->step].taken, rs->acked == len ? len + 1 : rs->acked);
+	npulink_remote_ring(rs, run);
+}
+
+static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
+						const struct npulink_remote_step *rs)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		struct npulink_offer *offer = &remote->offers[i];
+
+		if (offer->state && offer->step == rs && offer->off + offer->sent == rs->sent)
+			return offer;
+	}
+	return NULL;
+}
+
+/* Fill what the peer has offered. 0: no more for now; -EAGAIN: the transport is full. */
+static int npulink_send_write(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      u64 avail, struct npulink_run *run)
+{
+	struct npulink_offer *offer;
+	struct npulink_operand from;
+	u64 piece;
+	bool last;
+	int rc;
+
+	while ((offer = npulink_send_offer(remote, rs)) && avail > rs->sent) {
+		npulink_send_operand(rs, rs->sent, &from, &piece);
+		piece = min3(piece, avail - rs->sent, (u64)offer->len - offer->sent);
+		last = offer->sent + piece == offer->len;
+		rc = remote->put.transport->write(&remote->put, rs, &from, piece,
+						  offer->addr + offer->sent, offer->rkey, last,
+						  offer->imm);
+		if (rc) {
+			remote->full = true;
+			return -EAGAIN;
+		}
+		rs->op->inflight++;
+		offer->sent += piece;
+		rs->sent += piece;
+		/* Its number comes back to us no earlier than the peer has got all. */
+		if (last)
+			offer->state = NPULINK_OFFER_FREE;
+	}
+	return 0;
+}
+
+/*
+ * Send what there is of a step. 0: wait for its next bell, grant or REQ; -EBUSY: wait
+ * for credits; -EAGAIN: the transport is full.
+ */
+static int npulink_send_step(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			     struct npulink_run *run)
+{
+	const struct npulink_op *op = rs->op;
+	const struct npulink_plan *plan = op->plan;
+	u64 len = plan->steps[rs->step].len;
+	u64 avail = op->cells[rs->step].avail;
+	struct npulink_wire_msg msg;
+	struct npulink_operand from;
+	u64 piece;
+	int rc;
+
+	if (!avail || op->state != NPULINK_OP_RUNNING || (len && rs->sent == len))
+		return 0;
+	avail--;
+	rc = npulink_send_write(remote, rs, avail, run);
+	if (rc || (len && (rs->sent == len || rs->sent)))
+		return rc;
+	if (len <= NPULINK_WIRE_EAGER && !rs->asked) {
+		npulink_send_operand(rs, 0, &from, &piece);
+		if (avail == len && piece == len && remote->credits) {
+			npulink_remote_msg(remote, &msg, NPULINK_WIRE_DATA, rs, true);
+			rc = npulink_remote_post(remote, &msg, &from, len);
+			if (rc)
+				return rc;
+			remote->credits--;
+			rs->sent = len;
+			npulink_send_acked(rs, len, run);
+			return 0;
+		}
+		if (avail == len && piece == len &&
+		    remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] != op->number + 1)
+			return -EBUSY;
+	} else if (remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] !=
+		   op->number + 1) {
+		return 0;
+	}
+	if (rs->asked || !len)
+		return len ? 0 : -EBUSY;
+	npulink_remote_msg(remote, &msg, NPULINK_WIRE_REQ, rs, true);
+	rc = npulink_remote_post(remote, &msg, NULL, 0);
+	if (!rc)
+		rs->asked = true;
+	return rc;
+}
+
+void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run)
+{
+	struct npulink_remote_step *rs, *next;
+
+	list_for_each_entry_safe(rs, next, &remote->tx, tx_node) {
+		int rc = npulink_send_step(remote, rs, run);
+
+		if (rc == -EAGAIN)
+			break;
+		if (!rc)
+			list_del_init(&rs->tx_node);
+	}
+}
+
+/* The peer has granted us memory. */
+void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+			  const struct npulink_call *call, struct npulink_run *run)
+{
+	u32 imm = le32_to_cpu(msg->imm);
+	u32 index = imm % NPULINK_WIRE_GRANTS;
+	struct npulink_offer *offer = &remote->offers[index];
+	bool p2p = msg->flags & NPULINK_WIRE_P2P;
+	struct npulink_remote_step *rs;
+	bool later, bad;
+
+	if (offer->state) {
+		npulink_remote_violation(remote, "grant that is in use");
+		return;
+	}
+	rs = npulink_remote_find(remote, p2p, le64_to_cpu(msg->number), le16_to_cpu(msg->channel),
+				 le32_to_cpu(msg->pos), le64_to_cpu(msg->len), call, true,
+				 &later, &bad);
+	if (!rs && !later)
+		return;
+	*offer = (struct npulink_offer) {
+		.state = NPULINK_OFFER_HELD, .p2p = p2p, .channel = le16_to_cpu(msg->channel),
+		.pos = le32_to_cpu(msg->pos), .imm = imm, .rkey = le32_to_cpu(msg->rkey),
+		.len = le32_to_cpu(msg->size), .number = le64_to_cpu(msg->number),
+		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),
+		.step_len = le64_to_cpu(msg->len), .call = *call, .step = rs,
+	};
+	if (rs && list_empty(&rs->tx_node))
+		list_add_tail(&rs->tx_node, &remote->tx);
+}
+
+void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
+{
+	struct npulink_remote *remote = to_remote(put);
+	struct npulink_remote_step *rs = cookie;
+	struct npulink_rank *rank = remote->rank;
+	NPULINK_RUN_IRQ(run);
+	unsigned long flags;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (len)
+		npulink_send_acked(rs, len, &run);
+	npulink_remote_op_less(rs->op, &run);
+	npulink_remote_pump(remote, &run);
+	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_run(&run);
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_written);

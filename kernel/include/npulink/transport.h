@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * transport.h - what a module implements that makes links to other machines.
+ *
+ * A device reaches other machines over the ports that an administrator bound to it. Between
+ * a local rank and a rank elsewhere there is one connection (struct npulink_put), over which
+ * messages are sent and bytes are put into the peer's memory. What the messages mean is the
+ * core's business (wire.h, remote.c); the transport connects, proves the secret,
+ * carries, and says what has happened.
+ */
+#ifndef NPULINK_TRANSPORT_H
+#define NPULINK_TRANSPORT_H
+
+#include <linux/list.h>
+#include <linux/types.h>
+#include <net/net_namespace.h>
+#include <npulink/device.h>
+#include <npulink/wire.h>
+
+struct netlink_ext_ack;
+struct npulink_transport;
+
+#define NPULINK_PUT_RX		32	/* slots that messages arrive in */
+#define NPULINK_PUT_TX		16	/* slots that they are sent from */
+
+/**
+ * struct npulink_port - a port that is bound to a device
+ * @node: on npulink_device.ports
+ * @dev: device
+ * @transport: whose port
+ * @net: network namespace that it was bound in: only processes in it use it
+ * @name: its name, "rxe0/1"
+ * @addr: where peers find it, set by bind
+ * @priv: for the transport
+ */
+struct npulink_port {
+	struct list_head node;
+	struct npulink_device *dev;
+	const struct npulink_transport *transport;
+	struct net *net;
+	char name[32];
+	struct npulink_addr addr;
+	void *priv;
+};
+
+/**
+ * struct npulink_put - one connection, from a local rank to one elsewhere
+ * @transport: who carries it
+ * @dev: the local rank's device
+ * @net: network namespace of the rank's process
+ * @secret: the communicator's
+ * @rank: local rank
+ * @peer: rank that it leads to; the lower of the two connects
+ * @addr: where that one is
+ * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
+ *	 NPULINK_WIRE_SLOT bytes, none of them across a page
+ * @via: name of the port that it goes over, for people
+ * @priv: for the transport
+ */
+struct npulink_put {
+	const struct npulink_transport *transport;
+	struct npulink_device *dev;
+	struct net *net;
+	const u8 *secret;
+	u32 rank;
+	u32 peer;
+	struct npulink_addr addr;
+	struct npulink_buf *buf;
+	char via[32];
+	void *priv;
+};
+
+/**
+ * struct npulink_transport - a kind of link to other machines
+ * @name: "rdma"
+ * @kind: NPULINK_PEER_*
+ * @owner: module, held by each port and each connection
+ *
+ * Those callbacks that are called with the rank's lock held do not sleep, and call nothing
+ * in the core. What they start ends in one call from the list below, or in
+ * npulink_put_down(), after which nothing is in flight any more.
+ */
+struct npulink_transport {
+	struct list_head node;
+	const char *name;
+	u32 kind;
+	struct module *owner;
+	/** @bind: find port->name, fill in port->addr. May sleep. */
+	int (*bind)(struct npulink_port *port, struct netlink_ext_ack *extack);
+	/** @unbind: break what uses it, forget it. May sleep. */
+	void (*unbind)(struct npulink_port *port);
+	/**
+	 * @open: connect, or wait to be connected to. npulink_put_up() or
+	 * npulink_put_down() tell how it went. May sleep.
+	 */
+	int (*open)(struct npulink_put *put);
+	/**
+	 * @close: undo open, after npulink_put_down() if that was not called before. If
+	 * @msg is not NULL, it is sent first, and if possible arrives. May sleep, for a bounded time.
+	 */
+	void (*close)(struct npulink_put *put, const struct npulink_wire_msg *msg);
+	/**
+	 * @shut: send this as the last message if that is possible, then break the
+	 * connection; npulink_put_down() follows. Rank's lock held.
+	 */
+	void (*shut)(struct npulink_put *put, const struct npulink_wire_msg *msg,
+		     const void *payload, u32 len);
+	/**
+	 * @send: send a message with @len bytes of payload from @from. They may be
+	 * overwritten when this returns. -EAGAIN: npulink_put_room() will be called.
+	 * Rank's lock held.
+	 */
+	int (*send)(struct npulink_put *put, const struct npulink_wire_msg *msg,
+		    const struct npulink_operand *from, u32 len);
+	/**
+	 * @grant: let the peer write @len bytes at @to: fill in msg->addr and msg->rkey,
+	 * and send @msg. -EAGAIN as for send. Rank's lock held.
+	 */
+	int (*grant)(struct npulink_put *put, u32 grant, const struct npulink_operand *to, u32 len,
+		     struct npulink_wire_msg *msg);
+	/** @revoke: take the key back; ends in npulink_put_revoked(). Rank's lock held. */
+	void (*revoke)(struct npulink_put *put, u32 grant);
+	/**
+	 * @write: put @len bytes from @from at the peer's @addr; ends in
+	 * npulink_put_written() with @cookie, in any case. With @last, the peer is told @imm. -EAGAIN as for
+	 * send. Rank's lock held.
+	 */
+	int (*write)(struct npulink_put *put, void *cookie, const struct npulink_operand *from,
+		     u32 len, u64 addr, u32 rkey, bool last, u32 imm);
+	/** @recycle: the core is done with slot @slot that it had kept. Rank's lock held. */
+	void (*recycle)(struct npulink_put *put, u32 slot);
+	/** @probe: find out whether the peer's machine lives. Rank's lock held. */
+	void (*probe)(struct npulink_put *put);
+};
+
+int npulink_transport_register(struct npulink_transport *transport);
+void npulink_transport_unregister(struct npulink_transport *transport);
+
+/* The connection stands, and the peer has proved that it knows the secret. */
+void npulink_put_up(struct npulink_put *put);
+/* A message is in slot @slot. Returns whether the core keeps the slot. */
+bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len);
+/* The peer has filled a grant. */
+void npulink_put_arrived(struct npulink_put *put, u32 imm);
+/* A key is worth nothing any more. */
+void npulink_put_revoked(struct npulink_put *put, u32 grant);
+/* What write was given as @cookie has ended; @len bytes are there, or 0 if it failed. */
+void npulink_put_written(struct npulink_put *put, void *cookie, u32 len);
+/* There is room again for what was refused with -EAGAIN. */
+void npulink_put_room(struct npulink_put *put);
+/* The connection is no more, for that reason, and nothing is in flight. Task context. */
+void npulink_put_down(struct npulink_put *put, int status);
+
+#endif /* NPULINK_TRANSPORT_H */

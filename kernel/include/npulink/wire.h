@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * wire.h - what two machines say to each other over one reliable connection between
+ * two ranks of a communicator.
+ *
+ * Connection. The lower rank connects, with struct npulink_wire_hello as private data.
+ * The other one answers with struct npulink_wire_welcome, whose MAC proves that it
+ * knows the communicator's secret; the first message back is struct npulink_wire_auth.
+ * Each MAC is HMAC-SHA256 with the 128-bit secret as key, over a label, the hello and
+ * the welcome without its MAC, so it covers both nonces, both ranks, the version and
+ * the limits. The tag that says which communicator is meant is a hash of the secret.
+ *
+ * Messages. All that follows is struct npulink_wire_msg, with payload if it is DATA, or
+ * ABORT's cause. A step is named by the operation (number, point-to-point or not), the channel,
+ * and its place among those of this pair of ranks on that channel. A step of at most
+ * NPULINK_WIRE_EAGER bytes is sent as DATA as soon as the sender has it, if it has a credit
+ * for one of the receiver's slots. Of a larger one the receiver GRANTs chunks, when it has come to
+ * that step: each is a memory key for that range only, which the sender fills by RDMA
+ * writes, the last one with the grant's number as immediate; then the key is
+ * revoked, then the data used. A receiver that has no grants left for a step says OPEN:
+ * from then on the sender tells it by REQ which steps of the operation have data.
+ */
+#ifndef NPULINK_WIRE_H
+#define NPULINK_WIRE_H
+
+#include <linux/types.h>
+
+#define NPULINK_WIRE_MAGIC	0x6b6c706eU	/* "nplk" */
+#define NPULINK_WIRE_VERSION	1
+#define NPULINK_WIRE_SLOT	4096U		/* one message with its payload */
+#define NPULINK_WIRE_EAGER	(NPULINK_WIRE_SLOT - 128U)
+#define NPULINK_WIRE_CHUNK	(128U << 10)	/* largest grant */
+#define NPULINK_WIRE_GRANTS	8U		/* per connection and direction */
+#define NPULINK_WIRE_CREDITS	8U		/* slots for DATA per direction */
+
+/**
+ * struct npulink_wire_hello - private data of the connection request
+ * @magic: NPULINK_WIRE_MAGIC
+ * @version: NPULINK_WIRE_VERSION
+ * @credits: slots that the sender has for DATA: NPULINK_WIRE_CREDITS
+ * @rank: of the sender
+ * @peer: rank that is called
+ * @chunk: NPULINK_WIRE_CHUNK
+ * @slot: NPULINK_WIRE_SLOT
+ * @tag: which communicator
+ * @nonce: random
+ */
+struct npulink_wire_hello {
+	__le32 magic;
+	__le16 version;
+	__le16 credits;
+	__le32 rank;
+	__le32 peer;
+	__le32 chunk;
+	__le32 slot;
+	__u8 tag[8];
+	__u8 nonce[16];
+} __packed;
+
+/**
+ * struct npulink_wire_welcome - private data of the answer
+ * @magic: NPULINK_WIRE_MAGIC
+ * @version: NPULINK_WIRE_VERSION
+ * @credits: as in the hello
+ * @chunk: as in the hello
+ * @slot: as in the hello
+ * @nonce: random
+ * @mac: over "npulink welcome", the hello, and this up to here
+ */
+struct npulink_wire_welcome {
+	__le32 magic;
+	__le16 version;
+	__le16 credits;
+	__le32 chunk;
+	__le32 slot;
+	__u8 nonce[16];
+	__u8 mac[32];
+} __packed;
+
+/**
+ * struct npulink_wire_auth - first message of who connected
+ * @mac: over "npulink auth", the hello, and the welcome without its MAC
+ */
+struct npulink_wire_auth {
+	__u8 mac[32];
+} __packed;
+
+/* Why a connection was refused: one byte of private data. */
+#define NPULINK_WIRE_LATER	1	/* not now: the rank is not here, or not ready */
+#define NPULINK_WIRE_VERSIONS	2	/* version or limits do not fit */
+
+#define NPULINK_WIRE_DATA	1
+#define NPULINK_WIRE_GRANT	2
+#define NPULINK_WIRE_OPEN	3
+#define NPULINK_WIRE_REQ	4
+#define NPULINK_WIRE_CREDIT	5
+#define NPULINK_WIRE_ABORT	6
+#define NPULINK_WIRE_BYE	7
+#define NPULINK_WIRE_TYPES	8
+
+#define NPULINK_WIRE_P2P	1
+
+/**
+ * struct npulink_wire_call - struct npulink_call
+ * @collective: see there
+ * @dtype: see there
+ * @redop: see there
+ * @root: see there
+ * @count: see there
+ * @set_id: see there
+ */
+struct npulink_wire_call {
+	__le32 collective;
+	__le32 dtype;
+	__le32 redop;
+	__le32 root;
+	__le64 count;
+	__le64 set_id;
+} __packed;
+
+/**
+ * struct npulink_wire_msg - header of every message
+ * @type: NPULINK_WIRE_DATA ..
+ * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair
+ * @credits: slots for DATA that have become free again
+ * @seq: messages of this direction are counted from 0
+ * @number: operation
+ * @call: what it is
+ * @len: bytes of the step
+ * @off: GRANT: first byte of the chunk
+ * @addr: GRANT: where to write it
+ * @size: GRANT: bytes of the chunk; DATA, ABORT: bytes of payload
+ * @rkey: GRANT: key
+ * @imm: GRANT: immediate of the last write
+ * @pos: place of the step in its stream
+ * @channel: its channel
+ * @reserved: 0
+ *
+ * Members that a type does not use are 0.
+ */
+struct npulink_wire_msg {
+	__u8 type;
+	__u8 flags;
+	__le16 credits;
+	__le32 seq;
+	__le64 number;
+	struct npulink_wire_call call;
+	__le64 len;
+	__le64 off;
+	__le64 addr;
+	__le32 size;
+	__le32 rkey;
+	__le32 imm;
+	__le32 pos;
+	__le16 channel;
+	__u8 reserved[38];
+} __packed;
+
+static_assert(sizeof(struct npulink_wire_msg) == NPULINK_WIRE_SLOT - NPULINK_WIRE_EAGER);
+static_assert(sizeof(struct npulink_wire_hello) <= 56);
+
+/**
+ * struct npulink_wire_cause - payload of ABORT: why the communicator has failed
+ * @cause: NPULINK_CAUSE_*
+ * @rank: as in struct npulink_result
+ * @peer: the same
+ * @step: the same
+ * @number: the same
+ * @code: as in struct npulink_comm_status
+ * @reserved: 0
+ * @calls: the same
+ */
+struct npulink_wire_cause {
+	__le32 cause;
+	__le32 rank;
+	__le32 peer;
+	__le32 step;
+	__le64 number;
+	__le32 code;
+	__le32 reserved;
+	struct npulink_wire_call calls[2];
+} __packed;
+
+#endif /* NPULINK_WIRE_H */

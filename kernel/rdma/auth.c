@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * auth.c - each side proves that it knows the communicator's secret, by a keyed hash of
+ * what both have said; see npulink/wire.h.
+ */
+#include <crypto/algapi.h>
+#include <linux/random.h>
+#include "rdma.h"
+
+static int rdma_mac(struct rdma_conn *conn, const char *label, bool both, u8 *mac)
+{
+	SHASH_DESC_ON_STACK(desc, conn->mac);
+	int rc;
+
+	desc->tfm = conn->mac;
+	rc = crypto_shash_init(desc);
+	if (!rc)
+		rc = crypto_shash_update(desc, label, strlen(label) + 1);
+	if (!rc && both)
+		rc = crypto_shash_update(desc, (const u8 *)&conn->hello, sizeof(conn->hello));
+	if (!rc && both)
+		rc = crypto_shash_update(desc, (const u8 *)&conn->welcome,
+					 offsetof(struct npulink_wire_welcome, mac));
+	if (!rc)
+		rc = crypto_shash_final(desc, mac);
+	shash_desc_zero(desc);
+	return rc;
+}
+
+int rdma_auth_init(struct rdma_conn *conn)
+{
+	u8 mac[32];
+	int rc;
+
+	conn->mac = crypto_alloc_shash("hmac(sha256)", 0, 0);
+	if (IS_ERR(conn->mac)) {
+		rc = PTR_ERR(conn->mac);
+		conn->mac = NULL;
+		return rc;
+	}
+	rc = crypto_shash_setkey(conn->mac, conn->put->secret, 16);
+	if (!rc)
+		rc = rdma_mac(conn, "npulink tag", false, mac);
+	if (!rc)
+		memcpy(conn->tag, mac, sizeof(conn->tag));
+	else
+		rdma_auth_exit(conn);
+	return rc;
+}
+
+void rdma_auth_exit(struct rdma_conn *conn)
+{
+	if (conn->mac)
+		crypto_free_shash(conn->mac);
+	conn->mac = NULL;
+}
+
+/* What the caller says first. */
+void rdma_auth_hello(struct rdma_conn *conn)
+{
+	conn->hello = (struct npulink_wire_hello) {
+		.magic = cpu_to_le32(NPULINK_WIRE_MAGIC),
+		.version = cpu_to_le16(NPULINK_WIRE_VERSION),
+		.credits = cpu_to_le16(NPULINK_WIRE_CREDITS),
+		.rank = cpu_to_le32(conn->put->rank),
+		.peer = cpu_to_le32(conn->put->peer),
+		.chunk = cpu_to_le32(NPULINK_WIRE_CHUNK),
+		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
+	};
+	memcpy(conn->hello.tag, conn->tag, sizeof(conn->tag));
+	get_random_bytes(conn->hello.nonce, sizeof(conn->hello.nonce));
+}
+
+/* Do we speak the same version, with the same limits? */
+bool rdma_auth_limits(const struct npulink_wire_hello *hello)
+{
+	return le32_to_cpu(hello->magic) == NPULINK_WIRE_MAGIC &&
+	       le16_to_cpu(hello->version) == NPULINK_WIRE_VERSION &&
+	       le16_to_cpu(hello->credits) == NPULINK_WIRE_CREDITS &&
+	       le32_to_cpu(hello->chunk) == NPULINK_WIRE_CHUNK &&
+	       le32_to_cpu(hello->slot) == NPULINK_WIRE_SLOT;
+}
+
+/* Is @conn what the caller wants? */
+bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello)
+{
+	return le32_to_cpu(hello->rank) == conn->put->peer &&
+	       le32_to_cpu(hello->peer) == conn->put->rank &&
+	       !crypto_memneq(hello->tag, conn->tag, sizeof(conn->tag));
+}
+
+/* The answer to conn->hello. */
+int rdma_auth_welcome(struct rdma_conn *conn)
+{
+	conn->welcome = (struct npulink_wire_welcome) {
+		.magic = cpu_to_le32(NPULINK_WIRE_MAGIC),
+		.version = cpu_to_le16(NPULINK_WIRE_VERSION),
+		.credits = cpu_to_le16(NPULINK_WIRE_CREDITS),
+		.chunk = cpu_to_le32(NPULINK_WIRE_CHUNK),
+		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
+	};
+	get_random_bytes(conn->welcome.nonce, sizeof(conn->welcome.nonce));
+	return rdma_mac(conn, "npulink welcome", true, conn->welcome.mac);
+}
+
+bool rdma_auth_check_welcome(struct rdma_conn *conn)
+{
+	const struct npulink_wire_welcome *w = &conn->welcome;
+	u8 mac[32];
+
+	return le32_to_cpu(w->magic) == NPULINK_WIRE_MAGIC &&
+	       le16_to_cpu(w->version) == NPULINK_WIRE_VERSION &&
+	       le16_to_cpu(w->credits) == NPULINK_WIRE_CREDITS &&
+	       le32_to_cpu(w->chunk) == NPULINK_WIRE_CHUNK &&
+	       le32_to_cpu(w->slot) == NPULINK_WIRE_SLOT &&
+	       !rdma_mac(conn, "npulink welcome", true, mac) &&
+	       !crypto_memneq(mac, w->mac, sizeof(mac));
+}
+
+/* The caller's proof. */
+int rdma_auth_make(struct rdma_conn *conn, struct npulink_wire_auth *auth)
+{
+	return rdma_mac(conn, "npulink auth", true, auth->mac);
+}
+
+bool rdma_auth_check(struct rdma_conn *conn, const struct npulink_wire_auth *auth)
+{
+	u8 mac[32];
+
+	return !rdma_mac(conn, "npulink auth", true, mac) &&
+	       !crypto_memneq(mac, auth->mac, sizeof(mac));
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * rdma_pair.c - two machines, joined by RDMA: every collective, random traffic, and ranks
+ * that fail, leave, or call different things.
+ *
+ * npulink-test: machines=2 mem=768 modules=none timeout=300
+ */
+#include "remote.h"
+
+#define NDEV	2
+
+static int all_collectives(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t counts[] = { 1, 5, 993, 70000 };
+	int bad = 0;
+
+	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names); coll++)
+		for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+			struct coll_case c = {
+				.collective = coll, .count = counts[i],
+				.dtype = i % 2 ? COLL_FLOAT32 : COLL_INT32,
+				.op = i == 2 ? COLL_MAX : COLL_SUM,
+				.root = trial_rooted(coll) ? i % coll_comm_size(comm) : 0,
+				.in_place = i == 3, .form = i % CASE_FORMS,
+			};
+
+			bad += remote_case(comm, rank, &c);
+			if (bad)
+				return bad;
+		}
+	return bad;
+}
+
+/* The same sequence on all ranks, over two communicators. */
+static int random_traffic(struct coll_comm *comm, unsigned int rank)
+{
+	unsigned int n = coll_comm_size(comm), ops = getenv("NPULINK_SOAK") ? 5000 : 300;
+	struct coll_comm *comms[2] = { comm };
+	unsigned int seed = 20261121;
+	int bad = 0;
+
+	comms[1] = remote_join_at(n - 1 - rank, n, remote_port + 1000, machines - 1);
+	if (!comms[1])
+		return 1;
+	for (unsigned int i = 0; i < ops && !bad; i++) {
+		unsigned int which = rand_r(&seed) % 2;
+		struct coll_case c = {
+			.collective = rand_r(&seed) % ARRAY_SIZE(trial_names),
+			.dtype = rand_r(&seed) % 2 ? COLL_INT32 : COLL_FLOAT64,
+			.op = rand_r(&seed) % 2 ? COLL_SUM : COLL_MIN,
+			.in_place = rand_r(&seed) % 2, .form = rand_r(&seed) % CASE_FORMS,
+		};
+		unsigned int bits = rand_r(&seed) % (i % 16 ? 11 : 17);
+
+		c.count = rand_r(&seed) % (1U << bits) + 1;
+		c.root = trial_rooted(c.collective) ? rand_r(&seed) % n : 0;
+		bad = remote_case(comms[which], which ? n - 1 - rank : rank, &c);
+	}
+	return bad | !!coll_comm_destroy(comms[1]);
+}
+
+/* Sends and receives in both directions at a time, also longer than what is granted. */
+static int sendrecv(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t sizes[] = { 0, 1, 3967, 3968, 3969, 131072, 131073, 3000000 };
+	int bad = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes) && !bad; i++) {
+		uint8_t *out = malloc(sizes[i] + 1), *in = calloc(1, sizes[i] + 1);
+
+		for (size_t k = 0; k < sizes[i]; k++)
+			out[k] = k * 7 + k / 251 + rank;
+		bad |= remote_check(coll_group_start(comm), comm, rank, "group");
+		coll_send(comm, out, sizes[i], COLL_UINT8, !rank);
+		coll_recv(comm, in, sizes[i], COLL_UINT8, !rank);
+		bad |= remote_check(coll_group_end(comm), comm, rank, "sendrecv");
+		for (size_t k = 0; k < sizes[i] && !bad; k++)
+			if (in[k] != (uint8_t)(k * 7 + k / 251 + !rank))
+				bad = remote_fail("rank %u: %zu bytes: wrong at %zu", rank,
+						  sizes[i], k);
+		free(out);
+		free(in);
+	}
+	return bad;
+}
+
+/* What both ranks see when one of them fails: the same cause. */
+static int expect(struct coll_comm *comm, unsigned int rank, int rc, int want, const char *cause)
+{
+	struct coll_state state;
+
+	if (rc != want)
+		return remote_fail("rank %u: %d instead of %d: %s", rank, rc, want,
+				   coll_comm_last_error(comm));
+	if (coll_comm_status(comm, &state) || strcmp(state.cause, cause))
+		return remote_fail("rank %u: cause %s instead of %s", rank, state.cause, cause);
+	return 0;
+}
+
+static int warm_up(struct coll_comm *comm, unsigned int rank)
+{
+	int x = 1, y = 0;
+
+	return remote_check(coll_allreduce(comm, &x, &y, 1, COLL_INT32, COLL_SUM), comm, rank,
+			    "allreduce") || y != (int)coll_comm_size(comm);
+}
+
+static int different_calls(struct coll_comm *comm, unsigned int rank)
+{
+	int x[100] = { 1 }, y[100], rc;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank)
+		rc = coll_broadcast(comm, x, x, 100, COLL_INT32, 0);
+	else
+		rc = coll_allreduce(comm, x, y, 100, COLL_INT32, COLL_SUM);
+	return expect(comm, rank, rc, -EPROTO, "mismatch");
+}
+
+/* Neither sends anything of itself here. */
+static int different_receives(struct coll_comm *comm, unsigned int rank)
+{
+	int x[100] = { 1 };
+
+	if (warm_up(comm, rank))
+		return 1;
+	return expect(comm, rank, coll_broadcast(comm, x, x, 100, COLL_INT32, !rank), -EPROTO,
+		      "mismatch");
+}
+
+static int abort_other(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[1 << 20], out[1 << 20];
+	struct coll_state state;
+	int rc;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank) {
+		usleep(200000);
+		return coll_comm_abort(comm, 42);
+	}
+	rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	if (expect(comm, rank, rc, -ECANCELED, "abort"))
+		return 1;
+	coll_comm_status(comm, &state);
+	return state.rank == 1 && state.code == 42 ? 0 :
+	       remote_fail("abort of rank %u with code %u", state.rank, state.code);
+}
+
+static int leave(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[1 << 20], out[1 << 20];
+	int rc;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank) {
+		usleep(200000);
+		return 0;
+	}
+	rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	return expect(comm, rank, rc, -ESHUTDOWN, "left");
+}
+
+static int die(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[4 << 20], out[4 << 20];
+	double start = now();
+	int rc = 0;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank) {
+		if (!fork()) {
+			usleep(300000);
+			kill(getppid(), SIGKILL);
+			_exit(0);
+		}
+	}
+	while (!rc)
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	if (expect(comm, rank, rc, -EOWNERDEAD, "death"))
+		return 1;
+	return now() - start < 30 ? 0 : remote_fail("took %.1f s", now() - start);
+}
+
+static int death(void)
+{
+	int bad = remote_ranks(1, die);
+
+	/* Ours was killed, and that was right. */
+	return machine ? bad != 1 : bad;
+}
+
+int main(void)
+{
+	remote_setup(NDEV, 20000);
+	ksft_print_header();
+	ksft_set_plan(11);
+	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
+	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
+	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
+	ksft_test_result(!remote_ranks(2, random_traffic), "random traffic\n");
+	ksft_test_result(!remote_ranks(1, different_calls), "different calls\n");
+	ksft_test_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
+	ksft_test_result(!remote_ranks(1, abort_other), "abort\n");
+	ksft_test_result(!remote_ranks(1, leave), "a rank leaves\n");
+	ksft_test_result(!death(), "a rank is killed\n");
+	ksft_test_result(remote_idle(), "no key and no connection is left\n");
+	ksft_test_result(remote_teardown(), "the modules can be removed\n");
+	ksft_finished();
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * remote.h - tests on several machines at a time: each runs the same program, makes its
+ * RDMA ports out of its network interfaces, and runs some of the ranks.
+ */
+#ifndef SELFTESTS_REMOTE_H
+#define SELFTESTS_REMOTE_H
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "coll.h"
+#include "coll_cases.h"
+#include "kselftest.h"
+
+#define REMOTE_PARAMETERS	"/sys/module/npulink_rdma/parameters/"
+
+static unsigned int machine, machines;
+static unsigned int remote_port = 5000;
+
+__attribute__((format(printf, 1, 2)))
+static inline int run(const char *fmt, ...)
+{
+	char command[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(command, sizeof(command), fmt, ap);
+	va_end(ap);
+	return system(command);
+}
+
+static inline double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
+}
+
+/* One of the module's counters. */
+static inline int remote_count(const char *name)
+{
+	char path[128], text[16] = "";
+	int fd, n;
+
+	snprintf(path, sizeof(path), REMOTE_PARAMETERS "%s", name);
+	fd = open(path, O_RDONLY);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	return n > 0 ? atoi(text) : -1;
+}
+
+/* Connections are taken down by workers: give them a moment. */
+static inline bool remote_idle(void)
+{
+	for (int i = 0; i < 100; i++) {
+		if (!remote_count("keys") && !remote_count("connections"))
+			return true;
+		usleep(100000);
+	}
+	ksft_print_msg("%d keys, %d connections\n", remote_count("keys"),
+		       remote_count("connections"));
+	return false;
+}
+
+static inline int remote_rxe(void)
+{
+	int rc = 0;
+
+	for (unsigned int i = 0; i < machines - 1; i++)
+		rc |= run("rdma link show rxe%u/1 >/dev/null 2>&1 || "
+			  "rdma link add rxe%u type rxe netdev eth%u", i, i, i);
+	return rc;
+}
+
+/* Bind ports to devices, or with "del" undo that. */
+static inline int remote_link(const char *verb, unsigned int ndev)
+{
+	int rc = 0;
+
+	for (unsigned int d = 0; d < ndev; d++)
+		for (unsigned int i = 0; i < machines - 1; i++)
+			rc |= run("build/tools/npulink link %s npu%u rdma rxe%u/1", verb, d, i);
+	return rc;
+}
+
+static inline void remote_setup(unsigned int ndev, unsigned int timeout_ms)
+{
+	const char *vm = getenv("NPULINK_VM"), *vms = getenv("NPULINK_VMS");
+	int rc;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	machine = vm ? atoi(vm) : 0;
+	machines = vms ? atoi(vms) : 1;
+	if (machines < 2)
+		ksft_exit_skip("several machines are needed\n");
+	rc = run("modprobe rdma_rxe");
+	rc = rc ? rc : remote_rxe();
+	rc = rc ? rc : run("tools/vm/modules load ndev=%u", ndev);
+	rc = rc ? rc : run("tools/vm/modules insert npulink_rdma peer_timeout=%u", timeout_ms);
+	/* An address is in the port's table a moment after the port is there. */
+	for (int i = 0; !rc && i < 50 && run("build/tools/npulink link ports | grep -q usable"); i++)
+		usleep(100000);
+	rc = rc ? rc : remote_link("add", ndev);
+	if (rc)
+		ksft_exit_fail_msg("cannot set up links\n");
+}
+
+static inline bool remote_teardown(void)
+{
+	return !run("tools/vm/modules unload");
+}
+
+/* ---- ranks */
+
+struct remote_rank {
+	unsigned int rank, nranks;
+	char text[800];
+};
+
+typedef int (*remote_fn)(struct coll_comm *comm, unsigned int rank);
+
+static inline int remote_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static inline int remote_fail(const char *fmt, ...)
+{
+	char text[900];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	ksft_print_msg("%s\n", text);
+	return 1;
+}
+
+/* @where: the machine that rank 0 is on. */
+static inline struct coll_comm *remote_join_at(unsigned int rank, unsigned int nranks,
+					       unsigned int port, unsigned int where)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_comm *comm;
+	char number[12], text[600];
+
+	snprintf(number, sizeof(number), "%u", rank);
+	setenv("RANK", number, 1);
+	snprintf(number, sizeof(number), "%u", nranks);
+	setenv("WORLD_SIZE", number, 1);
+	snprintf(number, sizeof(number), "vm%u", where);
+	setenv("MASTER_ADDR", number, 1);
+	snprintf(number, sizeof(number), "%u", port);
+	setenv("MASTER_PORT", number, 1);
+	setenv("COLL_KEY", "what the ranks of this test share", 1);
+	config.error_text = text;
+	config.error_size = sizeof(text);
+	if (coll_comm_init_env(&comm, &config)) {
+		remote_fail("%s", text);
+		return NULL;
+	}
+	return comm;
+}
+
+/* @fn on each rank, @per of them on each machine. Returns how many of ours failed. */
+static inline int remote_ranks(unsigned int per, remote_fn fn)
+{
+	int status, bad = 0;
+
+	remote_port += 2;
+	for (unsigned int i = 0; i < per; i++) {
+		unsigned int rank = machine * per + i;
+		struct coll_comm *comm;
+		int rc;
+
+		if (fork())
+			continue;
+		alarm(300);
+		comm = remote_join_at(rank, machines * per, remote_port, 0);
+		if (!comm)
+			_exit(1);
+		rc = fn(comm, rank);
+		if (coll_comm_destroy(comm))
+			rc = remote_fail("rank %u cannot leave", rank);
+		_exit(!!rc);
+	}
+	while (wait(&status) > 0)
+		bad += !!status;
+	return bad;
+}
+
+static inline int remote_check(int rc, struct coll_comm *comm, unsigned int rank, const char *what)
+{
+	return rc ? remote_fail("rank %u: %s: %d: %s", rank, what, rc, coll_comm_last_error(comm)) : 0;
+}
+
+static inline int remote_case(struct coll_comm *comm, unsigned int rank, const struct coll_case *c)
+{
+	char text[500];
+
+	if (!trial_run(comm, c, text, sizeof(text)))
+		return 0;
+	return remote_fail("rank %u: %s: %s", rank, trial_names[c->collective], text);
+}
+
+#endif /* SELFTESTS_REMOTE_H */
