@@ -5,232 +5,46 @@
  *
  * In step s of allgather, delta = 2^(L-1-s), rank q sends the shards q, q - 2 delta,
  * q - 4 delta, .. that it has by then to q + delta; reduce_scatter is the mirror
- * image. Shards that travel together are packed through scratch memory. See
- * "Beyond the seeds" in ALGORITHMS.md.
+ * image. See "Beyond the seeds" in ALGORITHMS.md.
+ *
+ * Shards lie in memory so that those which travel together are one range, by
+ * their distance from the own rank. A rank begins with its own shard; what comes
+ * is put to the left or to the right of what is there, and of what is there all
+ * goes on, or all but the farthest shard, which is kept at the right end: if it
+ * does not go on, it stays the farthest and what comes goes to the left; else
+ * what comes ends with the new farthest one and goes to the right.
+ *
+ * For 2^L ranks all of it always goes on, and one order does for all ranks, that of
+ * reversed bits. So where the vector may be cut at will, as in allreduce and
+ * broadcast, nothing has to be moved inside a rank.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include "planner.h"
 
-/* Where a shard, or the partial sum of one, lies, and since which step. */
-struct place {
-	struct plan_at at;
-	uint32_t step;
+#define LEVELS	32
+
+/*
+ * Before the step at distance @delta a rank has places [lo, hi), sends the first @n
+ * of them and gets as many, for the places from @block on.
+ */
+struct level {
+	uint32_t delta, n, lo, hi, block;
+	uint32_t sent;		/* step after which the block may be overwritten, if any */
 };
 
 struct nhr {
 	struct coll_plan *plan;
-	uint32_t p, rank;
+	uint32_t p, rank, nlevels;
+	bool tree;		/* shards are in the order of scatter's tree from @root */
+	uint32_t root;
 	struct plan_shards s;
-	struct place *places;	/* by shard */
+	struct level levels[LEVELS];	/* the longest distance first */
+	uint32_t *dist;		/* by place: distance of the shard's rank; NULL: bits reversed */
+	uint64_t *off;		/* by place: bytes before it; with @dist */
 };
 
-static int nhr_begin(struct nhr *h, const struct coll_args *args, struct coll_plan *plan)
-{
-	*h = (struct nhr){
-		.plan = plan, .p = args->nranks, .rank = args->rank, .s = plan_shards(args),
-		.places = calloc(args->nranks, sizeof(*h->places)),
-	};
-	return h->places ? 0 : -ENOMEM;
-}
-
-/* How many shards go together at distance @delta. */
-static uint32_t together(const struct nhr *h, uint32_t delta)
-{
-	return (h->p - 1 + delta) / (2 * delta);
-}
-
-/* The i-th shard that rank @q sends at distance @delta. */
-static uint32_t shard_of(const struct nhr *h, uint32_t q, uint32_t delta, uint32_t i)
-{
-	return mod_sub(q, (uint64_t)2 * delta * i % h->p, h->p);
-}
-
-static uint64_t bytes_of(const struct nhr *h, uint32_t q, uint32_t delta)
-{
-	uint64_t len = 0;
-	uint32_t i;
-
-	for (i = 0; i < together(h, delta); i++)
-		len += shard_len(&h->s, shard_of(h, q, delta, i));
-	return len;
-}
-
-/*
- * Copy what rank @q sends at that distance to one range. The copies are the steps
- * [*first, *end), *one the place if there is nothing to pack.
- */
-static struct plan_at pack(struct nhr *h, uint32_t q, uint32_t delta, bool always,
-			   uint32_t *first, uint32_t *end)
-{
-	uint32_t n = together(h, delta), i;
-	struct plan_at to, at;
-
-	if (n == 1 && !always) {
-		const struct place *one = &h->places[shard_of(h, q, delta, 0)];
-
-		*first = one->step;
-		*end = one->step == PLAN_NONE ? PLAN_NONE : one->step + 1;
-		return one->at;
-	}
-	to = plan_scratch(h->plan, bytes_of(h, q, delta));
-	at = to;
-	*first = h->plan->nsteps;
-	for (i = 0; i < n; i++) {
-		uint32_t c = shard_of(h, q, delta, i);
-
-		plan_after(h->plan, h->places[c].step);
-		plan_copy(h->plan, h->places[c].at, at, shard_len(&h->s, c));
-		at.off += shard_len(&h->s, c);
-	}
-	*end = h->plan->nsteps;
-	return to;
-}
-
-static void after_range(struct nhr *h, uint32_t first, uint32_t end)
-{
-	for (; first < end; first++)
-		plan_after(h->plan, first);
-}
-
-/* The shards that rank @q sends at that distance lie at @at since @step. */
-static void settle(struct nhr *h, uint32_t q, uint32_t delta, struct plan_at at, uint32_t step)
-{
-	uint32_t i;
-
-	for (i = 0; i < together(h, delta); i++) {
-		uint32_t c = shard_of(h, q, delta, i);
-
-		h->places[c] = (struct place){ at, step };
-		at.off += shard_len(&h->s, c);
-	}
-}
-
-/* Rank @root, if that is one, has everything and needs no more. */
-static void gather_steps(struct nhr *h, uint32_t root)
-{
-	uint32_t delta, first, end, from, to, step;
-
-	for (delta = 1U << lg_ceil(h->p) >> 1; delta; delta /= 2) {
-		struct plan_at in;
-
-		to = mod_add(h->rank, delta, h->p);
-		if (to != root) {
-			struct plan_at out = pack(h, h->rank, delta, false, &first, &end);
-
-			after_range(h, first, end);
-			plan_send(h->plan, to, out, bytes_of(h, h->rank, delta));
-		}
-		if (h->rank == root)
-			continue;
-		from = mod_sub(h->rank, delta, h->p);
-		in = plan_scratch(h->plan, bytes_of(h, from, delta));
-		step = plan_recv(h->plan, from, in, bytes_of(h, from, delta));
-		settle(h, from, delta, in, step);
-	}
-}
-
-/* Everything but what is in its place already. */
-static void put_in_place(struct nhr *h, uint32_t after)
-{
-	uint32_t c;
-
-	for (c = 0; c < h->p; c++) {
-		struct plan_at to = at_recv(shard_off(&h->s, c));
-
-		if (h->places[c].at.slot == to.slot && h->places[c].at.off == to.off)
-			continue;
-		plan_after(h->plan, after == PLAN_NONE ? h->places[c].step : after);
-		plan_copy(h->plan, h->places[c].at, to, shard_len(&h->s, c));
-	}
-}
-
-static int nhr_allgather(const struct coll_args *args, struct coll_plan *plan)
-{
-	struct nhr h;
-	int rc = nhr_begin(&h, args, plan);
-
-	if (rc)
-		return rc;
-	h.places[h.rank] = (struct place){
-		plan_in_place(args) ? at_recv(shard_off(&h.s, h.rank)) : at_send(0), PLAN_NONE,
-	};
-	gather_steps(&h, PLAN_NONE);
-	put_in_place(&h, PLAN_NONE);
-	free(h.places);
-	return 0;
-}
-
-/* Backwards: give partial sums away, and add what comes for the others. */
-static void reduce_steps(struct nhr *h, struct plan_at result)
-{
-	uint32_t delta, first, end, to, step;
-
-	for (delta = 1; delta < h->p; delta *= 2) {
-		bool last = 2 * delta >= h->p;
-		struct plan_at out, own;
-		uint64_t len = bytes_of(h, h->rank, delta);
-
-		to = mod_sub(h->rank, delta, h->p);
-		out = pack(h, to, delta, false, &first, &end);
-		after_range(h, first, end);
-		plan_send(h->plan, to, out, bytes_of(h, to, delta));
-
-		own = pack(h, h->rank, delta, !last, &first, &end);
-		after_range(h, first, end);
-		step = plan_recv_reduce(h->plan, mod_add(h->rank, delta, h->p), own,
-					last ? result : own, len);
-		settle(h, h->rank, delta, last ? result : own, step);
-		if (last)
-			plan_final(h->plan, step);
-	}
-}
-
-static void places_of_input(struct nhr *h, const struct coll_args *args)
-{
-	uint32_t c;
-
-	for (c = 0; c < h->p; c++)
-		h->places[c] = (struct place){
-			plan_input(args, shard_off(&h->s, c)), PLAN_NONE,
-		};
-}
-
-static int nhr_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
-{
-	struct nhr h;
-	int rc = nhr_begin(&h, args, plan);
-
-	if (rc)
-		return rc;
-	places_of_input(&h, args);
-	reduce_steps(&h, at_recv(plan_in_place(args) ? shard_off(&h.s, h.rank) : 0));
-	free(h.places);
-	return 0;
-}
-
-static int nhr_allreduce(const struct coll_args *args, struct coll_plan *plan)
-{
-	uint32_t all = PLAN_NONE;
-	struct nhr h;
-	int rc = nhr_begin(&h, args, plan);
-
-	if (rc)
-		return rc;
-	places_of_input(&h, args);
-	reduce_steps(&h, at_recv(shard_off(&h.s, h.rank)));
-	gather_steps(&h, PLAN_NONE);
-	if (plan_in_place(args)) {
-		/* Shards are put where the input was sent from. */
-		plan_after_all(plan);
-		all = plan_nop(plan);
-	}
-	put_in_place(&h, all);
-	free(h.places);
-	return 0;
-}
-
-/* ---- scatter: a tree in which the distance from the root doubles */
+/* ---- the tree of scatter, in which the distance from the root doubles */
 
 /* How many distances a, a + step, .. are below p. */
 static uint32_t distances(uint32_t a, uint32_t step, uint32_t p)
@@ -239,9 +53,301 @@ static uint32_t distances(uint32_t a, uint32_t step, uint32_t p)
 }
 
 /*
- * Distances a, a + step, .. in the order in which they travel: those of the half
- * that stays come first, so that what is given away is one range in each round.
+ * Distances from the root are listed so that what is given away is one range in each
+ * round: those that stay come first, in each half again. Where in the list of all of
+ * them do a, a + step, .. begin, if a is below @step, a power of 2?
  */
+static uint32_t tree_place(uint32_t a, uint32_t step, uint32_t p)
+{
+	uint32_t place = 0, first = 0, s;
+
+	for (s = 1; s < step; s *= 2) {
+		if ((a - first) % (2 * s) == 0)
+			continue;
+		place += distances(first, 2 * s, p);
+		first += s;
+	}
+	return place;
+}
+
+/* The shard of rank @r. In broadcast the vector is cut into shards in the list's order. */
+static uint32_t shard_of(const struct nhr *h, uint32_t r)
+{
+	return h->tree ? tree_place(mod_sub(h->root, r, h->p), 1U << h->nlevels, h->p) : r;
+}
+
+/* ---- where shards lie */
+
+static void nhr_end(struct nhr *h)
+{
+	free(h->dist);
+	free(h->off);
+}
+
+/* How many shards go together at distance @delta. */
+static uint32_t together(const struct nhr *h, uint32_t delta)
+{
+	return (h->p - 1 + delta) / (2 * delta);
+}
+
+static void lay_out(struct nhr *h)
+{
+	uint32_t lo = 0, hi, l, i;
+
+	for (l = 0, i = 1; l < h->nlevels; l++) {
+		struct level *v = &h->levels[l];
+
+		if (v->n < i)
+			lo += v->n;
+		i += v->n;
+	}
+	hi = lo + 1;
+	h->dist[lo] = 0;
+	for (l = 0; l < h->nlevels; l++) {
+		struct level *v = &h->levels[l];
+
+		v->lo = lo;
+		v->hi = hi;
+		v->block = v->n < hi - lo ? lo - v->n : hi;
+		for (i = 0; i < v->n; i++)
+			h->dist[v->block + i] = h->dist[lo + i] + v->delta;
+		if (v->n < hi - lo)
+			lo -= v->n;
+		else
+			hi += v->n;
+	}
+	for (i = 0; i < h->p; i++)
+		h->off[i + 1] = h->off[i] + shard_len(&h->s, shard_of(h, mod_sub(h->rank,
+								h->dist[i], h->p)));
+}
+
+/* The lowest @bits bits of @i, the other way round. */
+static uint32_t reversed(uint32_t i, uint32_t bits)
+{
+	uint32_t r = 0;
+
+	for (; bits; bits--, i >>= 1)
+		r = r << 1 | (i & 1);
+	return r;
+}
+
+/* For 2^L ranks: shard @i lies at place reversed(i), and those of a class side by side. */
+static void lay_out_reversed(struct nhr *h, uint32_t i)
+{
+	uint32_t l;
+
+	for (l = 0; l < h->nlevels; l++) {
+		struct level *v = &h->levels[l];
+		uint32_t class = 2 * v->delta;
+
+		v->lo = reversed(i % class, h->nlevels);
+		v->hi = v->lo + v->n;
+		v->block = reversed((i + v->delta) % class, h->nlevels);
+	}
+}
+
+/* @number: NULL, or the own shard's, where shards may lie in any order. 0 or -ENOMEM. */
+static int nhr_begin(struct nhr *h, const struct coll_args *args, struct coll_plan *plan,
+		     const uint32_t *number)
+{
+	uint32_t delta;
+
+	*h = (struct nhr){
+		.plan = plan, .p = args->nranks, .rank = args->rank, .s = plan_shards(args),
+		.tree = args->collective == NPULINK_COLL_BROADCAST, .root = args->root,
+	};
+	for (delta = 1U << lg_ceil(h->p) >> 1; delta; delta /= 2)
+		h->levels[h->nlevels++] = (struct level){
+			.delta = delta, .n = together(h, delta), .sent = PLAN_NONE,
+		};
+	if (number && !(h->p & (h->p - 1))) {
+		lay_out_reversed(h, *number);
+		return 0;
+	}
+	h->dist = calloc(h->p, sizeof(*h->dist));
+	h->off = calloc(h->p + 1, sizeof(*h->off));
+	if (!h->dist || !h->off) {
+		nhr_end(h);
+		return -ENOMEM;
+	}
+	lay_out(h);
+	return 0;
+}
+
+/* Bytes before a place. */
+static uint64_t off_of(const struct nhr *h, uint32_t place)
+{
+	return h->dist ? h->off[place] : shard_off(&h->s, place);
+}
+
+static uint64_t bytes_of(const struct nhr *h, uint32_t place, uint32_t n)
+{
+	return off_of(h, place + n) - off_of(h, place);
+}
+
+/* Where the own shard is, before the first step of allgather. */
+static uint32_t own_place(const struct nhr *h)
+{
+	return h->levels[0].lo;
+}
+
+/*
+ * Allgather among what lies at @base; the own shard is there after step @own. Rank
+ * @root, if that is one, has everything and needs no more. Returns a step after which
+ * all is there.
+ */
+static uint32_t gather_steps(struct nhr *h, struct plan_at base, uint32_t own, uint32_t root)
+{
+	uint32_t there = own, l;
+
+	for (l = 0; l < h->nlevels; l++) {
+		const struct level *v = &h->levels[l];
+		uint32_t to = mod_add(h->rank, v->delta, h->p), got;
+		uint32_t from = mod_sub(h->rank, v->delta, h->p);
+
+		if (to != root) {
+			plan_after(h->plan, there);
+			plan_send(h->plan, to, at_plus(base, off_of(h, v->lo)),
+				  bytes_of(h, v->lo, v->n));
+		}
+		if (h->rank == root)
+			continue;
+		plan_after(h->plan, v->sent);
+		got = plan_recv(h->plan, from, at_plus(base, off_of(h, v->block)),
+				bytes_of(h, v->block, v->n));
+		if (there != PLAN_NONE && got != PLAN_NONE) {
+			plan_after(h->plan, there);
+			plan_after(h->plan, got);
+			got = plan_nop(h->plan);
+		}
+		there = got == PLAN_NONE ? there : got;
+	}
+	return there;
+}
+
+/*
+ * Backwards: give partial sums away, and add what comes for the others. The input
+ * lies at @in after step @there, what is summed at @base, the result goes to *result,
+ * or to its place. Returns the last step.
+ */
+static uint32_t reduce_steps(struct nhr *h, struct plan_at in, struct plan_at base,
+			     const struct plan_at *result, uint32_t there)
+{
+	bool moves = in.slot != base.slot || in.off != base.off;
+	uint32_t l, got = there;
+
+	for (l = h->nlevels; l-- > 0;) {
+		struct level *v = &h->levels[l];
+		uint64_t at = off_of(h, v->lo);
+		struct plan_at to = at_plus(base, at);
+
+		plan_after(h->plan, there);
+		v->sent = plan_send(h->plan, mod_sub(h->rank, v->delta, h->p),
+				    at_plus(in, off_of(h, v->block)),
+				    bytes_of(h, v->block, v->n));
+		if (moves)
+			v->sent = PLAN_NONE;
+		if (!l && result)
+			to = *result;
+		plan_after(h->plan, there);
+		got = plan_recv_reduce(h->plan, mod_add(h->rank, v->delta, h->p),
+				       at_plus(in, at), to, bytes_of(h, v->lo, v->n));
+		there = got == PLAN_NONE ? there : got;
+		/* All that is kept was added to, if it is to move: bits are reversed. */
+		in = base;
+		moves = false;
+	}
+	plan_final(h->plan, got);
+	return there;
+}
+
+/* From the order of ranks at @from, after step @after, to that of places at @to, or back. */
+static void move_shards(struct nhr *h, struct plan_at ranks, struct plan_at places, bool back,
+			uint32_t after, bool but_own)
+{
+	uint32_t i;
+
+	for (i = 0; i < h->p; i++) {
+		uint32_t c = shard_of(h, mod_sub(h->rank, h->dist[i], h->p));
+		struct plan_at a = at_plus(ranks, shard_off(&h->s, c));
+		struct plan_at b = at_plus(places, h->off[i]);
+
+		if (but_own && !h->dist[i])
+			continue;
+		plan_after(h->plan, after);
+		plan_copy(h->plan, back ? b : a, back ? a : b, shard_len(&h->s, c));
+	}
+}
+
+static uint32_t join_all(struct coll_plan *plan)
+{
+	plan_after_all(plan);
+	return plan_nop(plan);
+}
+
+static int nhr_allgather(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct plan_at base, own, place;
+	uint64_t m;
+	struct nhr h;
+	int rc = nhr_begin(&h, args, plan, NULL);
+
+	if (rc)
+		return rc;
+	m = shard_len(&h.s, h.rank);
+	place = at_recv(shard_off(&h.s, h.rank));
+	own = plan_in_place(args) ? place : at_send(0);
+	base = plan_scratch(plan, h.off[h.p]);
+	gather_steps(&h, base, plan_copy(plan, own, at_plus(base, off_of(&h, own_place(&h))), m),
+		     PLAN_NONE);
+	move_shards(&h, at_recv(0), base, true, join_all(plan), true);
+	if (!plan_in_place(args))
+		plan_copy(plan, own, place, m);
+	nhr_end(&h);
+	return 0;
+}
+
+static int nhr_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct plan_at base, result;
+	struct nhr h;
+	int rc = nhr_begin(&h, args, plan, NULL);
+
+	if (rc)
+		return rc;
+	result = at_recv(plan_in_place(args) ? shard_off(&h.s, h.rank) : 0);
+	base = plan_scratch(plan, h.off[h.p]);
+	move_shards(&h, plan_input(args, 0), base, false, PLAN_NONE, false);
+	reduce_steps(&h, base, base, &result, join_all(plan));
+	nhr_end(&h);
+	return 0;
+}
+
+static int nhr_allreduce(const struct coll_args *args, struct coll_plan *plan)
+{
+	struct plan_at base = at_recv(0);
+	struct nhr h;
+	int rc = nhr_begin(&h, args, plan, &args->rank);
+
+	if (rc)
+		return rc;
+	if (!h.dist) {
+		uint32_t sum = reduce_steps(&h, plan_input(args, 0), base, NULL, PLAN_NONE);
+
+		gather_steps(&h, base, sum, PLAN_NONE);
+		return 0;
+	}
+	base = plan_scratch(plan, h.off[h.p]);
+	move_shards(&h, plan_input(args, 0), base, false, PLAN_NONE, false);
+	gather_steps(&h, base, reduce_steps(&h, base, base, NULL, join_all(plan)), PLAN_NONE);
+	move_shards(&h, at_recv(0), base, true, join_all(plan), false);
+	nhr_end(&h);
+	return 0;
+}
+
+/* ---- scatter */
+
+/* That part of the list; returns its length. */
 static uint32_t list_distances(uint32_t a, uint32_t step, uint32_t p, uint32_t *list)
 {
 	uint32_t n;
@@ -256,108 +362,119 @@ static uint32_t list_distances(uint32_t a, uint32_t step, uint32_t p, uint32_t *
 	return n + list_distances(a + step, 2 * step, p, list + n);
 }
 
-/*
- * Rank root - a gets the shards of the ranks root - a, root - a - 2d, root - a - 4d,
- * .. from root - a + d, d being the highest power of two in a. Nothing is sent
- * farther than to distance p - 1. Leaves places of the shards that stay here.
- */
-static int scatter_steps(struct nhr *h, uint32_t root)
+/* Rank root - a gets the shards for distances a, a + d, .., which it finds in the list. */
+static uint32_t tree_step(uint32_t a)
 {
-	uint32_t a = mod_sub(root, h->rank, h->p), d = 1, n, i, step = PLAN_NONE;
-	uint32_t *list = malloc(h->p * sizeof(*list));
-	struct plan_at at;
-	uint64_t len = 0;
+	return a ? 2U << lg_floor(a) : 1;
+}
+
+static int nhr_scatter(const struct coll_args *args, struct coll_plan *plan)
+{
+	uint32_t p = args->nranks, a = mod_sub(args->root, args->rank, p), d = tree_step(a);
+	uint64_t m = args->count * npulink_dtype_size(args->dtype);
+	uint32_t lo = tree_place(a, d, p), got = PLAN_NONE, n, i;
+	struct plan_at at = at_recv(0);
+	uint32_t *list = malloc(p * sizeof(*list));
 
 	if (!list)
 		return -ENOMEM;
 	if (a) {
-		d = 2U << lg_floor(a);
-		n = list_distances(a, d, h->p, list);
-		for (i = 0; i < n; i++)
-			len += shard_len(&h->s, mod_sub(root, list[i], h->p));
-		at = h->places[h->rank].at;
+		n = distances(a, d, p);
 		if (n > 1)
-			at = plan_scratch(h->plan, len);
-		step = plan_recv(h->plan, mod_add(h->rank, d / 2, h->p), at, len);
-		for (i = 0; i < n; i++) {
-			uint32_t c = mod_sub(root, list[i], h->p);
-
-			h->places[c] = (struct place){ at, step };
-			at.off += shard_len(&h->s, c);
-		}
+			at = plan_scratch(plan, n * m);
+		got = plan_recv(plan, mod_add(args->rank, d / 2, p), at, n * m);
 	}
-	for (; a + d < h->p; d *= 2) {
-		struct plan_at from;
-		uint32_t first = h->plan->nsteps;
+	for (; a + d < p; d *= 2) {
+		struct plan_at from = at_plus(at, (tree_place(a + d, 2 * d, p) - lo) * m);
 
-		n = list_distances(a + d, 2 * d, h->p, list);
-		for (len = i = 0; i < n; i++)
-			len += shard_len(&h->s, mod_sub(root, list[i], h->p));
-		from = h->places[mod_sub(root, list[0], h->p)].at;
-		if (!a && n > 1) {
+		n = list_distances(a + d, 2 * d, p, list);
+		if (!a) {
 			/* Only the root has them in the order of ranks. */
-			at = from;
-			from = plan_scratch(h->plan, len);
-			for (len = i = 0; i < n; i++) {
-				uint32_t c = mod_sub(root, list[i], h->p);
-
-				plan_copy(h->plan, h->places[c].at, at_plus(from, len),
-					  shard_len(&h->s, c));
-				len += shard_len(&h->s, c);
-			}
-			after_range(h, first, h->plan->nsteps);
+			from = plan_input(args, mod_sub(args->root, list[0], p) * m);
+			if (n > 1)
+				from = plan_scratch(plan, n * m);
+			for (i = 0; i < n && n > 1; i++)
+				plan_copy(plan, plan_input(args, m * mod_sub(args->root, list[i],
+									     p)),
+					  at_plus(from, i * m), m);
+			got = n > 1 ? join_all(plan) : PLAN_NONE;
 		}
-		plan_after(h->plan, step);
-		plan_send(h->plan, mod_sub(h->rank, d, h->p), from, len);
+		plan_after(plan, got);
+		plan_send(plan, mod_sub(args->rank, d, p), from, n * m);
+	}
+	if (!a) {
+		if (!plan_in_place(args))
+			plan_copy(plan, at_send(args->rank * m), at_recv(0), m);
+	} else if (at.slot != NPULINK_SLOT_RECV) {
+		plan_after(plan, got);
+		plan_copy(plan, at, at_recv(0), m);
 	}
 	free(list);
 	return 0;
 }
 
-static int nhr_scatter(const struct coll_args *args, struct coll_plan *plan)
+/* Broadcast's scatter: the vector is cut into shards in the order of the list. */
+static uint32_t scatter_vector(struct nhr *h, struct plan_at base, uint32_t a)
 {
-	bool root = args->rank == args->root;
-	struct nhr h;
-	int rc = nhr_begin(&h, args, plan);
+	uint32_t p = h->p, d = tree_step(a), got = PLAN_NONE, lo, n;
 
-	if (rc)
-		return rc;
-	if (root)
-		places_of_input(&h, args);
-	else
-		h.places[h.rank] = (struct place){ at_recv(0), PLAN_NONE };
-	rc = scatter_steps(&h, args->root);
-	if (root ? !plan_in_place(args) : h.places[h.rank].at.slot != NPULINK_SLOT_RECV) {
-		plan_after(plan, h.places[h.rank].step);
-		plan_copy(plan, h.places[h.rank].at, at_recv(0), shard_len(&h.s, h.rank));
+	if (a) {
+		lo = tree_place(a, d, p);
+		n = distances(a, d, p);
+		got = plan_recv(h->plan, mod_add(h->rank, d / 2, p),
+				at_plus(base, shard_off(&h->s, lo)),
+				shard_off(&h->s, lo + n) - shard_off(&h->s, lo));
 	}
-	free(h.places);
-	return rc;
+	for (; a + d < p; d *= 2) {
+		lo = tree_place(a + d, 2 * d, p);
+		n = distances(a + d, 2 * d, p);
+		plan_after(h->plan, got);
+		plan_send(h->plan, mod_sub(h->rank, d, p), at_plus(base, shard_off(&h->s, lo)),
+			  shard_off(&h->s, lo + n) - shard_off(&h->s, lo));
+	}
+	return got;
 }
 
 /* Scatter, then allgather. */
 static int nhr_broadcast(const struct coll_args *args, struct coll_plan *plan)
 {
 	bool root = args->rank == args->root;
+	uint32_t a = mod_sub(args->root, args->rank, args->nranks), got;
+	struct plan_at vector = root ? plan_input(args, 0) : at_recv(0), base;
 	struct nhr h;
-	int rc = nhr_begin(&h, args, plan);
+	int rc = nhr_begin(&h, args, plan, &a);
 
 	if (rc)
 		return rc;
-	if (root)
-		places_of_input(&h, args);
-	else
-		h.places[h.rank] = (struct place){ at_recv(shard_off(&h.s, h.rank)), PLAN_NONE };
-	rc = scatter_steps(&h, args->root);
-	gather_steps(&h, args->root);
-	if (!root)
-		put_in_place(&h, PLAN_NONE);
-	else if (!plan_in_place(args))
-		plan_copy(plan, at_send(0), at_recv(0), args->count * h.s.esize);
-	free(h.places);
-	return rc;
-}
+	got = scatter_vector(&h, vector, a);
+	if (!h.dist) {
+		/* What comes now lies where shards were sent from. */
+		got = root ? got : join_all(plan);
+		for (uint32_t l = 0; l < h.nlevels; l++)
+			h.levels[l].sent = got;
+		gather_steps(&h, vector, got, args->root);
+	} else {
+		base = plan_scratch(plan, h.off[h.p]);
+		if (root) {
+			move_shards(&h, vector, base, false, PLAN_NONE, false);
+			got = join_all(plan);
+		} else {
+			uint32_t c = shard_of(&h, h.rank);
 
+			plan_after(plan, got);
+			got = plan_copy(plan, at_plus(vector, shard_off(&h.s, c)),
+					at_plus(base, off_of(&h, own_place(&h))),
+					shard_len(&h.s, c));
+		}
+		gather_steps(&h, base, got, args->root);
+		if (!root)
+			move_shards(&h, vector, base, true, join_all(plan), true);
+	}
+	if (root && !plan_in_place(args))
+		plan_copy(plan, at_send(0), at_recv(0), args->count * h.s.esize);
+	nhr_end(&h);
+	return 0;
+}
 /* ---- closed forms */
 
 static double shards_bytes(const struct coll_args *args)

@@ -21,7 +21,7 @@
 #endif
 
 /* Part of the set id: ranks with planners that differ must not meet. */
-#define PLANNER_VERSION		1
+#define PLANNER_VERSION		2
 
 #define PLAN_NONE		0xffffffffU
 

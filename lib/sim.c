@@ -88,9 +88,9 @@ static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim
 }
 
 /*
- * Planning each rank of very many, with very many local copies (NHR packs each shard
- * it sends), would take hours, for lists that are all alike in the end. So if those
- * of some ranks are, the others' are taken to be.
+ * Planning each rank of very many, with very many local copies (NHR moves each shard,
+ * unless there are 2^L), would take hours, for lists that are all alike in the end. So
+ * if those of some ranks are, the others' are taken to be.
  */
 #define SAMPLE_ABOVE	(1ULL << 28)	/* steps of all ranks */
 #define SAMPLES		32
