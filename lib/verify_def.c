@@ -179,8 +179,8 @@ static int put_turning(struct verify_run *run, const struct span *span, uint32_t
 
 	for (i = 0; i < n && !rc; i++) {
 		uint32_t shard = whole ? i : span->base >> PLACE_BITS;
-		struct value v = value_of_rank(run->set->seed,
-					       mod_sub(rank, shard, run->nranks));
+		uint32_t far = run->flips ? rank ^ shard : mod_sub(rank, shard, run->nranks);
+		struct value v = value_of_rank(run->set->seed, far);
 
 		v.sum = 0;
 		v.lo = v.hi = rank;
@@ -345,9 +345,12 @@ static int check_gap(struct verify_run *run, uint32_t rank, uint32_t slot, uint6
 /* All ranks of an allreduce must get the same bits: the same expression. */
 static int check_same_bits(struct verify_run *run, uint32_t rank)
 {
-	const struct image *a = &run->ranks[0].slots[NPULINK_SLOT_RECV];
-	const struct image *b = &run->ranks[rank].slots[NPULINK_SLOT_RECV];
+	struct image *a = &run->ranks[0].slots[NPULINK_SLOT_RECV];
+	struct image *b = &run->ranks[rank].slots[NPULINK_SLOT_RECV];
 	size_t i = 0, j = 0;
+
+	image_close(a);
+	image_close(b);
 
 	/* Rank r's shard c has the expression of rank 0's shard c - r: all the same. */
 	for (; run->turns && i < a->n; i++)

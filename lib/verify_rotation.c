@@ -12,6 +12,9 @@
  *
  * Sums of random numbers do not turn. Here a sum has to be of neighbouring ranks,
  * counted around, which are then known by the first and their number.
+ *
+ * Plans of 2^d ranks that exchange with rank XOR k are all one plan in the same way,
+ * with XOR for addition; there, nothing may be added up.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,18 +25,34 @@
 
 struct turn {
 	uint32_t p;
+	bool flip;		/* XOR */
 	uint64_t m;		/* bytes of a shard */
 	bool large[2];		/* the slot holds all shards */
 };
 
+uint32_t verify_turned(const struct verify_run *run, uint32_t rank, uint32_t by)
+{
+	return run->flips ? rank ^ by : mod_add(rank, by, run->nranks);
+}
+
+static uint32_t turned_by(const struct turn *t, uint32_t rank, uint32_t by)
+{
+	return t->flip ? rank ^ by : mod_add(rank, by, t->p);
+}
+
 /* Shards of one size, one after another, or it cannot be turned. */
-static bool turn_of(const struct verify_rank *r, struct turn *t)
+static bool turn_of(const struct verify_rank *r, bool flip, struct turn *t)
 {
 	struct plan_shards s = plan_shards(&r->args);
 	uint64_t size[2];
 	uint32_t i;
 
-	*t = (struct turn){ .p = r->args.nranks, .m = shard_len(&s, 0) };
+	memset(t, 0, sizeof(*t));
+	t->p = r->args.nranks;
+	t->m = shard_len(&s, 0);
+	t->flip = flip;
+	if (flip && (npulink_coll_reduces(r->args.collective) || (t->p & (t->p - 1))))
+		return false;
 	if (npulink_coll_has_root(r->args.collective) || !t->m || t->p < 2 ||
 	    r->args.collective >= NPULINK_COLL_BARRIER)
 		return false;
@@ -59,12 +78,12 @@ static bool turned(const struct turn *t, uint32_t slot, uint64_t a, uint64_t b, 
 	if (!len || slot >= 2 || !t->large[slot])
 		return a == b;
 	return a % t->m + len <= t->m && a % t->m == b % t->m &&
-	       mod_add(a / t->m, by, t->p) == b / t->m;
+	       turned_by(t, a / t->m, by) == b / t->m;
 }
 
 static bool peer_turned(const struct turn *t, uint32_t a, uint32_t b, uint32_t by)
 {
-	return a == NPULINK_NO_PEER ? b == a : mod_add(a, by, t->p) == b;
+	return a == NPULINK_NO_PEER ? b == a : turned_by(t, a, by) == b;
 }
 
 static bool step_turned(const struct turn *t, const struct npulink_step *a,
@@ -115,7 +134,7 @@ static int compare(struct verify_run *run, uint32_t rank, const struct turn *t)
 	if (!rc)
 		rc = -EOPNOTSUPP;
 	if (rc != -EOPNOTSUPP || args.rank != rank || args.nranks != t->p ||
-	    !turn_of(&r, &own) || memcmp(&own, t, sizeof(own)) ||
+	    !turn_of(&r, t->flip, &own) || memcmp(&own, t, sizeof(own)) ||
 	    args.in_place != run->ranks[0].args.in_place ||
 	    r.plan.rank != rank || r.plan.nranks != t->p || r.plan.nsteps != zero->nsteps ||
 	    memcmp(&r.plan.call, &zero->call, sizeof(zero->call)) ||
@@ -134,7 +153,7 @@ out:
 
 /*
  * The rank that rank 0 receives from, q, sends to it at the step at which rank 0
- * sends to p - q.
+ * sends to p - q, or, with XOR, to q.
  */
 static int match(struct verify_run *run)
 {
@@ -156,7 +175,7 @@ static int match(struct verify_run *run)
 		if (!(s->op & NPULINK_STEP_RECV))
 			continue;
 		recvs++;
-		from = p - s->recv_peer;
+		from = run->flips ? s->recv_peer : p - s->recv_peer;
 		at = &place[(size_t)s->recv_peer * NPULINK_MAX_CHANNELS + s->channel];
 		for (; *at < r->plan.nsteps; ++*at) {
 			o = &r->plan.steps[*at];
@@ -199,14 +218,14 @@ int verify_turn(struct verify_run *run, struct image *img, uint32_t by)
 		struct piece p = img->p[i];
 		uint64_t len = p.len, first;
 
-		p.v.lo = mod_add(p.v.lo, by, run->nranks);
-		p.v.hi = mod_add(p.v.hi, by, run->nranks);
+		p.v.lo = verify_turned(run, p.v.lo, by);
+		p.v.hi = verify_turned(run, p.v.hi, by);
 		if (p.v.flags & VALUE_FOREIGN) {
 			rc = image_append(&out, len, p.base, p.v, p.step);
 			continue;
 		}
 		if (!whole) {
-			uint64_t shard = mod_add(p.base >> PLACE_BITS, by, run->nranks);
+			uint64_t shard = verify_turned(run, p.base >> PLACE_BITS, by);
 
 			p.base = shard << PLACE_BITS | (p.base & ((1ULL << PLACE_BITS) - 1));
 			rc = image_append(&out, len, p.base, p.v, p.step);
@@ -223,10 +242,12 @@ int verify_turn(struct verify_run *run, struct image *img, uint32_t by)
 	return rc;
 }
 
-int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *report)
+static int verify_turning(const struct coll_set *set, bool flips,
+			  struct coll_verify_report *report)
 {
 	struct verify_run run = {
 		.set = set, .report = report, .nranks = set->nranks, .turns = true,
+		.flips = flips,
 	};
 	struct value all = { .count = set->nranks };
 	struct turn t;
@@ -240,7 +261,7 @@ int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *
 	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
 	rc = run.ranks ? verify_load(&run, 0) : -ENOMEM;
 	run.nsteps = run.ranks ? run.ranks[0].plan.nsteps : 0;
-	if (!rc && !turn_of(&run.ranks[0], &t))
+	if (!rc && !turn_of(&run.ranks[0], flips, &t))
 		rc = -EOPNOTSUPP;
 	for (r = 1; r < set->nranks && !rc; r++)
 		rc = compare(&run, r, &t);
@@ -259,4 +280,11 @@ int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *
 	report->steps = (uint64_t)run.nsteps * set->nranks;
 	verify_free(&run);
 	return rc;
+}
+
+int coll_verify_rotation(const struct coll_set *set, struct coll_verify_report *report)
+{
+	int rc = verify_turning(set, false, report);
+
+	return rc == -EOPNOTSUPP ? verify_turning(set, true, report) : rc;
 }

@@ -26,6 +26,7 @@ struct verify_run {
 	struct verify_rank *ranks;
 	uint32_t nranks, nsteps;
 	bool turns;		/* only rank 0 is there: verify_rotation.c */
+	bool flips;		/* .. and the others are it with XOR, not turned */
 	bool unsure;		/* and that cannot tell */
 	/* For each step of the set: */
 	uint32_t *owner;	/* its rank */
@@ -51,6 +52,9 @@ int __printf(7, 8) verify_fail(struct verify_run *run, uint32_t rank, uint32_t s
 int verify_load(struct verify_run *run, uint32_t rank);
 int verify_alloc_steps(struct verify_run *run);
 void verify_free(struct verify_run *run);
+
+/* The rank that is for rank @by what @rank is for rank 0. */
+uint32_t verify_turned(const struct verify_run *run, uint32_t rank, uint32_t by);
 
 /* What rank @by has, as rank 0 would see it if it were that rank. 0 or -ENOMEM. */
 int verify_turn(struct verify_run *run, struct image *img, uint32_t by);

@@ -64,6 +64,18 @@ static int check_alone(struct verify_run *run, uint32_t rank)
 	return verify_fail(run, rank, v.step, ~0U, 0, 0, "%s", npulink_bad_reason(v.reason));
 }
 
+/* There may be very many of them. */
+static void trim(struct coll_plan *plan)
+{
+	void *steps = plan->nsteps ? realloc(plan->steps, plan->nsteps * sizeof(*plan->steps)) :
+		      NULL;
+
+	if (!steps)
+		return;
+	plan->steps = steps;
+	plan->cap = plan->nsteps;
+}
+
 int verify_load(struct verify_run *run, uint32_t r)
 {
 	const struct coll_set *set = run->set;
@@ -76,6 +88,7 @@ int verify_load(struct verify_run *run, uint32_t r)
 	rc = set->get(set->ctx, r, &args, &rank->plan);
 	if (rc)
 		return rc;
+	trim(&rank->plan);
 	why = coll_args_check(&args);
 	if (why)
 		return verify_fail(run, r, ~0U, ~0U, 0, 0, "%s", why);

@@ -110,18 +110,43 @@ void image_free(struct image *img)
 	memset(img, 0, sizeof(*img));
 }
 
+static struct piece *piece_at(const struct image *img, size_t i)
+{
+	return &img->p[i < img->gap ? i : i + (img->cap - img->n)];
+}
+
+/* Pieces below @at before the gap, the others behind it. */
+static void image_move_gap(struct image *img, size_t at)
+{
+	size_t free = img->cap - img->n;
+
+	if (at < img->gap)
+		memmove(img->p + at + free, img->p + at, (img->gap - at) * sizeof(*img->p));
+	else
+		memmove(img->p + img->gap, img->p + img->gap + free,
+			(at - img->gap) * sizeof(*img->p));
+	img->gap = at;
+}
+
+void image_close(struct image *img)
+{
+	if (img->n)
+		image_move_gap(img, img->n);
+}
+
 static int image_grow(struct image *img, size_t n)
 {
-	size_t cap = img->cap ? img->cap : 4;
-	void *p;
+	size_t cap = img->cap ? img->cap : 4, behind = img->n - img->gap;
+	struct piece *p;
 
 	if (n <= img->cap)
 		return 0;
 	while (cap < n)
-		cap *= 2;
+		cap += cap < 64 ? cap : cap / 4;
 	p = realloc(img->p, cap * sizeof(*img->p));
 	if (!p)
 		return -ENOMEM;
+	memmove(p + cap - behind, p + img->cap - behind, behind * sizeof(*p));
 	img->p = p;
 	img->cap = cap;
 	return 0;
@@ -144,6 +169,7 @@ int image_append(struct image *img, uint64_t len, uint64_t base, struct value v,
 	if (image_grow(img, img->n + 1))
 		return -ENOMEM;
 	img->p[img->n++] = next;
+	img->gap = img->n;
 	return 0;
 }
 
@@ -155,7 +181,7 @@ static size_t image_find(const struct image *img, uint64_t off)
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;
 
-		if (img->p[mid].off + img->p[mid].len > off)
+		if (piece_at(img, mid)->off + piece_at(img, mid)->len > off)
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -170,10 +196,10 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 	size_t i;
 
 	for (i = image_find(img, off); at < end; i++) {
-		const struct piece *p = &img->p[i];
+		const struct piece *p = i < img->n ? piece_at(img, i) : NULL;
 		uint64_t skip, n;
 
-		if (i == img->n || p->off > at) {
+		if (!p || p->off > at) {
 			*bad = at;
 			return -ENODATA;
 		}
@@ -186,20 +212,40 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 	return 0;
 }
 
+/* Join pieces @i - 1 and @i if they go together. The gap is at or behind @i. */
+static void image_join(struct image *img, size_t i)
+{
+	struct piece *left, *right;
+
+	if (!i || i >= img->n)
+		return;
+	left = piece_at(img, i - 1);
+	right = piece_at(img, i);
+	if (!joins(left, right))
+		return;
+	left->len += right->len;
+	/* Behind the gap the first piece goes by the number of pieces alone. */
+	if (i < img->gap) {
+		memmove(right, right + 1, (img->gap - i - 1) * sizeof(*right));
+		img->gap--;
+	}
+	img->n--;
+}
+
 int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in)
 {
 	uint64_t end = off + len;
 	size_t lo = image_find(img, off), hi = lo, nnew = in ? in->n : 0, k, i;
 	struct piece left = { 0 }, right = { 0 };
 
-	while (hi < img->n && img->p[hi].off < end)
+	while (hi < img->n && piece_at(img, hi)->off < end)
 		hi++;
 	if (lo < hi) {
-		if (img->p[lo].off < off) {
-			left = img->p[lo];
+		if (piece_at(img, lo)->off < off) {
+			left = *piece_at(img, lo);
 			left.len = off - left.off;
 		}
-		right = img->p[hi - 1];
+		right = *piece_at(img, hi - 1);
 		if (right.off + right.len > end) {
 			uint64_t cut = end - right.off;
 
@@ -214,25 +260,21 @@ int image_write(struct image *img, uint64_t off, uint64_t len, const struct imag
 	k = nnew + !!left.len + !!right.len;
 	if (image_grow(img, img->n - (hi - lo) + k))
 		return -ENOMEM;
-	memmove(img->p + lo + k, img->p + hi, (img->n - hi) * sizeof(*img->p));
+	image_move_gap(img, hi);
 	img->n = img->n - (hi - lo) + k;
+	i = lo;
 	if (left.len)
-		img->p[lo++] = left;
-	for (i = 0; i < nnew; i++) {
-		img->p[lo] = in->p[i];
-		img->p[lo++].off += off;
+		img->p[i++] = left;
+	for (hi = 0; hi < nnew; hi++) {
+		img->p[i] = in->p[hi];
+		img->p[i++].off += off;
 	}
 	if (right.len)
-		img->p[lo++] = right;
+		img->p[i++] = right;
+	img->gap = i;
 
-	/* Join at both seams: @lo is behind what was put in, @k its length. */
-	for (i = lo < img->n ? lo : img->n - 1; img->n && i > 0 && i + k + 1 > lo; i--) {
-		if (!joins(&img->p[i - 1], &img->p[i]))
-			continue;
-		img->p[i - 1].len += img->p[i].len;
-		memmove(img->p + i, img->p + i + 1, (img->n - i - 1) * sizeof(*img->p));
-		img->n--;
-	}
+	for (; i + 1 > lo && i; i--)
+		image_join(img, i);
 	return 0;
 }
 

@@ -42,10 +42,14 @@ struct piece {
 
 #define PLACE_BITS	41
 
-/* Pieces by offset. What lies between them was never written. */
+/*
+ * Pieces by offset. What lies between them was never written. Pieces from number
+ * @gap on are at the end of the array, so that writing where one has just written
+ * moves nothing; an image that is only appended to, or closed, has them all at p[0].
+ */
 struct image {
 	struct piece *p;
-	size_t n, cap;
+	size_t n, cap, gap;
 };
 
 struct value value_of_rank(uint64_t seed, uint32_t rank);
@@ -65,6 +69,9 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 
 /* Replace [off, off + len) by @in, whose offsets count from 0. 0 or -ENOMEM. */
 int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in);
+
+/* All pieces to the beginning of the array. */
+void image_close(struct image *img);
 
 /* Forget what is in [off, off + len). */
 int image_erase(struct image *img, uint64_t off, uint64_t len);

@@ -9,13 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <coll.h>
 #include "query.h"
 
 static const char verify_usage[] =
 	"Usage: npulink [-j] plan verify COLLECTIVE [OPTION]...\n"
 	"       npulink [-j] plan verify --file FILE\n"
-	"       npulink plan verify --all\n"
+	"       npulink plan verify --all [--jobs N]\n"
 	"\n"
 	"Proves the plans of all ranks right together: steps stay within their buffers,\n"
 	"no two that may run at a time touch the same bytes, every send meets its receive,\n"
@@ -24,8 +25,9 @@ static const char verify_usage[] =
 	"\n"
 	"  -f, --file FILE       the plans of all ranks, as \"plan show --all --text\" prints\n"
 	"                        them; - is standard input\n"
-	"      --all             every algorithm, for 1..64 ranks and some up to 4,096, in two\n"
-	"                        processes; says what was proved by symmetry\n"
+	"      --all             every algorithm, for 1..64 ranks and some up to 4,096; says\n"
+	"                        what was proved by symmetry; minutes, and some GiB\n"
+	"      --jobs N          with --all: so many processes (one per processor)\n"
 	OPTIONS_HELP
 	"  -j, --json            JSON\n"
 	"\n"
@@ -123,6 +125,22 @@ static int verify_file(struct query *q)
 	return rc;
 }
 
+/* "--all", "--all --jobs N", which have nothing in common with one call's options. */
+static int verify_all(int argc, char **argv)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t jobs = n > 0 ? n : 1;
+
+	if (argc == 4 && !strcmp(argv[2], "--jobs")) {
+		if (!parse_u64(argv[3], 64, &jobs) || !jobs)
+			return usage_error("plan verify: --jobs \"%s\" is no number from 1 to 64",
+					   argv[3]);
+	} else if (argc != 2) {
+		return usage_error("plan verify: --all goes with --jobs N only");
+	}
+	return plan_verify_all(jobs);
+}
+
 int plan_verify(int argc, char **argv)
 {
 	struct coll_verify_report report = { };
@@ -130,8 +148,8 @@ int plan_verify(int argc, char **argv)
 	struct query q;
 	int rc;
 
-	if (argc == 2 && !strcmp(argv[1], "--all"))
-		return plan_verify_all();
+	if (argc > 1 && !strcmp(argv[1], "--all"))
+		return verify_all(argc, argv);
 	rc = query_parse(&q, argc, argv, "a:p:n:d:o:r:if:", verify_usage);
 	if (rc >= 0)
 		goto out;

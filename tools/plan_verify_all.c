@@ -1,34 +1,63 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * plan_verify_all.c - npulink plan verify --all: every algorithm is proved for each
- * number of ranks up to 64 and for some up to 4,096, by two processes.
+ * number of ranks up to 64 and for some up to 4,096, by several processes.
+ *
+ * A job is one row of the table with one number of ranks (or all the small ones).
+ * The largest jobs take gigabytes and go first, as many at a time as fit in what
+ * memory is free; while they run, other processes do the small ones.
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <coll.h>
 #include "query.h"
 
-#define WORKERS		2
 #define MAX_RANKS	4096
+#define MAX_ROWS	256
 #define LARGE		1000
-/* Steps of all ranks that the full proof holds in less than 2 GiB. */
-#define MAX_STEPS	10000000ULL
+/* What the full proof holds for each step of all ranks, at most. */
+#define STEP_BYTES	170
 
-static const uint32_t larger[] = { 100, 127, 128, 1000, 1024, 4095, 4096 };
+/* 0: each number up to 64. */
+static const uint32_t ranks[] = { 4096, 4095, 1024, 1000, 128, 127, 100, 0 };
+
+#define NRANKS		(sizeof(ranks) / sizeof(ranks[0]))
 
 struct row {
-	const struct coll_algorithm *alg;
-	uint32_t sets, turned;
+	uint32_t sets, turned, jobs;	/* jobs that are not done */
 	uint64_t steps, messages;
-	char left[100], bad[300];
+	double seconds;
+	char bad[300];
 };
 
+struct job {
+	const struct coll_algorithm *alg;
+	uint32_t row, which;
+	uint64_t bytes;		/* of memory */
+	bool taken;
+};
+
+/* What all processes share. */
+struct shared {
+	pthread_mutex_t lock;
+	uint64_t memory, used;
+	uint32_t bad;
+	struct row rows[MAX_ROWS];
+	bool taken[MAX_ROWS * NRANKS];
+};
+
+static struct job jobs[MAX_ROWS * NRANKS];
+static uint32_t njobs;
+static struct shared *shared;
 static uint32_t servers[MAX_RANKS];
 static uint64_t *counts;
 
@@ -47,45 +76,43 @@ static struct coll_topo wire(uint32_t p)
 	return t;
 }
 
-static uint64_t steps_of(const struct coll_set *set, uint32_t rank)
+static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p,
+				const struct coll_topo *topo)
 {
-	struct coll_args args = { };
-	struct coll_plan plan;
-	uint64_t n;
+	struct coll_args args = {
+		.collective = alg->collective, .dtype = NPULINK_FLOAT32, .nranks = p,
+		.redop = NPULINK_SUM, .counts = counts, .rcounts = counts, .topo = topo,
+		.count = 1,
+	};
 
-	if (set->get(set->ctx, rank, &args, &plan))
-		return 0;
-	n = plan.nsteps;
-	coll_plan_free(&plan);
-	return n;
+	if (args.collective <= NPULINK_COLL_BROADCAST)
+		args.count = p;
+	if (args.collective == NPULINK_COLL_BARRIER)
+		args.count = 0;
+	args.root = npulink_coll_has_root(args.collective) ? p / 2 : 0;
+	return args;
 }
 
-static void prove(struct row *row, const struct coll_args *args)
+/* ---- one job */
+
+static void prove(struct row *row, const struct coll_algorithm *alg, const struct coll_args *args)
 {
 	struct coll_verify_report report = { };
 	struct coll_planned planned;
 	uint32_t p = args->nranks;
 	struct coll_set set;
-	size_t n = strlen(row->left);
 	int rc;
 
-	if (row->alg->supports && row->alg->supports(args))
+	if (alg->supports && alg->supports(args))
 		return;
-	rc = coll_planned_init(&planned, row->alg, args, &set);
+	rc = coll_planned_init(&planned, alg, args, &set);
 	if (!rc && p >= LARGE) {
 		rc = coll_verify_rotation(&set, &report);
 		row->turned += !rc;
 	}
-	if (!rc && p < LARGE)
+	/* Or not all ranks' plans are one, turned. */
+	if ((!rc && p < LARGE) || (rc == -EOPNOTSUPP && p >= LARGE))
 		rc = coll_verify_set(&set, &report);
-	if (rc == -EOPNOTSUPP && p >= LARGE) {
-		/* Not all ranks' plans are one, turned. */
-		rc = 0;
-		if (steps_of(&set, p / 2 + 1) * p > MAX_STEPS)
-			snprintf(row->left + n, sizeof(row->left) - n, " %u", p);
-		else
-			rc = coll_verify_set(&set, &report);
-	}
 	coll_planned_free(&planned);
 	row->sets += !rc;
 	row->steps += report.steps;
@@ -95,88 +122,228 @@ static void prove(struct row *row, const struct coll_args *args)
 			 report.rank, rc == -EINVAL ? report.reason : coll_strerror(rc));
 }
 
-static void prove_ranks(struct row *row, uint32_t p)
+static void prove_ranks(struct row *row, const struct coll_algorithm *alg, uint32_t p)
 {
 	struct coll_topo topo = wire(p);
-	struct coll_args args = {
-		.collective = row->alg->collective, .dtype = NPULINK_FLOAT32, .nranks = p,
-		.redop = NPULINK_SUM, .counts = counts, .topo = &topo, .count = 1,
-	};
+	struct coll_args args = call_of(alg, p, &topo);
 
 	if (args.collective == NPULINK_COLL_P2P && p != 2)
 		return;
-	if (args.collective <= NPULINK_COLL_BROADCAST)
-		args.count = p;
-	if (args.collective == NPULINK_COLL_BARRIER)
-		args.count = 0;
-	args.root = npulink_coll_has_root(args.collective) ? p / 2 : 0;
-	prove(row, &args);
+	prove(row, alg, &args);
 	if (p >= LARGE || row->bad[0])
 		return;
 	args.in_place = true;
 	args.count += args.collective <= NPULINK_COLL_BROADCAST;
-	prove(row, &args);
+	prove(row, alg, &args);
 }
 
-static bool prove_row(const struct coll_algorithm *alg)
+static double now(void)
 {
-	struct row row = { .alg = alg };
+	struct timespec ts;
 
-	for (uint32_t p = 1; p <= 64 && !row.bad[0]; p++)
-		prove_ranks(&row, p);
-	for (uint32_t i = 0; i < ARRAY_SIZE(larger) && !row.bad[0]; i++)
-		prove_ranks(&row, larger[i]);
-	if (row.bad[0])
-		printf("%-15s %-18s WRONG: %s\n", coll_collective_name(alg->collective), alg->name,
-		       row.bad);
-	else
-		printf("%-15s %-18s %4u sets, %11" PRIu64 " messages%s%s%s\n",
-		       coll_collective_name(alg->collective), alg->name, row.sets, row.messages,
-		       row.turned ? "; from 1000 ranks on by symmetry" : "",
-		       row.left[0] ? "; too large to prove:" : "", row.left);
-	fflush(stdout);
-	return !row.bad[0];
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
-static int work(uint32_t *next)
+static void report(const struct coll_algorithm *alg, const struct row *row)
+{
+	if (row->bad[0])
+		printf("%-15s %-18s WRONG: %s\n", coll_collective_name(alg->collective), alg->name,
+		       row->bad);
+	else
+		printf("%-15s %-18s %4u sets, %11" PRIu64 " messages, %3.0f s%s\n",
+		       coll_collective_name(alg->collective), alg->name, row->sets, row->messages,
+		       row->seconds, row->turned ? "; from 1000 ranks on by symmetry" : "");
+	fflush(stdout);
+}
+
+static void run(const struct job *job)
+{
+	struct row mine = { }, *row = &shared->rows[job->row];
+	double start = now();
+
+	if (ranks[job->which])
+		prove_ranks(&mine, job->alg, ranks[job->which]);
+	for (uint32_t p = 1; p <= 64 && !ranks[job->which] && !mine.bad[0]; p++)
+		prove_ranks(&mine, job->alg, p);
+	pthread_mutex_lock(&shared->lock);
+	row->sets += mine.sets;
+	row->turned += mine.turned;
+	row->steps += mine.steps;
+	row->messages += mine.messages;
+	row->seconds += now() - start;
+	if (mine.bad[0]) {
+		memcpy(row->bad, mine.bad, sizeof(row->bad));
+		shared->bad++;
+	}
+	shared->used -= job->bytes;
+	if (!--row->jobs)
+		report(job->alg, row);
+	pthread_mutex_unlock(&shared->lock);
+}
+
+/* ---- all of them */
+
+/* Steps that the full proof would have to hold at a time, 0 if none is needed. */
+static uint64_t steps_of(const struct coll_algorithm *alg, uint32_t p)
+{
+	struct coll_topo topo = wire(p);
+	struct coll_args args = call_of(alg, p, &topo);
+	struct coll_plan plan;
+	uint64_t n = 0;
+
+	if (p < LARGE || args.collective == NPULINK_COLL_P2P ||
+	    (alg->supports && alg->supports(&args)))
+		return 0;
+	for (uint32_t i = 0; i < 8; i++) {
+		args.rank = (uint64_t)i * (p - 1) / 7;
+		if (!coll_plan_make(alg, &args, &plan))
+			n += plan.nsteps;
+		coll_plan_free(&plan);
+	}
+	return n * p / 8;
+}
+
+static int job_cmp(const void *a, const void *b)
+{
+	const struct job *x = a, *y = b;
+
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return x->row != y->row ? (x->row > y->row) - (x->row < y->row) :
+	       (x->which > y->which) - (x->which < y->which);
+}
+
+static void list_jobs(void)
 {
 	const struct coll_algorithm *alg = NULL;
-	uint32_t i = 0, mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
-	bool good = true;
+	uint32_t row = 0;
 
-	while ((alg = coll_algorithm_next(~0U, alg))) {
-		if (i++ != mine)
-			continue;
-		good &= prove_row(alg);
-		mine = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+	for (; (alg = coll_algorithm_next(~0U, alg)) && row < MAX_ROWS; row++) {
+		for (uint32_t i = 0; i < NRANKS; i++)
+			jobs[njobs++] = (struct job) {
+				.alg = alg, .row = row, .which = i,
+				.bytes = steps_of(alg, ranks[i]) * STEP_BYTES,
+			};
+		shared->rows[row].jobs = NRANKS;
 	}
-	return good ? EXIT_SUCCESS : EXIT_FAILURE;
+	qsort(jobs, njobs, sizeof(*jobs), job_cmp);
 }
 
-int plan_verify_all(void)
+/*
+ * The largest job left that fits in the memory left; one that never would is tried
+ * when it can have all. NULL: none; *wait: but there will be.
+ */
+static struct job *next_job(bool *wait)
 {
-	uint32_t *next = mmap(NULL, sizeof(*next), PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	pid_t pid[WORKERS];
+	struct job *job = NULL;
+
+	*wait = false;
+	pthread_mutex_lock(&shared->lock);
+	for (uint32_t i = 0; i < njobs && !job; i++) {
+		if (shared->taken[i])
+			continue;
+		if (shared->used && shared->used + jobs[i].bytes > shared->memory) {
+			*wait = true;
+			continue;
+		}
+		job = &jobs[i];
+		shared->taken[i] = true;
+		shared->used += job->bytes;
+	}
+	pthread_mutex_unlock(&shared->lock);
+	return job;
+}
+
+static int work(void)
+{
+	const struct job *job;
+	bool wait;
+
+	while ((job = next_job(&wait)) || wait) {
+		if (job)
+			run(job);
+		else
+			usleep(100000);
+	}
+	return EXIT_SUCCESS;
+}
+
+/* Most of what is free. */
+static uint64_t free_memory(void)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	unsigned long long kib = 0;
+	char line[200];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return kib * 1024 / 4 * 3;
+}
+
+static bool prepare(void)
+{
+	pthread_mutexattr_t attr;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	/* Every rank's shard has one element; alltoallv reads a row for each sender. */
+	counts = malloc((size_t)MAX_RANKS * MAX_RANKS * sizeof(*counts));
+	if (shared == MAP_FAILED || !counts)
+		return false;
+	for (size_t i = 0; i < (size_t)MAX_RANKS * MAX_RANKS; i++)
+		counts[i] = 1;
+	pthread_mutexattr_init(&attr);
+	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&shared->lock, &attr);
+	shared->memory = free_memory();
+	list_jobs();
+	return true;
+}
+
+/* One that is killed takes memory with it that the others would wait for. */
+static bool run_workers(uint32_t n)
+{
+	pid_t pid[n], ended;
 	bool good = true;
 	int status;
 
-	/* Every rank's shard has one element; alltoallv reads a row for each sender. */
-	counts = malloc((size_t)MAX_RANKS * MAX_RANKS * sizeof(*counts));
-	if (!counts || next == MAP_FAILED)
-		return fail("not enough memory");
-	for (size_t i = 0; i < (size_t)MAX_RANKS * MAX_RANKS; i++)
-		counts[i] = 1;
 	fflush(stdout);
-	for (int i = 0; i < WORKERS; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		pid[i] = fork();
 		if (!pid[i])
-			_exit(work(next));
+			_exit(work());
+		good &= pid[i] > 0;
 	}
-	for (int i = 0; i < WORKERS; i++)
-		good &= pid[i] > 0 && waitpid(pid[i], &status, 0) == pid[i] &&
-			WIFEXITED(status) && !WEXITSTATUS(status);
+	while ((ended = wait(&status)) > 0) {
+		bool ok = WIFEXITED(status) && !WEXITSTATUS(status);
+
+		for (uint32_t i = 0; i < n; i++) {
+			if (pid[i] == ended)
+				pid[i] = -1;
+			else if (!ok && pid[i] > 0)
+				kill(pid[i], SIGTERM);
+		}
+		good &= ok;
+	}
+	return good;
+}
+
+int plan_verify_all(uint32_t workers)
+{
+	double start = now();
+	bool good = true;
+
+	if (!prepare())
+		return fail("not enough memory");
+	good = run_workers(workers) && !shared->bad;
+	if (good)
+		printf("proved: every algorithm, for 1..64, 100, 127, 128, 1000, 1024, 4095 and 4096 ranks, in %.0f s\n",
+		       now() - start);
 	free(counts);
-	munmap(next, sizeof(*next));
+	munmap(shared, sizeof(*shared));
 	return good ? EXIT_SUCCESS : fail("not every algorithm is proved");
 }

@@ -75,6 +75,6 @@ int plan_simulate(int argc, char **argv);
 int plan_verify(int argc, char **argv);
 
 /* Prove every algorithm; returns the exit status. */
-int plan_verify_all(void);
+int plan_verify_all(uint32_t workers);
 
 #endif /* TOOL_QUERY_H */
