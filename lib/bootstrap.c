@@ -157,9 +157,8 @@ static int check_records(struct coll_bootstrap *b, const struct record *all)
 					 all[0].version >> 8 & 255, all[0].version & 255);
 		if (all[i].flags != all[0].flags)
 			return coll_text(b->text, sizeof(b->text), -EINVAL,
-					 "rank %u %s COLL_ANY_UID and rank 0 %s: set it on all ranks or on none",
-					 i, all[i].flags ? "has" : "has not",
-					 all[0].flags ? "has" : "has not");
+					 "rank %u has flags %#x and rank 0 %#x: set COLL_ANY_UID and COLL_CHECKSUM on all ranks or on none",
+					 i, all[i].flags, all[0].flags);
 	}
 	return check_machines(b, all);
 }

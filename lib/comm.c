@@ -63,14 +63,18 @@ static int check_id(const struct unique_id *id, char *text, size_t size)
 int coll_config_get(struct coll_config *out, const struct coll_config *config)
 {
 	const struct coll_config defaults = COLL_CONFIG_INIT;
+	const char *checksum;
 
 	*out = defaults;
-	if (!config)
-		return 0;
-	if (config->size < offsetof(struct coll_config, device) || config->size > 4096)
-		return -EINVAL;
-	memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
-	return out->flags & ~COLL_ANY_UID ? -EINVAL : 0;
+	if (config) {
+		if (config->size < offsetof(struct coll_config, device) || config->size > 4096)
+			return -EINVAL;
+		memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
+	}
+	checksum = secure_getenv("COLL_CHECKSUM");
+	if (checksum && strcmp(checksum, "0"))
+		out->flags |= COLL_CHECKSUM;
+	return out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM) ? -EINVAL : 0;
 }
 
 int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc,
@@ -211,7 +215,7 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 	rc = coll_comm_new(&comm, dev, nranks, rank, config, text, size);
 	if (rc)
 		goto err;
-	rc = coll_drv_comm_create(&dev->drv, secret, rank, nranks, config->flags & COLL_ANY_UID,
+	rc = coll_drv_comm_create(&dev->drv, secret, rank, nranks, config->flags,
 				  &comm->id);
 	if (rc) {
 		create_text(rc, nranks, text, size);

@@ -179,11 +179,12 @@ int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t 
 }
 
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
-			 uint32_t nranks, bool any_uid, uint32_t *id)
+			 uint32_t nranks, uint32_t flags, uint32_t *id)
 {
 	struct npulink_comm_create arg = {
 		.size = sizeof(arg),
-		.flags = any_uid ? NPULINK_COMM_ANY_UID : 0,
+		.flags = (flags & COLL_ANY_UID ? NPULINK_COMM_ANY_UID : 0) |
+			 (flags & COLL_CHECKSUM ? NPULINK_COMM_CHECKSUM : 0),
 		.rank = rank,
 		.nranks = nranks,
 	};

@@ -242,7 +242,7 @@ static inline long long raw_knob_get(unsigned int n, const char *name)
 static inline void raw_knobs_reset(unsigned int ndev)
 {
 	static const char * const knobs[] = {
-		"drop_irq", "dup_irq", "fail_post", "corrupt", "delay_ns",
+		"drop_irq", "dup_irq", "fail_post", "corrupt", "corrupt_link", "delay_ns",
 	};
 	unsigned int n, i;
 

@@ -144,7 +144,7 @@ FIXTURE_SETUP(soft)
 FIXTURE_TEARDOWN(soft)
 {
 	static const char *const knobs[] = {
-		"drop_irq", "dup_irq", "fail_post", "corrupt", "delay_ns",
+		"drop_irq", "dup_irq", "fail_post", "corrupt", "corrupt_link", "delay_ns",
 	};
 	unsigned int i;
 	int r;

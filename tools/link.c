@@ -22,6 +22,7 @@ static struct json_object *link_json(const struct link *link)
 	put_u64(obj, "bytes", link->bytes);
 	put_u64(obj, "doorbells", link->doorbells);
 	put_u64(obj, "inline_bells", link->inline_bells);
+	put_u64(obj, "damaged", link->damaged);
 	return obj;
 }
 
@@ -30,7 +31,8 @@ static const char show_usage[] =
 	"\n"
 	"Shows every direction of every link between devices, or those that leave DEV:\n"
 	"steps and bytes that came over it, doorbells rung (each is an interrupt at the\n"
-	"peer), and events that were told to the peer without one (inline).\n"
+	"peer), events that were told to the peer without one (inline), and payloads whose\n"
+	"checksum was wrong (damaged).\n"
 	"Links exist from the first plan that uses them.\n"
 	"\n"
 	"  -j, --json  JSON\n";
@@ -68,13 +70,14 @@ static int link_show(int argc, char **argv)
 			json_object_array_add(array, link_json(&links[i]));
 		json_print(array);
 	} else if (nlinks) {
-		printf("%-9s    %-9s %10s %9s %10s %10s\n", "FROM", "TO", "STEPS", "BYTES",
-		       "DOORBELLS", "INLINE");
+		printf("%-9s    %-9s %10s %9s %10s %10s %8s\n", "FROM", "TO", "STEPS", "BYTES",
+		       "DOORBELLS", "INLINE", "DAMAGED");
 		for (size_t i = 0; i < nlinks; i++)
-			printf("npu%-6u -> npu%-6u %10" PRIu64 " %9s %10" PRIu64 " %10" PRIu64 "\n",
+			printf("npu%-6u -> npu%-6u %10" PRIu64 " %9s %10" PRIu64 " %10" PRIu64
+			       " %8" PRIu64 "\n",
 			       links[i].dev, links[i].peer, links[i].steps,
 			       human_bytes(links[i].bytes, bytes), links[i].doorbells,
-			       links[i].inline_bells);
+			       links[i].inline_bells, links[i].damaged);
 	}
 	free(links);
 	return EXIT_SUCCESS;
@@ -90,6 +93,7 @@ static const struct counter {
 	{ "steps",		offsetof(struct link, steps), false },
 	{ "doorbells",		offsetof(struct link, doorbells), false },
 	{ "inline_bells",	offsetof(struct link, inline_bells), false },
+	{ "damaged",		offsetof(struct link, damaged), false },
 };
 
 static uint64_t counter_get(const struct counter *counter, const struct link *link)
@@ -159,7 +163,7 @@ static void matrix_text(const struct counter *counter, const struct link *links,
 }
 
 static const char matrix_usage[] =
-	"Usage: npulink [-j] link matrix [bytes | steps | doorbells | inline_bells]\n"
+	"Usage: npulink [-j] link matrix [bytes | steps | doorbells | inline_bells | damaged]\n"
 	"\n"
 	"Shows one counter (bytes if none is named) of all links as a square: a row for\n"
 	"each device that sends, a column for each that receives.\n"

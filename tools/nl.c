@@ -89,6 +89,7 @@ static int parse_link_attrs(struct nlattr **attrs, void *item)
 	link->bytes = get_u64(attrs, NPULINK_A_LINK_BYTES);
 	link->doorbells = get_u64(attrs, NPULINK_A_LINK_DOORBELLS);
 	link->inline_bells = get_u64(attrs, NPULINK_A_LINK_INLINE_BELLS);
+	link->damaged = get_u64(attrs, NPULINK_A_LINK_DAMAGED);
 	return 0;
 }
 

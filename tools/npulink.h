@@ -85,7 +85,7 @@ struct dev {
 /* What NPULINK_GENL_CMD_LINK_GET tells: one direction. */
 struct link {
 	uint32_t dev, peer;
-	uint64_t steps, bytes, doorbells, inline_bells;
+	uint64_t steps, bytes, doorbells, inline_bells, damaged;
 };
 
 #define ANY_DEV		0xffffffffU

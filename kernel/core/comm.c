@@ -262,7 +262,7 @@ static struct npulink_comm *npulink_comm_find(const u8 *secret)
 }
 
 /* With one reference. */
-struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid)
+struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 {
 	static atomic_t serial;
 	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
@@ -279,7 +279,8 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid
 	}
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
-	comm->any_uid = any_uid;
+	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
+	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();
 	comm->serial = atomic_inc_return(&serial);
 	mutex_init(&comm->mutex);
@@ -297,7 +298,8 @@ static int npulink_comm_may_join(const struct npulink_comm *comm,
 		return -EACCES;
 	if (!any && (!uid_eq(comm->uid, current_fsuid()) || comm->userns != current_user_ns()))
 		return -EACCES;
-	if (comm->nranks != cmd->nranks)
+	if (comm->nranks != cmd->nranks ||
+	    comm->checksum != !!(cmd->flags & NPULINK_COMM_CHECKSUM))
 		return -EINVAL;
 	return 0;
 }
@@ -626,7 +628,7 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_rank *rank;
 	int rc;
 
-	if (cmd->flags & ~NPULINK_COMM_ANY_UID || cmd->reserved)
+	if (cmd->flags & ~(NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM) || cmd->reserved)
 		return -EOPNOTSUPP;
 	if (!cmd->nranks || cmd->nranks > NPULINK_MAX_RANKS || cmd->rank >= cmd->nranks)
 		return -EINVAL;
@@ -641,7 +643,7 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 		goto out;
 	rc = -ENOMEM;
 	/* Before the lock, too: its memory cgroup may have to reclaim first. */
-	arg.fresh = npulink_comm_new(cmd->secret, cmd->nranks, cmd->flags & NPULINK_COMM_ANY_UID);
+	arg.fresh = npulink_comm_new(cmd->secret, cmd->nranks, cmd->flags);
 	if (!arg.fresh)
 		goto out;
 	rc = npulink_rank_join(rank, npulink_comm_join, &arg);

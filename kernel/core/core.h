@@ -37,6 +37,7 @@
 #define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
+#define NPULINK_CHECK_REQS	2	/* the same, if what comes over links is checked */
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
 
 struct npulink_comm;
@@ -326,6 +327,7 @@ struct npulink_comm {
 	u32 nranks;
 	bool any_uid;
 	bool far;		/* has ranks on other machines */
+	bool checksum;
 	kuid_t uid;
 	struct user_namespace *userns;
 	u32 joined;
@@ -421,8 +423,14 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
 		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
-struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, bool any_uid);
+struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags);
 void npulink_comm_put(struct npulink_comm *comm);
+static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
+{
+	return (comm->any_uid ? NPULINK_COMM_ANY_UID : 0) |
+	       (comm->checksum ? NPULINK_COMM_CHECKSUM : 0);
+}
+
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,
 			     const struct npulink_cause *cause);
 void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
@@ -512,6 +520,8 @@ struct npulink_plan {
 	u32 *drains;		/* units with DRAIN, ascending */
 	u32 max_src;		/* inputs of the largest request */
 	struct npulink_plan *mirror;	/* what remote peers run, if there are any */
+	u64 max_len;		/* bytes of the longest unit for the engine */
+	bool check;		/* what comes over links is checked */
 	u32 nreqs;
 	bool p2p;
 	bool p2p_send;
@@ -631,6 +641,7 @@ struct npulink_op {
 	u32 *drain_left;
 	void *reqs;
 	struct npulink_far *far;	/* if the plan has remote peers */
+	struct npulink_check *checks[NPULINK_CHECK_REQS];
 	struct npulink_cell cells[];
 };
 
@@ -702,6 +713,17 @@ void npulink_seq_exit(void);
 int npulink_post_ioctl(struct npulink_ucmd *ucmd);
 int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd);
 int npulink_wait_ioctl(struct npulink_ucmd *ucmd);
+
+/* ---- checksum.c ---------------------------------------------------------- */
+
+struct npulink_check *npulink_check_alloc(struct npulink_plan *plan);
+void npulink_check_free(struct npulink_check *ck);
+void npulink_check_reset(struct npulink_req *req);
+void npulink_check_input(struct npulink_req *req, u32 i, struct npulink_link *link, u32 step);
+int npulink_check_submit(struct npulink_req *req);
+bool npulink_check_landed(struct npulink_req *req);
+void npulink_check_cause(const struct npulink_req *req, struct npulink_cause *cause);
+bool npulink_check_put_bufs(struct npulink_req *req);
 
 /* ---- wait.c, event.c ------------------------------------------------------- */
 

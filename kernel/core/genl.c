@@ -64,6 +64,8 @@ static int npulink_genl_fill_link(struct sk_buff *skb, struct npulink_link *link
 	    npulink_genl_put_u64(skb, NPULINK_A_LINK_DOORBELLS, &stats->doorbells,
 				 NPULINK_A_LINK_PAD) ||
 	    npulink_genl_put_u64(skb, NPULINK_A_LINK_INLINE_BELLS, &stats->inline_bells,
+				 NPULINK_A_LINK_PAD) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_DAMAGED, &stats->damaged,
 				 NPULINK_A_LINK_PAD))
 		return -EMSGSIZE;
 	return 0;

@@ -15,7 +15,11 @@ static LLIST_HEAD(npulink_dead_ops);
 
 void npulink_op_destroy(struct npulink_op *op)
 {
+	u32 i;
+
 	npulink_remote_op_free(op);
+	for (i = 0; i < ARRAY_SIZE(op->checks) && op->checks[i]; i++)
+		npulink_check_free(op->checks[i]);
 	kvfree(op->reqs);
 	kvfree(op->units);
 	kvfree(op->streams);
@@ -59,6 +63,15 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 		    (plan->mirror && npulink_remote_op_alloc(op, plan))) {
 			npulink_op_destroy(op);
 			return NULL;
+		}
+		op->plan = plan;
+		for (i = 0; plan->check && i < plan->nreqs; i++) {
+			op->checks[i] = npulink_check_alloc(plan);
+			if (!op->checks[i]) {
+				npulink_op_destroy(op);
+				return NULL;
+			}
+			npulink_op_req(op, i)->core.check = op->checks[i];
 		}
 		for (i = 0; i < plan->nsteps; i++)
 			op->cells[i].ev.kind = i;

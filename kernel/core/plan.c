@@ -276,6 +276,9 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 		npulink_plan_edges(plan, u, npulink_edge_count);
 		plan->max_src = max(plan->max_src, npulink_unit_inputs(plan, &plan->units[u]));
 		nengine += plan->units[u].engine;
+		if (plan->units[u].engine)
+			plan->max_len = max(plan->max_len,
+					    plan->steps[plan->units[u].first].len);
 		if (!(u & 0xfff))
 			cond_resched();
 	}
@@ -290,7 +293,8 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	for (u = plan->nunits; u > 0; u--)
 		plan->units[u].out = plan->units[u - 1].out;
 	plan->units[0].out = 0;
-	plan->nreqs = min_t(u32, nengine, NPULINK_OP_REQS);
+	plan->check = plan->rank->comm->checksum && plan->max_len;
+	plan->nreqs = min_t(u32, nengine, plan->check ? NPULINK_CHECK_REQS : NPULINK_OP_REQS);
 	plan->op_size = struct_size((struct npulink_op *)NULL, cells, plan->nsteps);
 	return 0;
 }

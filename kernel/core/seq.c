@@ -103,6 +103,8 @@ static void npulink_req_put_bufs(struct npulink_req *req)
 {
 	u32 i;
 
+	if (unlikely(req->core.check) && npulink_check_put_bufs(req))
+		return;
 	npulink_buf_unuse(req->dst.buf);
 	for (i = 0; i < req->nsrc; i++)
 		npulink_buf_unuse(req->src[i].buf);
@@ -143,6 +145,8 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	u64 dst_off = done;
 	u32 i;
 
+	if (unlikely(req->core.check))
+		npulink_check_reset(req);
 	req->nsrc = 0;
 	req->remote = NPULINK_CHAIN_MAX + 1;
 	req->link = NULL;
@@ -177,6 +181,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 			struct npulink_op *peer = op->streams[pos->recv_stream].peer;
 			u32 ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
 			const struct npulink_step *sst = &peer->plan->steps[ps];
+			struct npulink_link *link;
 			u8 slot;
 			u64 off = done;
 
@@ -199,11 +204,13 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 			}
 			if (!npulink_operand(peer, &req->src[req->nsrc], slot, off))
 				goto err_put;
+			link = op->plan->peers[op->plan->streams[pos->recv_stream].peer].conn->back;
 			if (!req->link) {
 				req->remote = req->nsrc;
-				req->link = op->plan->peers[op->plan->streams
-					[pos->recv_stream].peer].conn->back;
+				req->link = link;
 			}
+			if (unlikely(req->core.check))
+				npulink_check_input(req, req->nsrc, link, un->first + i);
 			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
 			if (!npulink_operand(op, &req->src[req->nsrc], st->src2_slot,
@@ -220,6 +227,18 @@ err_put:
 err_unlock:
 	rcu_read_unlock();
 	return false;
+}
+
+/* Leave a request to a task of its file. */
+static void npulink_req_ready(struct npulink_req *req)
+{
+	struct npulink_file *file = req->core.op->rank->file;
+
+	spin_lock(&file->lock);
+	req->core.state = NPULINK_REQ_READY;
+	list_add_tail(&req->core.node, &file->ready);
+	npulink_file_wake_ready(file);
+	spin_unlock(&file->lock);
 }
 
 /* Hand bytes [done, done + n) of a unit to the engine. */
@@ -254,11 +273,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 		list_add_tail(&req->core.node, &op->rank->todo);
 		npulink_rank_kick(op->rank, run);
 	} else {
-		spin_lock(&op->rank->file->lock);
-		req->core.state = NPULINK_REQ_READY;
-		list_add_tail(&req->core.node, &op->rank->file->ready);
-		npulink_file_wake_ready(op->rank->file);
-		spin_unlock(&op->rank->file->lock);
+		npulink_req_ready(req);
 	}
 }
 
@@ -510,6 +525,11 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 	u64 n = req->len;
 
 	lockdep_assert_held(&op->rank->lock);
+	if (unlikely(req->core.check) && !status && op->state == NPULINK_OP_RUNNING &&
+	    npulink_check_landed(req)) {
+		npulink_req_ready(req);
+		return;
+	}
 	if (op->rank->flight)
 		npulink_flight_worked(op, req, run);
 	npulink_req_free(req);
@@ -525,6 +545,8 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 			.code = -status,
 		};
 
+		if (unlikely(req->core.check))
+			npulink_check_cause(req, &cause);
 		npulink_comm_fail(op->rank->comm, &cause);
 		return;
 	}
@@ -570,6 +592,13 @@ static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *r
 	}
 }
 
+static int npulink_req_submit(struct npulink_req *req)
+{
+	if (unlikely(req->core.check))
+		return npulink_check_submit(req);
+	return req->dev->ops->submit(req->dev, req);
+}
+
 /* The small request at the head of the todo list, in this context or by its owner. */
 static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 			     unsigned long *flags)
@@ -579,18 +608,14 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 
 	list_del(&req->core.node);
 	if (run->budget <= 0) {
-		spin_lock(&rank->file->lock);
-		req->core.state = NPULINK_REQ_READY;
-		list_add_tail(&req->core.node, &rank->file->ready);
-		npulink_file_wake_ready(rank->file);
-		spin_unlock(&rank->file->lock);
+		npulink_req_ready(req);
 		return;
 	}
 	run->budget--;
 	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
 	spin_unlock_irqrestore(&rank->lock, *flags);
-	rc = req->dev->ops->submit(req->dev, req);
+	rc = npulink_req_submit(req);
 	run->now = 0;
 	spin_lock_irqsave(&rank->lock, *flags);
 	if (rc != -EINPROGRESS)
@@ -692,7 +717,7 @@ void npulink_req_run(struct npulink_req *req)
 	int rc;
 
 	req->core.start_ns = npulink_clock();
-	rc = req->dev->ops->submit(req->dev, req);
+	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {
 		spin_lock_irqsave(&rank->lock, flags);
 		npulink_req_complete(req, rc, &run);

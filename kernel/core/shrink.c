@@ -68,7 +68,7 @@ static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
 	}
 	/* It is not in the table, so nobody joins it by its secret. */
 	get_random_bytes(secret, sizeof(secret));
-	child = n ? npulink_comm_new(secret, n, comm->any_uid) : NULL;
+	child = n ? npulink_comm_new(secret, n, npulink_comm_flags(comm)) : NULL;
 	if (!child) {
 		kvfree(map);
 		return ERR_PTR(n ? -ENOMEM : -EOWNERDEAD);

@@ -8,6 +8,7 @@
  *	npuN/dup_irq	the next n interrupts come twice
  *	npuN/fail_post	the next n requests fail with EIO
  *	npuN/corrupt	the next n results have a bit flipped
+ *	npuN/corrupt_link	the same, counting only those with an input from a link
  *	npuN/delay_ns	completions come so much later
  *	npuN/hold	let n requests through, hold all others;
  *			4294967295: hold none, and release those that are held
@@ -49,6 +50,7 @@ SOFT_KNOB(drop_irq, SOFT_DROP_IRQ);
 SOFT_KNOB(dup_irq, SOFT_DUP_IRQ);
 SOFT_KNOB(fail_post, SOFT_FAIL_POST);
 SOFT_KNOB(corrupt, SOFT_CORRUPT);
+SOFT_KNOB(corrupt_link, SOFT_CORRUPT_LINK);
 SOFT_KNOB(delay_ns, SOFT_DELAY_NS);
 SOFT_KNOB(hold, SOFT_HOLD);
 
@@ -60,6 +62,7 @@ static const struct {
 	{ "dup_irq", &dup_irq_fops },
 	{ "fail_post", &fail_post_fops },
 	{ "corrupt", &corrupt_fops },
+	{ "corrupt_link", &corrupt_link_fops },
 	{ "delay_ns", &delay_ns_fops },
 	{ "hold", &hold_fops },
 };

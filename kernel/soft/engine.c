@@ -115,7 +115,7 @@ int soft_submit(struct npulink_device *dev, struct npulink_req *req)
 		return -ENODEV;
 	if (unlikely(special)) {
 		start = ktime_get();
-		rc = soft_fault_submit(sd, &corrupt);
+		rc = soft_fault_submit(sd, req, &corrupt);
 		if (rc)
 			return rc;
 	}

@@ -58,7 +58,7 @@ void soft_fault_set(struct soft_dev *sd, enum soft_knob knob, u32 value)
 }
 
 /* Before the work: shall it fail, shall its result be wrong? */
-int soft_fault_submit(struct soft_dev *sd, bool *corrupt)
+int soft_fault_submit(struct soft_dev *sd, const struct npulink_req *req, bool *corrupt)
 {
 	unsigned long flags;
 	int rc = 0;
@@ -67,7 +67,8 @@ int soft_fault_submit(struct soft_dev *sd, bool *corrupt)
 	if (soft_fault_hit(sd, SOFT_FAIL_POST))
 		rc = -EIO;
 	else
-		*corrupt = soft_fault_hit(sd, SOFT_CORRUPT);
+		*corrupt = soft_fault_hit(sd, SOFT_CORRUPT) ||
+			   (req->link && soft_fault_hit(sd, SOFT_CORRUPT_LINK));
 	raw_spin_unlock_irqrestore(&sd->lock, flags);
 	return rc;
 }

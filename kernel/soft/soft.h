@@ -72,6 +72,7 @@ enum soft_knob {
 	SOFT_DUP_IRQ,		/* interrupts that come twice */
 	SOFT_FAIL_POST,		/* requests that are refused with EIO */
 	SOFT_CORRUPT,		/* results with a bit flipped */
+	SOFT_CORRUPT_LINK,	/* the same, of requests with an input from a link */
 	SOFT_DELAY_NS,		/* added to each completion; no count */
 	SOFT_HOLD,		/* requests to let through before all are held */
 	SOFT_KNOBS
@@ -190,7 +191,7 @@ extern const struct npulink_link_ops soft_link_ops;
 
 /* fault.c */
 void soft_fault_init(struct soft_dev *sd);
-int soft_fault_submit(struct soft_dev *sd, bool *corrupt);
+int soft_fault_submit(struct soft_dev *sd, const struct npulink_req *req, bool *corrupt);
 int soft_fault_finish(struct soft_dev *sd, struct npulink_req *req, ktime_t start);
 bool soft_fault_dup(struct soft_dev *sd);
 void soft_fault_take_lost(struct soft_dev *sd, struct list_head *list);

@@ -208,7 +208,11 @@ struct npulink_buf_export {
 /**
  * struct npulink_comm_create - ioctl(NPULINK_COMM_CREATE)
  * @size: sizeof(struct npulink_comm_create)
- * @flags: NPULINK_COMM_ANY_UID: ranks of other users may join; needed from all
+ * @flags: NPULINK_COMM_ANY_UID: ranks of other users may join; needed from all.
+ *	NPULINK_COMM_CHECKSUM: what comes over links is checked by CRC32C before it is
+ *	used, and fetched once more if it was damaged; takes memory for up to twice
+ *	DEVICE_INFO's out_slice for each input of a step, which is charged; needed
+ *	from all
  * @secret: 128 random bits that the members share and nobody else knows
  * @rank: own rank
  * @nranks: number of ranks
@@ -218,7 +222,7 @@ struct npulink_buf_export {
  * Joins, or creates, the communicator of that secret.
  *
  *  - EEXIST: the rank is taken, or this file already has a rank in it
- *  - EINVAL: others gave another number of ranks
+ *  - EINVAL: others gave another number of ranks, or CHECKSUM differs
  *  - EACCES: another user's, or another user namespace's, without ANY_UID
  *  - EOWNERDEAD, ...: the communicator has failed already (COMM_STATUS's errno)
  */
@@ -234,6 +238,7 @@ struct npulink_comm_create {
 #define NPULINK_COMM_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_COMM_CREATE)
 
 #define NPULINK_COMM_ANY_UID	(1 << 0)
+#define NPULINK_COMM_CHECKSUM	(1 << 1)
 
 /**
  * struct npulink_addr - where a device can be reached from other machines
@@ -392,7 +397,7 @@ struct npulink_comm_abort {
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
  * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
- *	DEADLOCK, whether out_peer's process waits in another communicator
+ *	CHECKSUM, the device at the far end of the link; with DEADLOCK, whether out_peer's process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank
  * @out_calls: with MISMATCH, what out_rank and out_peer called; with DEADLOCK, what

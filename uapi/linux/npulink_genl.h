@@ -101,6 +101,7 @@ enum npulink_genl_dev {
  * @NPULINK_A_LINK_BYTES: u64, payload bytes that came over it
  * @NPULINK_A_LINK_DOORBELLS: u64, times the peer's doorbell was rung
  * @NPULINK_A_LINK_INLINE_BELLS: u64, events delivered without a doorbell
+ * @NPULINK_A_LINK_DAMAGED: u64, times that bytes came in with a wrong checksum
  * @__NPULINK_A_LINK_MAX: one more than the last
  * @NPULINK_A_LINK_MAX: the last
  */
@@ -113,6 +114,7 @@ enum npulink_genl_link {
 	NPULINK_A_LINK_BYTES,
 	NPULINK_A_LINK_DOORBELLS,
 	NPULINK_A_LINK_INLINE_BELLS,
+	NPULINK_A_LINK_DAMAGED,
 	__NPULINK_A_LINK_MAX,
 	NPULINK_A_LINK_MAX = __NPULINK_A_LINK_MAX - 1,
 };

@@ -25,6 +25,7 @@
 
 struct module;
 struct npulink_buf;
+struct npulink_check;
 struct npulink_device;
 struct npulink_link;
 struct npulink_req;
@@ -96,6 +97,7 @@ struct npulink_req {
 		int status;
 		u8 state;
 		u64 start_ns;
+		struct npulink_check *check;
 	} core;
 	struct npulink_operand src[];
 };
@@ -177,12 +179,14 @@ struct npulink_link_ops {
  * @inline_bells: events that were delivered without a doorbell
  * @steps: steps that received over it, counted by the core when they are complete
  * @bytes: payload bytes that came in over it, counted by the core
+ * @damaged: times that bytes came in with a wrong checksum
  */
 struct npulink_link_stats {
 	atomic64_t doorbells;
 	atomic64_t inline_bells;
 	atomic64_t steps;
 	atomic64_t bytes;
+	atomic64_t damaged;
 };
 
 /**
