@@ -77,13 +77,14 @@ LAYOUT(npulink_plan_create, call, 40);
 LAYOUT(npulink_plan_create, out_reason, 76);
 LAYOUT(npulink_plan_create, algorithm, 80);
 SIZE(npulink_bind, 24);
-SIZE(npulink_post, 200);
+SIZE(npulink_post, 208);
 LAYOUT(npulink_post, cookie, 16);
 LAYOUT(npulink_post, binds, 40);
 LAYOUT(npulink_post, in_fence, 48);
 LAYOUT(npulink_post, inline_binds, 56);
 LAYOUT(npulink_post, out_seq, 128);
 LAYOUT(npulink_post, out_result, 136);
+LAYOUT(npulink_post, slow_ns, 200);
 SIZE(npulink_post_batch, 32);
 LAYOUT(npulink_post_batch, posts, 16);
 SIZE(npulink_wait, 88);
@@ -284,7 +285,8 @@ FIXTURE_VARIANT_ADD(abi, plan_create) {
 
 FIXTURE_VARIANT_ADD(abi, post) {
 	IOCTL(NPULINK_POST, npulink_post, fill_post, OUTPUT,
-	      offsetof(struct npulink_post, plan_id), 0)
+	      offsetof(struct npulink_post, plan_id), 0),
+	.first = offsetof(struct npulink_post, slow_ns)
 };
 
 FIXTURE_VARIANT_ADD(abi, post_batch) {

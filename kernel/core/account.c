@@ -9,6 +9,8 @@
 #include <linux/sched/user.h>
 #include "core.h"
 
+atomic64_t npulink_pinned;
+
 static int npulink_charge_user(struct user_struct *user, unsigned long npages)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
@@ -42,6 +44,7 @@ int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned
 			return rc;
 	}
 	atomic64_add(npages, &file->mm->pinned_vm);
+	atomic64_add(npages, &npulink_pinned);
 	mmgrab(file->mm);
 	c->mm = file->mm;
 	c->user = get_uid(file->user);
@@ -55,6 +58,7 @@ void npulink_uncharge(struct npulink_charge *c)
 		return;
 	atomic_long_sub(c->npages, &c->user->locked_vm);
 	atomic64_sub(c->npages, &c->mm->pinned_vm);
+	atomic64_sub(c->npages, &npulink_pinned);
 	mmdrop(c->mm);
 	free_uid(c->user);
 	c->npages = 0;

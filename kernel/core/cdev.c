@@ -14,6 +14,7 @@
 #include "core.h"
 
 dev_t npulink_devt;
+static DEFINE_XARRAY_ALLOC1(npulink_files);	/* open ones, by id */
 
 /* ---- life ------------------------------------------------------------------------ */
 
@@ -37,9 +38,24 @@ void npulink_file_put(struct npulink_file *file)
 	kref_put(&file->kref, npulink_file_release);
 }
 
+/* The first open file with an id of at least *id, referenced; sets *id. */
+struct npulink_file *npulink_file_next(unsigned long *id)
+{
+	struct npulink_file *file;
+
+	xa_lock(&npulink_files);
+	/* In the table its opener still has a reference. */
+	file = xa_find(&npulink_files, id, ULONG_MAX, XA_PRESENT);
+	if (file)
+		kref_get(&file->kref);
+	xa_unlock(&npulink_files);
+	return file;
+}
+
 static int npulink_open(struct inode *inode, struct file *filp)
 {
 	struct npulink_device *dev = container_of(inode->i_cdev, struct npulink_device, cdev);
+	static u32 next_id;
 	struct npulink_file *file;
 	int rc = -ENOMEM;
 
@@ -81,6 +97,12 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file->tgid = get_pid(task_tgid(current));
 	mutex_lock(&dev->lock);
 	rc = dev->gone ? -ENODEV : 0;
+	/* Whoever sees the file by its id sees all of it. */
+	if (!rc)
+		rc = xa_alloc_cyclic(&npulink_files, &file->id, file, xa_limit_31b, &next_id,
+				     GFP_KERNEL_ACCOUNT);
+	if (rc > 0)
+		rc = 0;		/* the numbers have begun anew */
 	if (!rc)
 		list_add_tail(&file->dev_node, &dev->files);
 	mutex_unlock(&dev->lock);
@@ -154,6 +176,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	struct npulink_file *file = filp->private_data;
 	struct npulink_device *dev = file->dev;
 
+	xa_erase(&npulink_files, file->id);
 	npulink_file_kill(file, NPULINK_CAUSE_DEATH);
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
@@ -335,6 +358,7 @@ static int npulink_arena_mmap(struct npulink_file *file, struct vm_area_struct *
 			rc = PTR_ERR(arena);
 			goto out;
 		}
+		WRITE_ONCE(file->arena_len, arena->mem.len);
 		/* Pairs with npulink_bind_one(). */
 		smp_store_release(&file->arena, arena);
 	}
@@ -441,4 +465,5 @@ int npulink_cdev_init(void)
 void npulink_cdev_exit(void)
 {
 	unregister_chrdev_region(npulink_devt, NPULINK_MAX_DEVICES);
+	xa_destroy(&npulink_files);
 }

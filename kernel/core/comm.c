@@ -20,6 +20,7 @@
 #include "trace.h"
 
 static DEFINE_HASHTABLE(npulink_comms, 8);
+static DEFINE_XARRAY_ALLOC1(npulink_comms_by_serial);	/* and those that none can join */
 DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, who is in it, and comm->child */
 static siphash_key_t npulink_comms_key;
 static struct workqueue_struct *npulink_comm_wq;
@@ -59,8 +60,10 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 		smp_store_release(&comm->failed, true);
 	}
 	spin_unlock_irqrestore(&comm->lock, flags);
-	if (first)
+	if (first) {
 		trace_npulink_abort(comm, cause);
+		npulink_notify_cause(comm, cause);
+	}
 	return first;
 }
 
@@ -176,10 +179,10 @@ void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
 		put_device(&dev->dev);
 }
 
-/* For work that frees objects. Any context but NMI. */
-void npulink_comm_queue(struct work_struct *work)
+/* For work that fails or frees objects. Any context but NMI. False: queued already. */
+bool npulink_comm_queue(struct work_struct *work)
 {
-	queue_work(npulink_comm_wq, work);
+	return queue_work(npulink_comm_wq, work);
 }
 
 /* Wait until all failures that were reported have reached everybody. */
@@ -219,8 +222,24 @@ int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank
 
 /* ---- life ----------------------------------------------------------------------------- */
 
+/* The first communicator with a serial of at least *serial, referenced; sets *serial. */
+struct npulink_comm *npulink_comm_next(unsigned long *serial)
+{
+	struct npulink_comm *comm;
+
+	xa_lock(&npulink_comms_by_serial);
+	for (comm = xa_find(&npulink_comms_by_serial, serial, ULONG_MAX, XA_PRESENT); comm;
+	     comm = xa_find_after(&npulink_comms_by_serial, serial, ULONG_MAX, XA_PRESENT))
+		if (kref_get_unless_zero(&comm->kref))
+			break;
+	xa_unlock(&npulink_comms_by_serial);
+	return comm;
+}
+
 static void npulink_comm_free(struct npulink_comm *comm)
 {
+	if (comm->serial)
+		xa_erase(&npulink_comms_by_serial, comm->serial);
 	put_user_ns(comm->userns);
 	bitmap_free(comm->left);
 	kvfree(comm->ranks);
@@ -264,7 +283,8 @@ static struct npulink_comm *npulink_comm_find(const u8 *secret)
 /* With one reference. */
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 {
-	static atomic_t serial;
+	static u32 next_serial;		/* under the table's lock */
+	u32 serial;
 	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
 
 	if (!comm)
@@ -273,19 +293,23 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->userns = get_user_ns(current_user_ns());
 	comm->ranks = kvcalloc(nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
 	comm->left = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
-	if (!comm->ranks || !comm->left) {
-		npulink_comm_free(comm);
-		return NULL;
-	}
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
 	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
 	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();
-	comm->serial = atomic_inc_return(&serial);
 	mutex_init(&comm->mutex);
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
+	/* Whoever sees it by its serial sees all of it. */
+	if (!comm->ranks || !comm->left ||
+	    xa_alloc_cyclic(&npulink_comms_by_serial, &serial, NULL, xa_limit_31b, &next_serial,
+			    GFP_KERNEL_ACCOUNT) < 0) {
+		npulink_comm_free(comm);
+		return NULL;
+	}
+	comm->serial = serial;
+	xa_store(&npulink_comms_by_serial, serial, comm, GFP_KERNEL_ACCOUNT);
 	return comm;
 }
 
@@ -459,6 +483,9 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
 	set_bit(rank->rank, comm->left);
+	comm->nleft++;
+	atomic64_add(rank->stats.done, &npulink_totals.done);
+	atomic64_add(rank->stats.failed, &npulink_totals.failed);
 	if (!--comm->joined)
 		hash_del(&comm->hash);
 	while (!comm->failed && !cause.cause && (other = npulink_comm_next_rank(comm, &i)))
@@ -787,4 +814,5 @@ int npulink_comm_init(void)
 void npulink_comm_exit(void)
 {
 	destroy_workqueue(npulink_comm_wq);
+	xa_destroy(&npulink_comms_by_serial);
 }

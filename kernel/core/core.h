@@ -40,6 +40,7 @@
 #define NPULINK_CHECK_REQS	2	/* the same, if what comes over links is checked */
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
 
+struct npulink_cause;
 struct npulink_comm;
 struct npulink_file;
 struct npulink_flight;
@@ -61,6 +62,8 @@ struct npulink_link *npulink_link_next(struct npulink_device *dev, unsigned long
 struct npulink_link *npulink_link_get(struct npulink_device *dev, struct npulink_device *peer,
 				      bool create);
 void npulink_link_put(struct npulink_link *link);
+void npulink_link_fail(struct npulink_link *link);
+void npulink_link_set_lost(struct npulink_link *link, bool lost);
 void npulink_links_drop(struct npulink_device *dev, struct list_head *dropped);
 void npulink_links_close(struct list_head *dropped);
 
@@ -71,6 +74,8 @@ struct npulink_charge {
 	struct user_struct *user;
 	unsigned long npages;
 };
+
+extern atomic64_t npulink_pinned;	/* pages charged on this node */
 
 int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages);
 void npulink_uncharge(struct npulink_charge *c);
@@ -167,6 +172,7 @@ struct npulink_cq {
  */
 struct npulink_file {
 	struct kref kref;
+	u32 id;			/* for people, see npulink_file_next() */
 	struct npulink_device *dev;
 	struct list_head dev_node;
 	struct list_head mm_node;
@@ -181,6 +187,7 @@ struct npulink_file {
 	struct mutex mutex;		/* see above */
 	struct xarray objects;
 	struct npulink_buf *arena;
+	u64 arena_len;		/* for people, who have no reference to it */
 	struct task_struct *worker;
 
 	spinlock_t lock ____cacheline_aligned;
@@ -205,6 +212,7 @@ static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 }
 
 void npulink_file_put(struct npulink_file *file);
+struct npulink_file *npulink_file_next(unsigned long *id);
 int npulink_file_start_worker(struct npulink_file *file);
 struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
 void npulink_mm_detach(struct npulink_file *file);
@@ -331,6 +339,7 @@ struct npulink_comm {
 	kuid_t uid;
 	struct user_namespace *userns;
 	u32 joined;
+	u32 nleft;		/* bits set in left */
 	u32 serial;		/* for people: never the secret */
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
@@ -370,6 +379,15 @@ struct npulink_conn {
 	struct npulink_remote *remote;
 };
 
+/* What became of a rank's operations; under rank->lock. */
+struct npulink_rank_stats {
+	u32 inflight;
+	u64 done;
+	u64 failed;
+	u64 bytes;		/* that its engine wrote */
+	u64 busy_ns;
+};
+
 /*
  * struct npulink_rank - one file's membership in a communicator
  * @lock: operations of this rank and all their state; taken with interrupts off
@@ -400,6 +418,7 @@ struct npulink_rank {
 	struct list_head ops;
 	u64 next;
 	u32 nposted;		/* collectives and point-to-point */
+	struct npulink_rank_stats stats;
 	bool closed;
 	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
 	struct {
@@ -431,6 +450,7 @@ static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 	       (comm->checksum ? NPULINK_COMM_CHECKSUM : 0);
 }
 
+struct npulink_comm *npulink_comm_next(unsigned long *serial);
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,
 			     const struct npulink_cause *cause);
 void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
@@ -449,7 +469,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
 void npulink_device_fail_work(struct work_struct *work);
-void npulink_comm_queue(struct work_struct *work);
+bool npulink_comm_queue(struct work_struct *work);
 void npulink_comm_flush(void);
 int npulink_comm_init(void);
 void npulink_comm_exit(void);
@@ -518,6 +538,7 @@ struct npulink_plan {
 	u32 *stream_steps;
 	u32 ndrains;
 	u32 *drains;		/* units with DRAIN, ascending */
+	u64 bytes;		/* that the engine has to write */
 	u32 max_src;		/* inputs of the largest request */
 	struct npulink_plan *mirror;	/* what remote peers run, if there are any */
 	u64 max_len;		/* bytes of the longest unit for the engine */
@@ -578,6 +599,7 @@ struct npulink_unit_state {
 	u8 phase;
 	/* flight.h: since it may start, since its last transition, where the time went */
 	u64 start, mark, wait, queue, engine;
+	u32 since;		/* jiffies of the last progress */
 };
 
 /*
@@ -623,8 +645,11 @@ struct npulink_op {
 	u64 cookie;
 	u64 start_ns;			/* npulink_clock() */
 	u64 wait_ns, queue_ns, engine_ns, take_ns;	/* of its units, see flight.h */
+	u64 slow_ns;			/* 0: never slow */
+	u64 bytes;			/* written so far */
 	unsigned long deadline;		/* jiffies, if has_deadline */
 	bool has_deadline;
+	bool slow;			/* and that has been told */
 	u8 state;
 	bool held;
 	bool done;
@@ -741,6 +766,7 @@ void npulink_file_wake_ready(struct npulink_file *file);
 void npulink_watchdog_arm(struct npulink_file *file, struct npulink_op *op);
 void npulink_watchdog_init(struct npulink_file *file);
 void npulink_watchdog_stop(struct npulink_file *file);
+void npulink_blame(struct npulink_op *op, struct npulink_cause *cause);
 
 extern unsigned int npulink_spin_ns;
 
@@ -749,7 +775,54 @@ extern unsigned int npulink_spin_ns;
 void npulink_deadlock_arm(void);
 void npulink_deadlock_exit(void);
 
-/* ---- genl.c --------------------------------------------------------------- */
+/* ---- notify.c, slow.c ------------------------------------------------------- */
+
+#define NPULINK_NO_DEV	0xffffffffU
+
+/* What is told to the netlink group "events"; ~0 in a member: does not apply. */
+struct npulink_notice {
+	u32 type;		/* NPULINK_EVENT_* */
+	u32 dev;
+	u32 peer_dev;
+	u32 comm;
+	u32 rank;
+	u32 peer;
+	u32 step;
+	u32 cause;
+	u32 code;
+	u64 number;
+	u64 age_ns;
+	u64 limit_ns;
+	u64 time_ns;
+	u64 serial;
+	u64 lost;
+};
+
+#define NPULINK_NOTICE(_type) (struct npulink_notice) { \
+	.type = _type, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
+	.rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, .step = ~0U, .number = ~0ULL, \
+}
+
+/* Totals since the module was loaded. */
+struct npulink_totals {
+	atomic64_t done;	/* operations of ranks that have left */
+	atomic64_t failed;
+	atomic64_t slow;
+	atomic64_t failures[NPULINK_CAUSE_REMOVED + 1];
+	atomic64_t events;
+	atomic64_t lost;
+};
+
+extern struct npulink_totals npulink_totals;
+
+void npulink_notify(const struct npulink_notice *notice);
+void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause);
+void npulink_notify_dev(const struct npulink_device *dev, bool added);
+void npulink_notify_link(const struct npulink_link *link, bool up);
+void npulink_notify_exit(void);
+void npulink_slow_told(struct npulink_op *op, u64 ns);
+void npulink_slow_init(void);
+void npulink_slow_exit(void);
 
 extern struct genl_family npulink_genl_family;
 
@@ -791,11 +864,14 @@ struct nla_policy;
 struct sk_buff;
 
 extern const struct nla_policy npulink_genl_port_policy[];
-extern const struct nla_policy npulink_genl_no_policy[];
 
 int npulink_genl_port_add(struct sk_buff *skb, struct genl_info *info);
 int npulink_genl_port_del(struct sk_buff *skb, struct genl_info *info);
 int npulink_genl_port_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
+
+/* ---- genl.c, genl_*.c ---------------------------------------------------------- */
+
+int npulink_genl_multicast(const struct npulink_notice *notice);
 int npulink_genl_init(void);
 void npulink_genl_exit(void);
 

@@ -116,6 +116,7 @@ int npulink_device_register(struct npulink_device *dev)
 		return rc;
 	/* Published last: whoever finds it finds it whole. */
 	xa_store(&npulink_devices, dev->id, dev, GFP_KERNEL);
+	npulink_notify_dev(dev, true);
 	return 0;
 }
 EXPORT_SYMBOL_NPULINK(npulink_device_register);
@@ -134,6 +135,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	npulink_links_drop(dev, &links);
 	xa_erase(&npulink_devices, dev->id);
 	npulink_ports_drop(dev);
+	npulink_notify_dev(dev, false);
 	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
 	npulink_comm_flush();
 	wait_for_completion(&dev->drained);

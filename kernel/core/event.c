@@ -284,7 +284,7 @@ static struct npulink_op *npulink_overdue(struct npulink_file *file)
 }
 
 /* Follow who waits for whom on this node to the one that everything hangs on. */
-static void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
+void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 {
 	struct npulink_comm *comm = op->rank->comm;
 	struct npulink_rank *rank = npulink_rank_get(op->rank);

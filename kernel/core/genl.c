@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * genl.c - generic netlink family "npulink": devices and links, for people and
- * monitoring (uapi/linux/npulink_genl.h).
+ * genl.c - generic netlink family "npulink", for people and monitoring
+ * (uapi/linux/npulink_genl.h); devices, links and events by themselves.
  *
  * Everything here only reads, needs no privilege and says the same in every
  * network namespace: devices belong to the node. Dumps resume by id, so they
- * report every device that is there all the time, exactly once.
+ * report every object that is there all the time, exactly once.
  */
 #include <linux/module.h>
 #include <linux/xarray.h>
-#include <linux/npulink_genl.h>
-#include <net/genetlink.h>
-#include "core.h"
+#include "genl.h"
 
 static const struct nla_policy npulink_genl_dev_policy[] = {
 	[NPULINK_A_DEV_ID] = { .type = NLA_U32 },
@@ -20,6 +18,37 @@ static const struct nla_policy npulink_genl_dev_policy[] = {
 static const struct nla_policy npulink_genl_link_policy[] = {
 	[NPULINK_A_LINK_DEV] = { .type = NLA_U32 },
 };
+
+static const struct nla_policy npulink_genl_rank_policy[] = {
+	[NPULINK_A_RANK_COMM] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy npulink_genl_op_policy[] = {
+	[NPULINK_A_OP_COMM] = { .type = NLA_U32 },
+};
+
+static const struct nla_policy npulink_genl_buf_policy[] = {
+	[NPULINK_A_BUF_FILE] = { .type = NLA_U32 },
+};
+
+/* Of requests that take no attribute; with none at all, any would be ignored. */
+static const struct nla_policy npulink_genl_no_policy[] = {
+	[1] = { .type = NLA_REJECT },
+};
+
+void *npulink_genl_put(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
+{
+	return genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
+			   &npulink_genl_family, NLM_F_MULTI, cmd);
+}
+
+void npulink_genl_done(struct sk_buff *skb, void *header, int rc)
+{
+	if (rc)
+		genlmsg_cancel(skb, header);
+	else
+		genlmsg_end(skb, header);
+}
 
 static int npulink_genl_put_u64(struct sk_buff *skb, int attr, const atomic64_t *value, int pad)
 {
@@ -66,7 +95,11 @@ static int npulink_genl_fill_link(struct sk_buff *skb, struct npulink_link *link
 	    npulink_genl_put_u64(skb, NPULINK_A_LINK_INLINE_BELLS, &stats->inline_bells,
 				 NPULINK_A_LINK_PAD) ||
 	    npulink_genl_put_u64(skb, NPULINK_A_LINK_DAMAGED, &stats->damaged,
-				 NPULINK_A_LINK_PAD))
+				 NPULINK_A_LINK_PAD) ||
+	    nla_put_string(skb, NPULINK_A_LINK_TYPE, link->dev->backend) ||
+	    nla_put_u32(skb, NPULINK_A_LINK_STATE, READ_ONCE(link->lost) ?
+			NPULINK_LINK_STATE_DOWN : NPULINK_LINK_STATE_UP) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_ERRORS, &stats->errors, NPULINK_A_LINK_PAD))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -136,16 +169,14 @@ static int npulink_genl_dev_dumpit(struct sk_buff *skb, struct netlink_callback 
 
 	while ((dev = npulink_device_next(&id))) {
 		id = dev->id;
-		header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
-				     &npulink_genl_family, NLM_F_MULTI, NPULINK_GENL_CMD_DEV_GET);
+		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_DEV_GET);
 		rc = header ? npulink_genl_fill_dev(skb, dev) : -EMSGSIZE;
 		put_device(&dev->dev);
+		npulink_genl_done(skb, header, rc);
 		if (rc) {
-			genlmsg_cancel(skb, header);
 			cb->args[0] = id;
 			return skb->len ?: rc;
 		}
-		genlmsg_end(skb, header);
 		id++;
 	}
 	cb->args[0] = NPULINK_MAX_DEVICES;
@@ -179,15 +210,12 @@ static int npulink_genl_dump_links(struct sk_buff *skb, struct netlink_callback 
 
 	while ((link = npulink_link_next(dev, peer))) {
 		*peer = link->peer->id;
-		header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
-				     &npulink_genl_family, NLM_F_MULTI, NPULINK_GENL_CMD_LINK_GET);
+		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_LINK_GET);
 		rc = header ? npulink_genl_fill_link(skb, link) : -EMSGSIZE;
 		npulink_link_put(link);
-		if (rc) {
-			genlmsg_cancel(skb, header);
+		npulink_genl_done(skb, header, rc);
+		if (rc)
 			return rc;
-		}
-		genlmsg_end(skb, header);
 		++*peer;
 	}
 	return 0;
@@ -220,6 +248,71 @@ static int npulink_genl_link_dumpit(struct sk_buff *skb, struct netlink_callback
 	}
 	cb->args[0] = NPULINK_MAX_DEVICES;
 	return skb->len;
+}
+
+static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_notice *n)
+{
+	const struct {
+		int attr;
+		u32 value;
+	} numbers[] = {
+		{ NPULINK_A_EVENT_DEV, n->dev },
+		{ NPULINK_A_EVENT_PEER_DEV, n->peer_dev },
+		{ NPULINK_A_EVENT_COMM, n->comm },
+		{ NPULINK_A_EVENT_RANK, n->rank },
+		{ NPULINK_A_EVENT_PEER, n->peer },
+		{ NPULINK_A_EVENT_STEP, n->step },
+	};
+	u32 i;
+
+	if (nla_put_u32(skb, NPULINK_A_EVENT_TYPE, n->type) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_SERIAL, n->serial, NPULINK_A_EVENT_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_TIME, n->time_ns, NPULINK_A_EVENT_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LOST, n->lost, NPULINK_A_EVENT_PAD))
+		return -EMSGSIZE;
+	for (i = 0; i < ARRAY_SIZE(numbers); i++)
+		if (numbers[i].value != ~0U && nla_put_u32(skb, numbers[i].attr, numbers[i].value))
+			return -EMSGSIZE;
+	if (n->number != ~0ULL && nla_put_u64_64bit(skb, NPULINK_A_EVENT_NUMBER, n->number,
+						    NPULINK_A_EVENT_PAD))
+		return -EMSGSIZE;
+	switch (n->type) {
+	case NPULINK_EVENT_FAIL:
+		if (nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) ||
+		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code))
+			return -EMSGSIZE;
+		break;
+	case NPULINK_EVENT_SLOW:
+		if (nla_put_u64_64bit(skb, NPULINK_A_EVENT_AGE, n->age_ns, NPULINK_A_EVENT_PAD) ||
+		    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LIMIT, n->limit_ns,
+				      NPULINK_A_EVENT_PAD))
+			return -EMSGSIZE;
+		break;
+	}
+	return 0;
+}
+
+/* Tell the group "events" in all network namespaces. Task context. */
+int npulink_genl_multicast(const struct npulink_notice *notice)
+{
+	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
+	void *header;
+	int rc;
+
+	if (!skb)
+		return -ENOMEM;
+	header = genlmsg_put(skb, 0, 0, &npulink_genl_family, 0, NPULINK_GENL_CMD_EVENT);
+	rc = header ? npulink_genl_fill_event(skb, notice) : -EMSGSIZE;
+	if (rc) {
+		nlmsg_free(skb);
+		return rc;
+	}
+	genlmsg_end(skb, header);
+	rcu_read_lock();
+	rc = genlmsg_multicast_allns(&npulink_genl_family, skb, 0, 0);
+	rcu_read_unlock();
+	/* Nobody listens, or one listener was too slow, which sees that itself. */
+	return rc == -ESRCH || rc == -ENOBUFS ? 0 : rc;
 }
 
 static const struct genl_ops npulink_genl_ops[] = {
@@ -263,7 +356,46 @@ static const struct genl_ops npulink_genl_ops[] = {
 		.cmd = NPULINK_GENL_CMD_PORT_GET,
 		.dumpit = npulink_genl_port_dumpit,
 		.policy = npulink_genl_no_policy,
-		.maxattr = 0,
+		.maxattr = ARRAY_SIZE(npulink_genl_no_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_COMM_GET,
+		.dumpit = npulink_genl_comm_dumpit,
+		.policy = npulink_genl_no_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_no_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_RANK_GET,
+		.start = npulink_genl_rank_start,
+		.dumpit = npulink_genl_rank_dumpit,
+		.policy = npulink_genl_rank_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_rank_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_OP_GET,
+		.start = npulink_genl_op_start,
+		.dumpit = npulink_genl_op_dumpit,
+		.policy = npulink_genl_op_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_op_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_FILE_GET,
+		.dumpit = npulink_genl_file_dumpit,
+		.policy = npulink_genl_no_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_no_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_BUF_GET,
+		.start = npulink_genl_buf_start,
+		.dumpit = npulink_genl_buf_dumpit,
+		.policy = npulink_genl_buf_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_buf_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_STAT_GET,
+		.doit = npulink_genl_stat_doit,
+		.policy = npulink_genl_no_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_no_policy) - 1,
 	},
 };
 

@@ -28,6 +28,57 @@ void npulink_link_put(struct npulink_link *link)
 		npulink_link_free(link);
 }
 
+/* The backend says so, or nothing goes over it. Any context but NMI. */
+void npulink_link_set_lost(struct npulink_link *link, bool lost)
+{
+	if (xchg(&link->lost, lost) == lost)
+		return;
+	if (lost)
+		atomic64_inc(&link->stats.errors);
+	npulink_notify_link(link, !lost);
+}
+
+/* End what goes over @link: communicators of whose ranks one is at its near end. */
+static void npulink_link_fail_work(struct work_struct *work)
+{
+	struct npulink_link *link = container_of(work, struct npulink_link, fail_work);
+	struct npulink_object *obj;
+	struct npulink_file *file;
+	struct npulink_conn *conn;
+	unsigned long id, i;
+
+	mutex_lock(&link->dev->lock);
+	list_for_each_entry(file, &link->dev->files, dev_node) {
+		for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+			struct npulink_cause cause = {
+				.cause = NPULINK_CAUSE_LINK, .rank = rank->rank, .step = ~0U,
+				.number = ~0ULL,
+			};
+
+			xa_for_each(&rank->conns, i, conn) {
+				if (READ_ONCE(conn->link) != link)
+					continue;
+				cause.peer = conn->rank;
+				npulink_comm_fail_now(rank->comm, &cause);
+				break;
+			}
+			npulink_object_put(obj);
+		}
+	}
+	mutex_unlock(&link->dev->lock);
+	npulink_link_put(link);
+}
+
+/* The backend says that @link is down. Any context but NMI. */
+void npulink_link_fail(struct npulink_link *link)
+{
+	npulink_link_set_lost(link, true);
+	refcount_inc(&link->refs);
+	if (!npulink_comm_queue(&link->fail_work))
+		refcount_dec(&link->refs);
+}
+
 static struct npulink_link *npulink_link_new(struct npulink_device *dev,
 					     struct npulink_device *peer)
 {
@@ -43,6 +94,7 @@ static struct npulink_link *npulink_link_new(struct npulink_device *dev,
 	link->dev = dev;
 	link->peer = peer;
 	refcount_set(&link->refs, 1);
+	INIT_WORK(&link->fail_work, npulink_link_fail_work);
 	if (link->ops->open)
 		rc = link->ops->open(link);
 	if (rc) {

@@ -24,6 +24,7 @@ static int __init npulink_init(void)
 	rc = npulink_genl_init();
 	if (rc)
 		goto err_device;
+	npulink_slow_init();
 	return 0;
 
 err_device:
@@ -41,6 +42,8 @@ err_cdev:
 static void __exit npulink_exit(void)
 {
 	npulink_deadlock_exit();
+	npulink_slow_exit();
+	npulink_notify_exit();
 	npulink_genl_exit();
 	npulink_device_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */

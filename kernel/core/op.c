@@ -85,6 +85,9 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 	op->done = false;
 	op->held = false;
 	op->has_deadline = false;
+	op->slow = false;
+	op->slow_ns = 0;
+	op->bytes = 0;
 	op->units_left = plan->nunits;
 	op->inflight = 0;
 	op->starting = NONE;
@@ -179,6 +182,7 @@ static void npulink_op_unlist(struct npulink_op *op)
 	u32 i;
 
 	list_del_init(&op->node);
+	rank->stats.inflight--;
 	if (op->plan->p2p) {
 		list_del_init(&op->p2p_node);
 	} else {
@@ -235,6 +239,14 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	if (rank->flight)
 		npulink_flight_op(op, run);
 	trace_npulink_done(op);
+	if (op->result.status)
+		rank->stats.failed++;
+	else
+		rank->stats.done++;
+	rank->stats.bytes += op->bytes;
+	rank->stats.busy_ns += op->result.ns;
+	if (unlikely(op->slow_ns && op->result.ns > op->slow_ns))
+		npulink_slow_told(op, op->result.ns);
 	atomic_dec(&op->plan->inflight);
 	npulink_op_deliver(op);
 	npulink_op_put(op);	/* the rank's reference */

@@ -276,9 +276,11 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 		npulink_plan_edges(plan, u, npulink_edge_count);
 		plan->max_src = max(plan->max_src, npulink_unit_inputs(plan, &plan->units[u]));
 		nengine += plan->units[u].engine;
-		if (plan->units[u].engine)
+		if (plan->units[u].engine) {
 			plan->max_len = max(plan->max_len,
 					    plan->steps[plan->units[u].first].len);
+			plan->bytes += plan->steps[plan->units[u].first].len;
+		}
 		if (!(u & 0xfff))
 			cond_resched();
 	}

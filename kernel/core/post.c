@@ -146,6 +146,7 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 		npulink_op_set_state(op, NPULINK_OP_RUNNING);
 		op->serial = rank->nposted++;
 		list_add_tail(&op->node, &rank->ops);
+		rank->stats.inflight++;
 		atomic_inc(&plan->inflight);
 		refcount_inc(&op->refs);	/* the rank's, until it has finished */
 	}
@@ -197,6 +198,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	op->cookie = post->cookie;
 	run->now = npulink_clock();
 	op->start_ns = run->now;
+	op->slow_ns = post->slow_ns;
 	if (post->deadline_ns) {
 		/* Complete before the watchdog can see it. */
 		op->deadline = jiffies + 1 + nsecs_to_jiffies(post->deadline_ns);

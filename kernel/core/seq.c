@@ -51,13 +51,15 @@ static struct npulink_op *npulink_event_op(struct npulink_event *ev)
 	return container_of(cell - ev->kind, struct npulink_op, cells[0]);
 }
 
-static void npulink_link_failed(struct npulink_op *op, u32 peer, u32 step)
+static void npulink_link_failed(struct npulink_op *op, struct npulink_link *link, u32 peer,
+				u32 step)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank, .peer = peer,
 		.step = step, .number = op->number,
 	};
 
+	npulink_link_set_lost(link, true);
 	npulink_comm_fail(op->rank->comm, &cause);
 }
 
@@ -93,7 +95,7 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	} else if (rc != -EINPROGRESS) {
 		atomic_set(&ev->pending, 0);
 		npulink_op_put(peer_op);
-		npulink_link_failed(op, conn->rank, ~0U);
+		npulink_link_failed(op, link, conn->rank, ~0U);
 	}
 }
 
@@ -250,6 +252,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 
 	npulink_flight_waited(op, us, run);
 	us->phase = NPULINK_UNIT_BUSY;
+	us->since = jiffies;
 	req = list_first_entry_or_null(&op->free_reqs, struct npulink_req, core.node);
 	if (!req) {
 		/* The next request that comes back goes on with it. */
@@ -493,6 +496,7 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 		}
 		npulink_flight_waited(op, us, run);
 		us->phase = NPULINK_UNIT_SENT;
+		us->since = jiffies;
 		if (!un->engine || !len)
 			npulink_unit_publish(op, unit, len, run);
 	}
@@ -510,6 +514,7 @@ static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 		op->starting = op->units[unit].next;
 		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
 		npulink_flight_start(op, &op->units[unit], run);
+		op->units[unit].since = jiffies;
 		npulink_unit_advance(op, unit, run);
 	}
 	if (!op->units_left)
@@ -551,7 +556,9 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 		return;
 	}
 	us->done += n;
+	op->bytes += n;
 	us->phase = NPULINK_UNIT_ACTIVE;
+	us->since = jiffies;
 	npulink_unit_credit(op, unit, n, run);
 	if (un->send)
 		npulink_unit_publish(op, unit, us->done, run);
@@ -752,7 +759,10 @@ void npulink_link_event(struct npulink_link *link, int event, struct npulink_eve
 		break;
 	case NPULINK_LINK_DOWN:
 		trace_npulink_link(link, "down");
-		npulink_device_fail(link->dev, NPULINK_CAUSE_LINK, -ENOLINK);
+		npulink_link_fail(link);
+		break;
+	case NPULINK_LINK_UP:
+		npulink_link_set_lost(link, false);
 		break;
 	}
 }

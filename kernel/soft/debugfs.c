@@ -17,6 +17,8 @@
  *	npuN/lost	how many completions wait for another's interrupt
  *	npuN/timing	"PEER alpha_ns beta_ps gamma_ps" for each device; written
  *			so, or with "all" as PEER; the own name: local work
+ *	npuN/link	"PEER up" or "PEER down" for each device: its link to PEER;
+ *			written so, or with "all" as PEER
  *	engine		which loops are used; written: scalar, swar, sse2, avx2, auto
  */
 #include <linux/debugfs.h>
@@ -149,6 +151,62 @@ static const struct file_operations timing_fops = {
 	.release = single_release,
 };
 
+static int link_show(struct seq_file *m, void *unused)
+{
+	struct soft_dev *sd = m->private, *peer;
+
+	mutex_lock(&soft_devices_lock);
+	list_for_each_entry(peer, &soft_devices, node)
+		if (peer != sd)
+			seq_printf(m, "npu%u %s\n", peer->dev->id,
+				   test_bit(peer->index, sd->cut) ? "down" : "up");
+	mutex_unlock(&soft_devices_lock);
+	return 0;
+}
+
+static ssize_t link_write(struct file *file, const char __user *ubuf, size_t len, loff_t *pos)
+{
+	struct soft_dev *sd = ((struct seq_file *)file->private_data)->private, *peer;
+	char line[32], who[16], state[8];
+	bool found = false, down;
+	int rc;
+
+	rc = soft_debugfs_line(line, sizeof(line), ubuf, len);
+	if (rc)
+		return rc;
+	if (sscanf(line, "%15s %7s", who, state) != 2)
+		return -EINVAL;
+	down = !strcmp(state, "down");
+	if (!down && strcmp(state, "up"))
+		return -EINVAL;
+	mutex_lock(&soft_devices_lock);
+	list_for_each_entry(peer, &soft_devices, node) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "npu%u", peer->dev->id);
+		if (peer == sd || (strcmp(who, "all") && strcmp(who, name)))
+			continue;
+		soft_link_cut(sd, peer, down);
+		found = true;
+	}
+	mutex_unlock(&soft_devices_lock);
+	return found ? len : -ENODEV;
+}
+
+static int link_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, link_show, inode->i_private);
+}
+
+static const struct file_operations link_fops = {
+	.owner = THIS_MODULE,
+	.open = link_open,
+	.read = seq_read,
+	.write = link_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
 static int engine_show(struct seq_file *m, void *unused)
 {
 	soft_select_show(m);
@@ -194,6 +252,7 @@ void soft_debugfs_add(struct soft_dev *sd)
 	debugfs_create_u32("held", 0400, sd->debugfs, &sd->nheld);
 	debugfs_create_u32("lost", 0400, sd->debugfs, &sd->nlost);
 	debugfs_create_file("timing", 0600, sd->debugfs, sd, &timing_fops);
+	debugfs_create_file("link", 0600, sd->debugfs, sd, &link_fops);
 }
 
 void soft_debugfs_remove(struct soft_dev *sd)

@@ -153,8 +153,10 @@ static void soft_device_del(struct soft_dev *sd)
 	soft_irq_exit(sd);
 	WARN_ON_ONCE(atomic_read(&sd->mapped));
 	mutex_lock(&soft_devices_lock);
-	list_for_each_entry(other, &soft_devices, node)
+	list_for_each_entry(other, &soft_devices, node) {
 		soft_timing_set(other, sd, &none);
+		soft_link_cut(other, sd, false);
+	}
 	mutex_unlock(&soft_devices_lock);
 	npulink_device_put(dev);
 	ida_free(&soft_ida, index);

@@ -125,6 +125,8 @@ static_assert(sizeof(struct soft_req) <= sizeof_field(struct npulink_req, priv))
  * @timer: runs at the time of the first of @queue
  * @knobs: faults
  * @models: timing of the ways from other devices (and itself), by index
+ * @links: links to other devices, by index; under soft_links_lock
+ * @cut: other devices to which the link is down, by index; written under soft_links_lock
  * @debugfs: directory
  */
 struct soft_dev {
@@ -147,6 +149,8 @@ struct soft_dev {
 	struct hrtimer timer;
 	u32 knobs[SOFT_KNOBS];
 	struct soft_model models[SOFT_MAX_DEVICES];
+	struct npulink_link *links[SOFT_MAX_DEVICES];
+	DECLARE_BITMAP(cut, SOFT_MAX_DEVICES);
 	struct dentry *debugfs;
 };
 
@@ -188,6 +192,7 @@ bool soft_irq_raise(struct soft_dev *sd, unsigned int vector, struct npulink_eve
 
 /* link.c */
 extern const struct npulink_link_ops soft_link_ops;
+void soft_link_cut(struct soft_dev *sd, struct soft_dev *peer, bool down);
 
 /* fault.c */
 void soft_fault_init(struct soft_dev *sd);

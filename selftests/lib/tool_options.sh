@@ -48,10 +48,10 @@ names()
 	' "$tree/uapi/specs/npulink.yaml"
 }
 
-for set in dev link; do
+for set in dev link call cause comm rank op wait file buf failure stat event; do
 	names $set >"$scratch/spec"
 	check "spec names attributes of $set" test -s "$scratch/spec"
-	sed -n "s/^\t\(NPULINK_A_${set^^}_[A-Z_]*\),$/\1/p" "$tree/uapi/linux/npulink_genl.h" |
+	sed -n "s/^\t\(NPULINK_A_${set^^}_[A-Z0-9_]*\),$/\1/p" "$tree/uapi/linux/npulink_genl.h" |
 		grep -v _UNSPEC >"$scratch/header"
 	check "header and spec agree about $set" cmp "$scratch/spec" "$scratch/header"
 done

@@ -541,6 +541,7 @@ struct npulink_bind {
  * @inline_binds: the bindings, if nbinds <= NPULINK_POST_BINDS
  * @out_seq: names the operation in this file
  * @out_result: with WAIT, how it ended
+ * @slow_ns: if it takes longer, the netlink group "events" is told; 0: it is not
  *
  * Starts an operation. Where its result is delivered:
  *  - by default: in the completion ring; WAIT also returns it as long as
@@ -578,6 +579,7 @@ struct npulink_post {
 	struct npulink_bind inline_binds[NPULINK_POST_BINDS];
 	__aligned_u64 out_seq;
 	struct npulink_result out_result;
+	__aligned_u64 slow_ns;
 };
 #define NPULINK_POST _IO(NPULINK_TYPE, NPULINK_CMD_POST)
 

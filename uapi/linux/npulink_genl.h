@@ -3,7 +3,14 @@
  * npulink_genl.h - generic netlink family "npulink": what there is to see.
  *
  * Reading needs no privilege, works in every network namespace, and answers for
- * the whole node. specs/npulink.yaml says the same for programs.
+ * the whole node. Devices, links, totals and events are for everybody.
+ * Communicators, ranks, operations, files and buffers are shown to their user, and to
+ * who has CAP_SYS_PTRACE in the user namespace that they were made in; others see
+ * them only counted in the totals. Members of a communicator with ranks of several
+ * users see all of it, but neither pid nor uid of each other.
+ *
+ * Dumps go on by id, so whatever is there all the time is reported exactly once.
+ * specs/npulink.yaml says the same for programs.
  */
 #ifndef _UAPI_LINUX_NPULINK_GENL_H
 #define _UAPI_LINUX_NPULINK_GENL_H
@@ -34,6 +41,17 @@
  *	attributes. Errors: ENODEV, ENOENT: not bound
  * @NPULINK_GENL_CMD_PORT_GET: dump: all ports that are bound in the caller's network
  *	namespace, no attributes
+ * @NPULINK_GENL_CMD_COMM_GET: dump: communicators
+ * @NPULINK_GENL_CMD_RANK_GET: dump: ranks of this node, or with NPULINK_A_RANK_COMM those
+ *	of one communicator. Errors: ENOENT: no such communicator
+ * @NPULINK_GENL_CMD_OP_GET: dump: operations in flight, or with NPULINK_A_OP_COMM those of
+ *	one communicator. Errors: ENOENT: no such communicator
+ * @NPULINK_GENL_CMD_FILE_GET: dump: open files and what they have pinned
+ * @NPULINK_GENL_CMD_BUF_GET: dump: buffers, or with NPULINK_A_BUF_FILE those of one open
+ *	file. Errors: ENOENT: no such file
+ * @NPULINK_GENL_CMD_STAT_GET: do: the whole node, no attributes
+ * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
+ *	processes nor users
  * @__NPULINK_GENL_CMD_MAX: one more than the last
  * @NPULINK_GENL_CMD_MAX: the last
  */
@@ -45,9 +63,42 @@ enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_PORT_ADD,
 	NPULINK_GENL_CMD_PORT_DEL,
 	NPULINK_GENL_CMD_PORT_GET,
+	NPULINK_GENL_CMD_COMM_GET,
+	NPULINK_GENL_CMD_RANK_GET,
+	NPULINK_GENL_CMD_OP_GET,
+	NPULINK_GENL_CMD_FILE_GET,
+	NPULINK_GENL_CMD_BUF_GET,
+	NPULINK_GENL_CMD_STAT_GET,
+	NPULINK_GENL_CMD_EVENT,
 	__NPULINK_GENL_CMD_MAX,
 	NPULINK_GENL_CMD_MAX = __NPULINK_GENL_CMD_MAX - 1,
 };
+
+#define NPULINK_LINK_STATE_UP		1
+#define NPULINK_LINK_STATE_DOWN		2	/* lost: what is sent over it fails */
+
+#define NPULINK_RANK_STATE_JOINED	1
+#define NPULINK_RANK_STATE_DEAD		2	/* its process is gone, its file is still open */
+#define NPULINK_RANK_STATE_LEFT		3
+
+#define NPULINK_OP_STATE_RUNNING	1
+#define NPULINK_OP_STATE_FAILING	2	/* until its engine has let go of it */
+
+#define NPULINK_WAIT_RECV		1	/* bytes of the peer have not arrived */
+#define NPULINK_WAIT_SEND		2	/* the peer has not taken what is offered */
+#define NPULINK_WAIT_ENGINE		3	/* the engine is at it */
+#define NPULINK_WAIT_WORKER		4	/* nobody has handed it to the engine yet */
+
+#define NPULINK_BUF_KIND_USER		1	/* memory of the process */
+#define NPULINK_BUF_KIND_KERNEL		2	/* memory of the kernel */
+#define NPULINK_BUF_KIND_DMABUF		3	/* of another driver */
+
+#define NPULINK_EVENT_DEV_ADD		1
+#define NPULINK_EVENT_DEV_DEL		2
+#define NPULINK_EVENT_LINK_UP		3
+#define NPULINK_EVENT_LINK_DOWN		4
+#define NPULINK_EVENT_FAIL		5	/* a communicator failed, see its cause */
+#define NPULINK_EVENT_SLOW		6	/* an operation takes longer than expected */
 
 /**
  * enum npulink_genl_dev - attributes of a device
@@ -102,6 +153,9 @@ enum npulink_genl_dev {
  * @NPULINK_A_LINK_DOORBELLS: u64, times the peer's doorbell was rung
  * @NPULINK_A_LINK_INLINE_BELLS: u64, events delivered without a doorbell
  * @NPULINK_A_LINK_DAMAGED: u64, times that bytes came in with a wrong checksum
+ * @NPULINK_A_LINK_TYPE: string, what it is: the name of the backend
+ * @NPULINK_A_LINK_STATE: u32, NPULINK_LINK_STATE_*
+ * @NPULINK_A_LINK_ERRORS: u64, times it was lost
  * @__NPULINK_A_LINK_MAX: one more than the last
  * @NPULINK_A_LINK_MAX: the last
  */
@@ -115,6 +169,9 @@ enum npulink_genl_link {
 	NPULINK_A_LINK_DOORBELLS,
 	NPULINK_A_LINK_INLINE_BELLS,
 	NPULINK_A_LINK_DAMAGED,
+	NPULINK_A_LINK_TYPE,
+	NPULINK_A_LINK_STATE,
+	NPULINK_A_LINK_ERRORS,
 	__NPULINK_A_LINK_MAX,
 	NPULINK_A_LINK_MAX = __NPULINK_A_LINK_MAX - 1,
 };
@@ -313,6 +370,384 @@ enum npulink_genl_port {
 	NPULINK_A_PORT_CM,
 	__NPULINK_A_PORT_MAX,
 	NPULINK_A_PORT_MAX = __NPULINK_A_PORT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_call - what a rank called, struct npulink_call
+ * @NPULINK_A_CALL_UNSPEC: not used
+ * @NPULINK_A_CALL_PAD: aligns the 64-bit ones
+ * @NPULINK_A_CALL_COLLECTIVE: u32, NPULINK_COLL_*
+ * @NPULINK_A_CALL_DTYPE: u32, data type
+ * @NPULINK_A_CALL_REDOP: u32, reduction
+ * @NPULINK_A_CALL_ROOT: u32, root rank
+ * @NPULINK_A_CALL_COUNT: u64, elements
+ * @NPULINK_A_CALL_SET_ID: u64, hash of algorithm, planner version, ranks, topology
+ * @__NPULINK_A_CALL_MAX: one more than the last
+ * @NPULINK_A_CALL_MAX: the last
+ */
+enum npulink_genl_call {
+	NPULINK_A_CALL_UNSPEC,
+	NPULINK_A_CALL_PAD,
+	NPULINK_A_CALL_COLLECTIVE,
+	NPULINK_A_CALL_DTYPE,
+	NPULINK_A_CALL_REDOP,
+	NPULINK_A_CALL_ROOT,
+	NPULINK_A_CALL_COUNT,
+	NPULINK_A_CALL_SET_ID,
+	__NPULINK_A_CALL_MAX,
+	NPULINK_A_CALL_MAX = __NPULINK_A_CALL_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_cause - why a communicator failed
+ * @NPULINK_A_CAUSE_UNSPEC: not used
+ * @NPULINK_A_CAUSE_PAD: aligns the 64-bit ones
+ * @NPULINK_A_CAUSE_CAUSE: u32, NPULINK_CAUSE_*
+ * @NPULINK_A_CAUSE_ERRNO: u32, what operations end with
+ * @NPULINK_A_CAUSE_RANK: u32, rank where it arose
+ * @NPULINK_A_CAUSE_PEER: u32, rank that it was about; absent: none
+ * @NPULINK_A_CAUSE_STEP: u32, step of rank's plan; absent: none
+ * @NPULINK_A_CAUSE_NUMBER: u64, operation; absent: none
+ * @NPULINK_A_CAUSE_CODE: u32, of COMM_ABORT; the signal that killed a dead rank
+ * @NPULINK_A_CAUSE_CALLS: nest of enum npulink_genl_call, with MISMATCH and DEADLOCK,
+ *	twice: see struct npulink_comm_status
+ * @__NPULINK_A_CAUSE_MAX: one more than the last
+ * @NPULINK_A_CAUSE_MAX: the last
+ */
+enum npulink_genl_cause {
+	NPULINK_A_CAUSE_UNSPEC,
+	NPULINK_A_CAUSE_PAD,
+	NPULINK_A_CAUSE_CAUSE,
+	NPULINK_A_CAUSE_ERRNO,
+	NPULINK_A_CAUSE_RANK,
+	NPULINK_A_CAUSE_PEER,
+	NPULINK_A_CAUSE_STEP,
+	NPULINK_A_CAUSE_NUMBER,
+	NPULINK_A_CAUSE_CODE,
+	NPULINK_A_CAUSE_CALLS,
+	__NPULINK_A_CAUSE_MAX,
+	NPULINK_A_CAUSE_MAX = __NPULINK_A_CAUSE_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_comm - attributes of a communicator, as far as it is on this node
+ * @NPULINK_A_COMM_UNSPEC: not used
+ * @NPULINK_A_COMM_PAD: aligns the 64-bit ones
+ * @NPULINK_A_COMM_ID: u32, number of it on this node, never used again
+ * @NPULINK_A_COMM_NRANKS: u32, ranks that it has
+ * @NPULINK_A_COMM_JOINED: u32, of these here now
+ * @NPULINK_A_COMM_LEFT: u32, of these have left
+ * @NPULINK_A_COMM_UID: u32, user who created it
+ * @NPULINK_A_COMM_ANY_UID: flag, ranks of other users may join
+ * @NPULINK_A_COMM_PARENT: u32, communicator that it was shrunk from; absent: none
+ * @NPULINK_A_COMM_CAUSE: nest of enum npulink_genl_cause, why it failed; absent: it has not
+ * @__NPULINK_A_COMM_MAX: one more than the last
+ * @NPULINK_A_COMM_MAX: the last
+ */
+enum npulink_genl_comm {
+	NPULINK_A_COMM_UNSPEC,
+	NPULINK_A_COMM_PAD,
+	NPULINK_A_COMM_ID,
+	NPULINK_A_COMM_NRANKS,
+	NPULINK_A_COMM_JOINED,
+	NPULINK_A_COMM_LEFT,
+	NPULINK_A_COMM_UID,
+	NPULINK_A_COMM_ANY_UID,
+	NPULINK_A_COMM_PARENT,
+	NPULINK_A_COMM_CAUSE,
+	__NPULINK_A_COMM_MAX,
+	NPULINK_A_COMM_MAX = __NPULINK_A_COMM_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_rank - attributes of a rank of this node; another user's has no pid, uid, file
+ * @NPULINK_A_RANK_UNSPEC: not used
+ * @NPULINK_A_RANK_PAD: aligns the 64-bit ones
+ * @NPULINK_A_RANK_COMM: u32, id of the communicator
+ * @NPULINK_A_RANK_RANK: u32, rank
+ * @NPULINK_A_RANK_STATE: u32, NPULINK_RANK_STATE_*; of one that has left there is no more
+ * @NPULINK_A_RANK_PID: u32, process that opened the device; 0: not in the reader's
+ *	namespace
+ * @NPULINK_A_RANK_UID: u32, its user
+ * @NPULINK_A_RANK_FILE: u32, open file
+ * @NPULINK_A_RANK_DEV: u32, id of the device
+ * @NPULINK_A_RANK_NEXT: u64, number of its next collective: so many it has called
+ * @NPULINK_A_RANK_OPS: u32, operations in flight
+ * @NPULINK_A_RANK_OLDEST: u64, age of the oldest of these, ns
+ * @NPULINK_A_RANK_DONE: u64, operations that ended well
+ * @NPULINK_A_RANK_FAILED: u64, operations that failed
+ * @NPULINK_A_RANK_BYTES: u64, bytes that its engine moved for it
+ * @NPULINK_A_RANK_BUSY: u64, ns that operations took, one after the other
+ * @__NPULINK_A_RANK_MAX: one more than the last
+ * @NPULINK_A_RANK_MAX: the last
+ */
+enum npulink_genl_rank {
+	NPULINK_A_RANK_UNSPEC,
+	NPULINK_A_RANK_PAD,
+	NPULINK_A_RANK_COMM,
+	NPULINK_A_RANK_RANK,
+	NPULINK_A_RANK_STATE,
+	NPULINK_A_RANK_PID,
+	NPULINK_A_RANK_UID,
+	NPULINK_A_RANK_FILE,
+	NPULINK_A_RANK_DEV,
+	NPULINK_A_RANK_NEXT,
+	NPULINK_A_RANK_OPS,
+	NPULINK_A_RANK_OLDEST,
+	NPULINK_A_RANK_DONE,
+	NPULINK_A_RANK_FAILED,
+	NPULINK_A_RANK_BYTES,
+	NPULINK_A_RANK_BUSY,
+	__NPULINK_A_RANK_MAX,
+	NPULINK_A_RANK_MAX = __NPULINK_A_RANK_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_op - attributes of an operation in flight
+ * @NPULINK_A_OP_UNSPEC: not used
+ * @NPULINK_A_OP_PAD: aligns the 64-bit ones
+ * @NPULINK_A_OP_COMM: u32, id of the communicator
+ * @NPULINK_A_OP_RANK: u32, rank
+ * @NPULINK_A_OP_NUMBER: u64, of the collective in the communicator, or of the
+ *	message between the two ranks
+ * @NPULINK_A_OP_SEQ: u64, out_seq of its POST
+ * @NPULINK_A_OP_CALL: nest of enum npulink_genl_call, what was called
+ * @NPULINK_A_OP_P2P: flag, it is a message, not a collective
+ * @NPULINK_A_OP_STATE: u32, NPULINK_OP_STATE_*
+ * @NPULINK_A_OP_STEPS: u32, steps of its plan
+ * @NPULINK_A_OP_UNITS: u32, steps and chains of steps: what is started as a whole
+ * @NPULINK_A_OP_UNITS_LEFT: u32, of these not done
+ * @NPULINK_A_OP_BYTES: u64, bytes that its engine has to write
+ * @NPULINK_A_OP_BYTES_DONE: u64, of these written
+ * @NPULINK_A_OP_AGE: u64, ns since POST
+ * @NPULINK_A_OP_LEFT: u64, ns until its deadline; absent: it has none
+ * @NPULINK_A_OP_SLOW: u64, ns from which on it counts as slow; absent: never
+ * @NPULINK_A_OP_WAIT: nest of enum npulink_genl_wait, several: what the first units
+ *	that are neither done nor blocked wait for
+ * @__NPULINK_A_OP_MAX: one more than the last
+ * @NPULINK_A_OP_MAX: the last
+ */
+enum npulink_genl_op {
+	NPULINK_A_OP_UNSPEC,
+	NPULINK_A_OP_PAD,
+	NPULINK_A_OP_COMM,
+	NPULINK_A_OP_RANK,
+	NPULINK_A_OP_NUMBER,
+	NPULINK_A_OP_SEQ,
+	NPULINK_A_OP_CALL,
+	NPULINK_A_OP_P2P,
+	NPULINK_A_OP_STATE,
+	NPULINK_A_OP_STEPS,
+	NPULINK_A_OP_UNITS,
+	NPULINK_A_OP_UNITS_LEFT,
+	NPULINK_A_OP_BYTES,
+	NPULINK_A_OP_BYTES_DONE,
+	NPULINK_A_OP_AGE,
+	NPULINK_A_OP_LEFT,
+	NPULINK_A_OP_SLOW,
+	NPULINK_A_OP_WAIT,
+	__NPULINK_A_OP_MAX,
+	NPULINK_A_OP_MAX = __NPULINK_A_OP_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_wait - what a unit of an operation waits for
+ * @NPULINK_A_WAIT_UNSPEC: not used
+ * @NPULINK_A_WAIT_PAD: aligns the 64-bit ones
+ * @NPULINK_A_WAIT_KIND: u32, NPULINK_WAIT_*
+ * @NPULINK_A_WAIT_STEP: u32, step of its plan
+ * @NPULINK_A_WAIT_PEER: u32, rank that it waits for, or whose bytes are moved; absent: none
+ * @NPULINK_A_WAIT_SINCE: u64, ns, to the tick
+ * @NPULINK_A_WAIT_DONE: u64, bytes of the unit that are done
+ * @NPULINK_A_WAIT_LEN: u64, bytes of the unit
+ * @NPULINK_A_WAIT_DEV: u32, device that the bytes come from
+ * @NPULINK_A_WAIT_PEER_DEV: u32, device that they go to
+ * @NPULINK_A_WAIT_MET: flag, the peer has posted its operation
+ * @__NPULINK_A_WAIT_MAX: one more than the last
+ * @NPULINK_A_WAIT_MAX: the last
+ */
+enum npulink_genl_wait {
+	NPULINK_A_WAIT_UNSPEC,
+	NPULINK_A_WAIT_PAD,
+	NPULINK_A_WAIT_KIND,
+	NPULINK_A_WAIT_STEP,
+	NPULINK_A_WAIT_PEER,
+	NPULINK_A_WAIT_SINCE,
+	NPULINK_A_WAIT_DONE,
+	NPULINK_A_WAIT_LEN,
+	NPULINK_A_WAIT_DEV,
+	NPULINK_A_WAIT_PEER_DEV,
+	NPULINK_A_WAIT_MET,
+	__NPULINK_A_WAIT_MAX,
+	NPULINK_A_WAIT_MAX = __NPULINK_A_WAIT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_file - attributes of an open file: what a process has pinned
+ * @NPULINK_A_FILE_UNSPEC: not used
+ * @NPULINK_A_FILE_PAD: aligns the 64-bit ones
+ * @NPULINK_A_FILE_ID: u32, number of it on this node, never used again soon
+ * @NPULINK_A_FILE_DEV: u32, id of the device
+ * @NPULINK_A_FILE_PID: u32, process that opened it; 0: not in the reader's namespace
+ * @NPULINK_A_FILE_UID: u32, its user
+ * @NPULINK_A_FILE_OPS: u32, operations in flight
+ * @NPULINK_A_FILE_BUFS: u32, buffers, without the arena
+ * @NPULINK_A_FILE_REGISTERED: u64, bytes of its memory that are pinned
+ * @NPULINK_A_FILE_ALLOCATED: u64, bytes in buffers of the kernel
+ * @NPULINK_A_FILE_IMPORTED: u64, bytes in dma-bufs of others
+ * @NPULINK_A_FILE_ARENA: u64, bytes of the arena
+ * @NPULINK_A_FILE_RING: u64, bytes of the completion ring
+ * @NPULINK_A_FILE_PINNED: u64, bytes charged against RLIMIT_MEMLOCK for all of these
+ * @__NPULINK_A_FILE_MAX: one more than the last
+ * @NPULINK_A_FILE_MAX: the last
+ */
+enum npulink_genl_file {
+	NPULINK_A_FILE_UNSPEC,
+	NPULINK_A_FILE_PAD,
+	NPULINK_A_FILE_ID,
+	NPULINK_A_FILE_DEV,
+	NPULINK_A_FILE_PID,
+	NPULINK_A_FILE_UID,
+	NPULINK_A_FILE_OPS,
+	NPULINK_A_FILE_BUFS,
+	NPULINK_A_FILE_REGISTERED,
+	NPULINK_A_FILE_ALLOCATED,
+	NPULINK_A_FILE_IMPORTED,
+	NPULINK_A_FILE_ARENA,
+	NPULINK_A_FILE_RING,
+	NPULINK_A_FILE_PINNED,
+	__NPULINK_A_FILE_MAX,
+	NPULINK_A_FILE_MAX = __NPULINK_A_FILE_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_buf - attributes of a buffer
+ * @NPULINK_A_BUF_UNSPEC: not used
+ * @NPULINK_A_BUF_PAD: aligns the 64-bit ones
+ * @NPULINK_A_BUF_FILE: u32, id of the open file
+ * @NPULINK_A_BUF_ID: u32, id in that file
+ * @NPULINK_A_BUF_KIND: u32, NPULINK_BUF_KIND_*
+ * @NPULINK_A_BUF_LEN: u64, bytes
+ * @NPULINK_A_BUF_PINNED: u64, bytes charged
+ * @NPULINK_A_BUF_USERS: u32, who keeps it: its id, operations, mappings, dma-bufs
+ * @NPULINK_A_BUF_READONLY: flag, no step may write to it
+ * @NPULINK_A_BUF_UNMAPPED: flag, its memory has been unmapped
+ * @__NPULINK_A_BUF_MAX: one more than the last
+ * @NPULINK_A_BUF_MAX: the last
+ */
+enum npulink_genl_buf {
+	NPULINK_A_BUF_UNSPEC,
+	NPULINK_A_BUF_PAD,
+	NPULINK_A_BUF_FILE,
+	NPULINK_A_BUF_ID,
+	NPULINK_A_BUF_KIND,
+	NPULINK_A_BUF_LEN,
+	NPULINK_A_BUF_PINNED,
+	NPULINK_A_BUF_USERS,
+	NPULINK_A_BUF_READONLY,
+	NPULINK_A_BUF_UNMAPPED,
+	__NPULINK_A_BUF_MAX,
+	NPULINK_A_BUF_MAX = __NPULINK_A_BUF_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_failure - communicators that failed for one cause
+ * @NPULINK_A_FAILURE_UNSPEC: not used
+ * @NPULINK_A_FAILURE_PAD: aligns the 64-bit ones
+ * @NPULINK_A_FAILURE_CAUSE: u32, NPULINK_CAUSE_*
+ * @NPULINK_A_FAILURE_COUNT: u64, since the module was loaded
+ * @__NPULINK_A_FAILURE_MAX: one more than the last
+ * @NPULINK_A_FAILURE_MAX: the last
+ */
+enum npulink_genl_failure {
+	NPULINK_A_FAILURE_UNSPEC,
+	NPULINK_A_FAILURE_PAD,
+	NPULINK_A_FAILURE_CAUSE,
+	NPULINK_A_FAILURE_COUNT,
+	__NPULINK_A_FAILURE_MAX,
+	NPULINK_A_FAILURE_MAX = __NPULINK_A_FAILURE_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_stat - the whole node, all users
+ * @NPULINK_A_STAT_UNSPEC: not used
+ * @NPULINK_A_STAT_PAD: aligns the 64-bit ones
+ * @NPULINK_A_STAT_DEVS: u32, devices
+ * @NPULINK_A_STAT_FILES: u32, open files
+ * @NPULINK_A_STAT_COMMS: u32, communicators
+ * @NPULINK_A_STAT_RANKS: u32, ranks
+ * @NPULINK_A_STAT_OPS: u32, operations in flight
+ * @NPULINK_A_STAT_PINNED: u64, bytes charged against RLIMIT_MEMLOCK
+ * @NPULINK_A_STAT_OPS_DONE: u64, operations that ended well since the module was loaded
+ * @NPULINK_A_STAT_OPS_FAILED: u64, operations that failed
+ * @NPULINK_A_STAT_SLOW: u64, operations that were slow
+ * @NPULINK_A_STAT_EVENTS: u64, events that were sent
+ * @NPULINK_A_STAT_EVENTS_LOST: u64, events that were not, because there were too many
+ * @NPULINK_A_STAT_FAILURES: nest of enum npulink_genl_failure, several
+ * @__NPULINK_A_STAT_MAX: one more than the last
+ * @NPULINK_A_STAT_MAX: the last
+ */
+enum npulink_genl_stat {
+	NPULINK_A_STAT_UNSPEC,
+	NPULINK_A_STAT_PAD,
+	NPULINK_A_STAT_DEVS,
+	NPULINK_A_STAT_FILES,
+	NPULINK_A_STAT_COMMS,
+	NPULINK_A_STAT_RANKS,
+	NPULINK_A_STAT_OPS,
+	NPULINK_A_STAT_PINNED,
+	NPULINK_A_STAT_OPS_DONE,
+	NPULINK_A_STAT_OPS_FAILED,
+	NPULINK_A_STAT_SLOW,
+	NPULINK_A_STAT_EVENTS,
+	NPULINK_A_STAT_EVENTS_LOST,
+	NPULINK_A_STAT_FAILURES,
+	__NPULINK_A_STAT_MAX,
+	NPULINK_A_STAT_MAX = __NPULINK_A_STAT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_event - something happened; what does not apply is absent
+ * @NPULINK_A_EVENT_UNSPEC: not used
+ * @NPULINK_A_EVENT_PAD: aligns the 64-bit ones
+ * @NPULINK_A_EVENT_TYPE: u32, NPULINK_EVENT_*
+ * @NPULINK_A_EVENT_SERIAL: u64, counts events: a gap means that the reader was too slow
+ * @NPULINK_A_EVENT_TIME: u64, ns since 1970
+ * @NPULINK_A_EVENT_LOST: u64, events that were never sent, up to here
+ * @NPULINK_A_EVENT_DEV: u32, device, or where the link begins
+ * @NPULINK_A_EVENT_PEER_DEV: u32, where the link ends
+ * @NPULINK_A_EVENT_COMM: u32, id of the communicator
+ * @NPULINK_A_EVENT_RANK: u32, rank where it arose
+ * @NPULINK_A_EVENT_PEER: u32, rank that it was about
+ * @NPULINK_A_EVENT_STEP: u32, step of rank's plan
+ * @NPULINK_A_EVENT_NUMBER: u64, operation
+ * @NPULINK_A_EVENT_CAUSE: u32, NPULINK_CAUSE_*
+ * @NPULINK_A_EVENT_CODE: u32, as in cause
+ * @NPULINK_A_EVENT_AGE: u64, with SLOW: ns that it has taken so far
+ * @NPULINK_A_EVENT_LIMIT: u64, with SLOW: ns that it was expected to take at most
+ * @__NPULINK_A_EVENT_MAX: one more than the last
+ * @NPULINK_A_EVENT_MAX: the last
+ */
+enum npulink_genl_event {
+	NPULINK_A_EVENT_UNSPEC,
+	NPULINK_A_EVENT_PAD,
+	NPULINK_A_EVENT_TYPE,
+	NPULINK_A_EVENT_SERIAL,
+	NPULINK_A_EVENT_TIME,
+	NPULINK_A_EVENT_LOST,
+	NPULINK_A_EVENT_DEV,
+	NPULINK_A_EVENT_PEER_DEV,
+	NPULINK_A_EVENT_COMM,
+	NPULINK_A_EVENT_RANK,
+	NPULINK_A_EVENT_PEER,
+	NPULINK_A_EVENT_STEP,
+	NPULINK_A_EVENT_NUMBER,
+	NPULINK_A_EVENT_CAUSE,
+	NPULINK_A_EVENT_CODE,
+	NPULINK_A_EVENT_AGE,
+	NPULINK_A_EVENT_LIMIT,
+	__NPULINK_A_EVENT_MAX,
+	NPULINK_A_EVENT_MAX = __NPULINK_A_EVENT_MAX - 1,
 };
 
 #endif /* _UAPI_LINUX_NPULINK_GENL_H */

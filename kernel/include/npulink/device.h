@@ -180,6 +180,7 @@ struct npulink_link_ops {
  * @steps: steps that received over it, counted by the core when they are complete
  * @bytes: payload bytes that came in over it, counted by the core
  * @damaged: times that bytes came in with a wrong checksum
+ * @errors: times it was lost
  */
 struct npulink_link_stats {
 	atomic64_t doorbells;
@@ -187,17 +188,20 @@ struct npulink_link_stats {
 	atomic64_t steps;
 	atomic64_t bytes;
 	atomic64_t damaged;
+	atomic64_t errors;
 };
 
 /**
  * struct npulink_link - one direction between two devices of this node
  * @ops: the backend's, NULL after @close
  * @down: the core rings no more
+ * @lost: it failed, or its backend said so, and has not said since that it is up
  * @dev: near end: rings
  * @peer: far end: is rung
  * @stats: see there
  * @refs: plans that use it, and the table of @dev
  * @dropped: the core's, when one of its devices goes
+ * @fail_work: the core's
  * @priv: for the backend
  *
  * Exists from the first plan that uses it until one of its devices goes.
@@ -205,11 +209,13 @@ struct npulink_link_stats {
 struct npulink_link {
 	const struct npulink_link_ops *ops;
 	bool down;
+	bool lost;
 	struct npulink_device *dev;
 	struct npulink_device *peer;
 	struct npulink_link_stats stats;
 	refcount_t refs;
 	struct list_head dropped;
+	struct work_struct fail_work;
 	void *priv;
 };
 
@@ -334,6 +340,7 @@ void npulink_step_done(struct npulink_req *req, int status);
 
 #define NPULINK_LINK_BELL	0	/* @ev of publish or credit has arrived */
 #define NPULINK_LINK_DOWN	1	/* fails all communicators that use it */
+#define NPULINK_LINK_UP		2	/* can be used again */
 
 /**
  * npulink_link_event() - something happened on a link

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * genl_comm.c - communicators and their ranks over netlink. Nothing that a collective
+ * needs is held for longer than it takes to copy a few numbers of one rank.
+ */
+#include <linux/cred.h>
+#include <linux/pid_namespace.h>
+#include "genl.h"
+
+/* ---- who sees what -------------------------------------------------------------- */
+
+bool npulink_genl_sees(const struct sk_buff *skb, kuid_t uid, struct user_namespace *ns)
+{
+	return uid_eq(NETLINK_CREDS(skb)->uid, uid) || netlink_ns_capable(skb, ns, CAP_SYS_PTRACE);
+}
+
+bool npulink_genl_sees_file(const struct sk_buff *skb, const struct npulink_file *file)
+{
+	return npulink_genl_sees(skb, file->cred->euid, file->cred->user_ns);
+}
+
+/* Also who has a rank in it. */
+bool npulink_genl_sees_comm(const struct sk_buff *skb, struct npulink_comm *comm)
+{
+	struct npulink_rank *rank;
+	unsigned long i = 0;
+	bool sees;
+
+	sees = npulink_genl_sees(skb, comm->uid, comm->userns);
+	for (; !sees && comm->any_uid && (rank = npulink_genl_rank(comm, &i)); i++) {
+		sees = npulink_genl_sees_file(skb, rank->file);
+		npulink_rank_put(rank);
+	}
+	return sees;
+}
+
+u32 npulink_genl_pid(const struct npulink_file *file)
+{
+	return pid_nr_ns(file->tgid, task_active_pid_ns(current));
+}
+
+u32 npulink_genl_uid(kuid_t uid)
+{
+	return from_kuid_munged(current_user_ns(), uid);
+}
+
+struct npulink_comm *npulink_genl_comm(const struct sk_buff *skb, u32 serial)
+{
+	unsigned long id = serial;
+	struct npulink_comm *comm = npulink_comm_next(&id);
+
+	if (comm && (id != serial || !npulink_genl_sees_comm(skb, comm))) {
+		npulink_comm_put(comm);
+		comm = NULL;
+	}
+	return comm;
+}
+
+struct npulink_rank *npulink_genl_rank(struct npulink_comm *comm, unsigned long *i)
+{
+	struct npulink_rank *rank = NULL;
+
+	for (; !rank && *i < comm->nranks; ++*i) {
+		rcu_read_lock();
+		rank = rcu_dereference(comm->ranks[*i]);
+		if (rank && !kref_get_unless_zero(&rank->obj.kref))
+			rank = NULL;
+		rcu_read_unlock();
+		if (rank)
+			break;
+		if (!(*i & 0xfff))
+			cond_resched();
+	}
+	return rank;
+}
+
+/* ---- communicators -------------------------------------------------------------- */
+
+int npulink_genl_put_call(struct sk_buff *skb, int attr, const struct npulink_call *call)
+{
+	struct nlattr *nest = nla_nest_start(skb, attr);
+
+	if (!nest || nla_put_u32(skb, NPULINK_A_CALL_COLLECTIVE, call->collective) ||
+	    nla_put_u32(skb, NPULINK_A_CALL_DTYPE, call->dtype) ||
+	    nla_put_u32(skb, NPULINK_A_CALL_REDOP, call->redop) ||
+	    nla_put_u32(skb, NPULINK_A_CALL_ROOT, call->root) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_CALL_COUNT, call->count, NPULINK_A_CALL_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_CALL_SET_ID, call->set_id, NPULINK_A_CALL_PAD))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_cause *c)
+{
+	struct nlattr *nest = nla_nest_start(skb, NPULINK_A_COMM_CAUSE);
+
+	if (!nest || nla_put_u32(skb, NPULINK_A_CAUSE_CAUSE, c->cause) ||
+	    nla_put_u32(skb, NPULINK_A_CAUSE_ERRNO, -c->status) ||
+	    nla_put_u32(skb, NPULINK_A_CAUSE_RANK, c->rank) ||
+	    (c->peer != NPULINK_NO_PEER && nla_put_u32(skb, NPULINK_A_CAUSE_PEER, c->peer)) ||
+	    (c->step != ~0U && nla_put_u32(skb, NPULINK_A_CAUSE_STEP, c->step)) ||
+	    (c->number != ~0ULL && nla_put_u64_64bit(skb, NPULINK_A_CAUSE_NUMBER, c->number,
+						     NPULINK_A_CAUSE_PAD)) ||
+	    nla_put_u32(skb, NPULINK_A_CAUSE_CODE, c->code) ||
+	    ((c->cause == NPULINK_CAUSE_MISMATCH || c->cause == NPULINK_CAUSE_DEADLOCK) &&
+	     (npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[0]) ||
+	      npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[1]))))
+		return -EMSGSIZE;
+	nla_nest_end(skb, nest);
+	return 0;
+}
+
+static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm)
+{
+	const struct npulink_comm *parent = READ_ONCE(comm->parent);
+
+	if (nla_put_u32(skb, NPULINK_A_COMM_ID, comm->serial) ||
+	    nla_put_u32(skb, NPULINK_A_COMM_NRANKS, comm->nranks) ||
+	    nla_put_u32(skb, NPULINK_A_COMM_JOINED, READ_ONCE(comm->joined)) ||
+	    nla_put_u32(skb, NPULINK_A_COMM_LEFT, READ_ONCE(comm->nleft)) ||
+	    nla_put_u32(skb, NPULINK_A_COMM_UID, npulink_genl_uid(comm->uid)) ||
+	    (comm->any_uid && nla_put_flag(skb, NPULINK_A_COMM_ANY_UID)) ||
+	    (parent && nla_put_u32(skb, NPULINK_A_COMM_PARENT, parent->serial)))
+		return -EMSGSIZE;
+	/* Pairs with npulink_comm_record(). */
+	if (smp_load_acquire(&comm->failed))
+		return npulink_genl_put_cause(skb, &comm->cause);
+	return 0;
+}
+
+/* A dump goes on with the communicator args[0]. */
+int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	unsigned long id = cb->args[0];
+	struct npulink_comm *comm;
+	void *header;
+	int rc;
+
+	for (; (comm = npulink_comm_next(&id)); id++) {
+		if (!npulink_genl_sees_comm(cb->skb, comm)) {
+			npulink_comm_put(comm);
+			continue;
+		}
+		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_COMM_GET);
+		rc = header ? npulink_genl_fill_comm(skb, comm) : -EMSGSIZE;
+		npulink_comm_put(comm);
+		npulink_genl_done(skb, header, rc);
+		if (rc) {
+			cb->args[0] = id;
+			return skb->len ?: rc;
+		}
+	}
+	cb->args[0] = NPULINK_GENL_END;
+	return skb->len;
+}
+
+/* ---- ranks ---------------------------------------------------------------------- */
+
+static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *asked,
+				  struct npulink_rank *rank)
+{
+	struct npulink_file *file = rank->file;
+	struct npulink_rank_stats stats;
+	const struct npulink_op *oldest;
+	u64 next, age = 0;
+
+	spin_lock_irq(&rank->lock);
+	stats = rank->stats;
+	next = rank->next;
+	oldest = list_first_entry_or_null(&rank->ops, struct npulink_op, node);
+	if (oldest)
+		age = max_t(s64, npulink_clock() - oldest->start_ns, 0);
+	spin_unlock_irq(&rank->lock);
+
+	if (nla_put_u32(skb, NPULINK_A_RANK_COMM, rank->comm->serial) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_RANK, rank->rank) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_STATE, READ_ONCE(file->dead) ?
+			NPULINK_RANK_STATE_DEAD : NPULINK_RANK_STATE_JOINED) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_DEV, rank->dev->id) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_NEXT, next, NPULINK_A_RANK_PAD) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_OPS, stats.inflight) ||
+	    (oldest && nla_put_u64_64bit(skb, NPULINK_A_RANK_OLDEST, age, NPULINK_A_RANK_PAD)) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_DONE, stats.done, NPULINK_A_RANK_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_FAILED, stats.failed, NPULINK_A_RANK_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BYTES, stats.bytes, NPULINK_A_RANK_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD))
+		return -EMSGSIZE;
+	if (!npulink_genl_sees_file(asked, file))
+		return 0;
+	if (nla_put_u32(skb, NPULINK_A_RANK_PID, npulink_genl_pid(file)) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_UID, npulink_genl_uid(file->cred->euid)) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_FILE, file->id))
+		return -EMSGSIZE;
+	return 0;
+}
+
+static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm *comm, u32 rank)
+{
+	if (nla_put_u32(skb, NPULINK_A_RANK_COMM, comm->serial) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_RANK, rank) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_STATE, NPULINK_RANK_STATE_LEFT))
+		return -EMSGSIZE;
+	return 0;
+}
+
+/* Ranks of @comm from *i on; with an error, *i is the first left. */
+static int npulink_genl_dump_ranks(struct sk_buff *skb, struct netlink_callback *cb,
+				   struct npulink_comm *comm, unsigned long *i)
+{
+	for (; *i < comm->nranks; ++*i) {
+		struct npulink_rank *rank;
+		unsigned long k = *i;
+		void *header;
+		int rc;
+
+		rank = npulink_genl_rank(comm, &k);
+		/* Those between that have left. */
+		*i = find_next_bit(comm->left, k, *i);
+		if (*i < k && rank)
+			npulink_rank_put(rank);
+		if (*i >= comm->nranks)
+			return 0;
+		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_RANK_GET);
+		rc = -EMSGSIZE;
+		if (header && *i < k)
+			rc = npulink_genl_fill_left(skb, comm, *i);
+		else if (header)
+			rc = npulink_genl_fill_rank(skb, cb->skb, rank);
+		if (*i == k)
+			npulink_rank_put(rank);
+		npulink_genl_done(skb, header, rc);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int npulink_genl_need_comm(struct netlink_callback *cb, const struct nlattr *attr)
+{
+	struct npulink_comm *comm;
+
+	if (!attr)
+		return 0;
+	comm = npulink_genl_comm(cb->skb, nla_get_u32(attr));
+	if (!comm) {
+		NL_SET_ERR_MSG_ATTR(cb->extack, attr, "no such communicator");
+		return -ENOENT;
+	}
+	cb->args[0] = comm->serial;
+	npulink_comm_put(comm);
+	return 0;
+}
+
+int npulink_genl_rank_start(struct netlink_callback *cb)
+{
+	return npulink_genl_need_comm(cb, npulink_genl_dump_attrs(cb)[NPULINK_A_RANK_COMM]);
+}
+
+int npulink_genl_op_start(struct netlink_callback *cb)
+{
+	return npulink_genl_need_comm(cb, npulink_genl_dump_attrs(cb)[NPULINK_A_OP_COMM]);
+}
+
+/* A dump goes on with the rank args[1] of the communicator args[0]. */
+int npulink_genl_rank_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	const struct nlattr *only = npulink_genl_dump_attrs(cb)[NPULINK_A_RANK_COMM];
+	unsigned long id = cb->args[0], rank = cb->args[1];
+	struct npulink_comm *comm;
+	unsigned long resumed = id;
+	int rc = 0;
+
+	for (; (comm = npulink_comm_next(&id)); id++) {
+		if (id != resumed)
+			rank = 0;
+		if (only && id != nla_get_u32(only)) {
+			npulink_comm_put(comm);
+			break;
+		}
+		if (npulink_genl_sees_comm(cb->skb, comm))
+			rc = npulink_genl_dump_ranks(skb, cb, comm, &rank);
+		npulink_comm_put(comm);
+		if (rc) {
+			cb->args[0] = id;
+			cb->args[1] = rank;
+			return skb->len ?: rc;
+		}
+	}
+	cb->args[0] = NPULINK_GENL_END;
+	return skb->len;
+}

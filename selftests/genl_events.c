@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * genl_events.c - the netlink group "events": each event that there is, in another
+ * network namespace, too; and what happens when there are too many.
+ *
+ * npulink-test: ndev=8
+ */
+#include <sched.h>
+#include "kselftest_harness.h"
+#include "nl.h"
+#include "team.h"
+
+#define N	3
+#define LEN	4096
+
+FIXTURE(events) {
+	int sock, family;
+	uint32_t group;
+	struct team team;
+	bool open;
+	char buf[8192];
+	struct nlattr *attrs[NL_ATTRS];
+};
+
+FIXTURE_SETUP(events)
+{
+	struct timeval tv = { .tv_sec = 20 };
+
+	memset(self, 0, sizeof(*self));
+	self->sock = nl_open();
+	self->family = nl_family(self->sock, &self->group);
+	ASSERT_LT(0, self->family);
+	ASSERT_EQ(0, setsockopt(self->sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &self->group,
+				sizeof(self->group)));
+	ASSERT_EQ(0, setsockopt(self->sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)));
+	ASSERT_EQ(0, team_open(&self->team, N, N, LEN));
+	self->open = true;
+}
+
+FIXTURE_TEARDOWN(events)
+{
+	raw_knobs_reset(N);
+	if (self->open)
+		team_close(&self->team);
+	close(self->sock);
+}
+
+/* The next event of any kind; false: none came. */
+static bool event_any(FIXTURE_DATA(events) *self)
+{
+	struct nlmsghdr *nlh = (void *)self->buf;
+	ssize_t n = recv(self->sock, self->buf, sizeof(self->buf), 0);
+
+	if (n < (ssize_t)(NLMSG_HDRLEN + GENL_HDRLEN))
+		return false;
+	nl_parse((char *)nlh + NLMSG_HDRLEN + GENL_HDRLEN,
+		 nlh->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN, self->attrs);
+	return true;
+}
+
+/* The next of that type; those of others are passed over. */
+static bool event(FIXTURE_DATA(events) *self, uint32_t type)
+{
+	while (event_any(self))
+		if (nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) == type)
+			return true;
+	return false;
+}
+
+static bool fail_event(FIXTURE_DATA(events) *self, uint32_t cause)
+{
+	while (event(self, NPULINK_EVENT_FAIL))
+		if (nl_u32(self->attrs[NPULINK_A_EVENT_CAUSE]) == cause)
+			return true;
+	return false;
+}
+
+TEST_F(events, devices)
+{
+	uint64_t serial;
+
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_DEV_ADD));
+	EXPECT_EQ(8, nl_u32(self->attrs[NPULINK_A_EVENT_DEV]));
+	EXPECT_EQ(NULL, self->attrs[NPULINK_A_EVENT_COMM]);
+	EXPECT_EQ(NULL, self->attrs[NPULINK_A_EVENT_CAUSE]);
+	serial = nl_u64(self->attrs[NPULINK_A_EVENT_SERIAL]);
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_DEV_DEL));
+	EXPECT_EQ(8, nl_u32(self->attrs[NPULINK_A_EVENT_DEV]));
+	EXPECT_EQ(serial + 1, nl_u64(self->attrs[NPULINK_A_EVENT_SERIAL]));
+	EXPECT_NE(0, nl_u64(self->attrs[NPULINK_A_EVENT_TIME]));
+}
+
+TEST_F(events, abort)
+{
+	ASSERT_EQ(0, raw_abort(self->team.m[1].fd, self->team.m[1].comm, 5));
+	ASSERT_TRUE(fail_event(self, NPULINK_CAUSE_ABORT));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_EQ(5, nl_u32(self->attrs[NPULINK_A_EVENT_CODE]));
+	EXPECT_NE(0, nl_u32(self->attrs[NPULINK_A_EVENT_COMM]));
+	EXPECT_EQ(NULL, self->attrs[NPULINK_A_EVENT_NUMBER]);
+}
+
+TEST_F(events, death)
+{
+	uint8_t secret[16];
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct member m;
+
+		raw_secret(secret);
+		RAW_CHECK(!member_join(&m, 0, secret, 0, 1, LEN));
+		raise(SIGKILL);
+	}
+	ASSERT_EQ(-SIGKILL, raw_reap(pid));
+	ASSERT_TRUE(fail_event(self, NPULINK_CAUSE_DEATH));
+	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_EQ(SIGKILL, (int)nl_u32(self->attrs[NPULINK_A_EVENT_CODE]));
+}
+
+TEST_F(events, mismatch)
+{
+	struct member *m = &self->team.m[1];
+	uint64_t seq;
+
+	ASSERT_EQ(0, member_start(&self->team.m[0], 0, &seq));
+	ASSERT_EQ(0, raw_destroy(m->fd, m->plan));
+	m->len = LEN / 2;
+	ASSERT_EQ(0, member_plan(m));
+	EXPECT_EQ(-EPROTO, member_start(m, 0, &seq));
+	m->len = LEN;
+	ASSERT_TRUE(fail_event(self, NPULINK_CAUSE_MISMATCH));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_PEER]));
+	EXPECT_EQ(0, nl_u64(self->attrs[NPULINK_A_EVENT_NUMBER]));
+}
+
+TEST_F(events, stuck)
+{
+	uint64_t seq;
+
+	ASSERT_EQ(0, member_start(&self->team.m[0], 1000000, &seq));
+	ASSERT_TRUE(fail_event(self, NPULINK_CAUSE_DEADLINE));
+	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	/* It receives from the last one, and sends to the next one. */
+	EXPECT_NE(NULL, self->attrs[NPULINK_A_EVENT_PEER]);
+}
+
+static int slow_start(struct team *t, uint32_t r, uint64_t slow_ns)
+{
+	struct npulink_post post = member_post_cmd(&t->m[r], NPULINK_POST_HELD);
+	int rc;
+
+	post.slow_ns = slow_ns;
+	rc = raw_ioctl(t->m[r].fd, NPULINK_POST, &post);
+	t->seq[r] = post.out_seq;
+	return rc;
+}
+
+/* Found while it is in flight, once; it is an event, not an error. */
+TEST_F(events, slow)
+{
+	uint32_t r;
+
+	ASSERT_EQ(0, slow_start(&self->team, 0, 20000000));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_SLOW));
+	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_EQ(0, nl_u64(self->attrs[NPULINK_A_EVENT_NUMBER]));
+	EXPECT_EQ(20000000, nl_u64(self->attrs[NPULINK_A_EVENT_LIMIT]));
+	EXPECT_LT(20000000, nl_u64(self->attrs[NPULINK_A_EVENT_AGE]));
+	EXPECT_NE(NULL, self->attrs[NPULINK_A_EVENT_PEER]);
+	/* What ends late, but before anybody looked, is told when it ends. */
+	for (r = 1; r < N; r++)
+		ASSERT_EQ(0, slow_start(&self->team, r, r == 1 ? 1 : 3600000000000ULL));
+	ASSERT_EQ(0, team_finish(&self->team));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_SLOW));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	/* And nobody else was slow, nor twice. */
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	while (event_any(self) &&
+	       nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_DEV_DEL)
+		EXPECT_NE(NPULINK_EVENT_SLOW, nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]));
+}
+
+static uint32_t link_state(FIXTURE_DATA(events) *self, uint32_t dev, uint32_t peer,
+			   uint64_t *errors)
+{
+	static struct nl_request rq;
+	static struct nl_reply reply;
+	struct nlattr *attrs[NL_ATTRS];
+	int sock = nl_open();
+	uint32_t state = 0;
+	size_t off = 0;
+
+	nl_begin(&rq, self->family, NPULINK_GENL_CMD_LINK_GET, NLM_F_DUMP);
+	nl_put_u32(&rq, NPULINK_A_LINK_DEV, dev);
+	if (!nl_talk(sock, &rq, &reply, 32768))
+		while (nl_next(&reply, &off, attrs))
+			if (nl_u32(attrs[NPULINK_A_LINK_PEER]) == peer) {
+				state = nl_u32(attrs[NPULINK_A_LINK_STATE]);
+				*errors = nl_u64(attrs[NPULINK_A_LINK_ERRORS]);
+			}
+	close(sock);
+	return state;
+}
+
+/* A link that goes down fails those who use it, and only those. */
+TEST_F(events, link)
+{
+	struct npulink_comm_status st;
+	uint64_t errors, before = 0;
+	struct team other;
+	uint32_t r;
+
+	/* Two ranks on devices 4 and 5 have nothing to do with it. */
+	ASSERT_EQ(0, team_open(&other, 2, 2, LEN));
+	EXPECT_EQ(NPULINK_LINK_STATE_UP, link_state(self, 1, 2, &before));
+	ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/link", "npu2 down"));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_LINK_DOWN));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_DEV]));
+	EXPECT_EQ(2, nl_u32(self->attrs[NPULINK_A_EVENT_PEER_DEV]));
+	ASSERT_TRUE(fail_event(self, NPULINK_CAUSE_LINK));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_EQ(2, nl_u32(self->attrs[NPULINK_A_EVENT_PEER]));
+	EXPECT_EQ(NPULINK_LINK_STATE_DOWN, link_state(self, 1, 2, &errors));
+	EXPECT_EQ(before + 1, errors);
+	for (r = 0; r < N; r++) {
+		ASSERT_EQ(0, raw_status(self->team.m[r].fd, self->team.m[r].comm, &st));
+		EXPECT_EQ(NPULINK_CAUSE_LINK, st.out_cause);
+		EXPECT_EQ(1, st.out_rank);
+		EXPECT_EQ(2, st.out_peer);
+	}
+	ASSERT_EQ(0, raw_status(other.m[0].fd, other.m[0].comm, &st));
+	EXPECT_EQ(NPULINK_CAUSE_NONE, st.out_cause);
+	EXPECT_EQ(0, team_allreduce(&other, 3));
+	team_close(&other);
+	team_close(&self->team);
+
+	/* Whoever comes later learns it when it tries. */
+	ASSERT_EQ(0, team_open(&self->team, N, N, LEN));
+	EXPECT_EQ(-ENOLINK, team_allreduce(&self->team, 1));
+	team_close(&self->team);
+	self->open = false;
+	ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/link", "all up"));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_LINK_UP));
+	ASSERT_EQ(0, team_open(&self->team, N, N, LEN));
+	self->open = true;
+	EXPECT_EQ(0, team_allreduce(&self->team, 2));
+	EXPECT_EQ(NPULINK_LINK_STATE_UP, link_state(self, 1, 2, &errors));
+}
+
+TEST_F(events, err_link_knob)
+{
+	EXPECT_EQ(-EINVAL, raw_write(RAW_KNOBS "/npu1/link", "npu2"));
+	EXPECT_EQ(-EINVAL, raw_write(RAW_KNOBS "/npu1/link", "npu2 sideways"));
+	EXPECT_EQ(-ENODEV, raw_write(RAW_KNOBS "/npu1/link", "npu1 down"));
+	EXPECT_EQ(-ENODEV, raw_write(RAW_KNOBS "/npu1/link", "npu77 down"));
+	EXPECT_EQ(-EINVAL, raw_write(RAW_KNOBS "/npu1/link",
+				     "npu2 down, and more than there is room for"));
+}
+
+TEST_F(events, other_network_namespace)
+{
+	int ready[2], status;
+	char c;
+	pid_t pid;
+
+	ASSERT_EQ(0, pipe(ready));
+	pid = fork();
+	if (!pid) {
+		close(ready[0]);
+		if (unshare(CLONE_NEWNET))
+			_exit(77);
+		self->sock = nl_open();
+		RAW_CHECK(!setsockopt(self->sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP,
+				      &self->group, sizeof(self->group)));
+		RAW_CHECK(!setgid(65534) && !setuid(65534));
+		RAW_CHECK(write(ready[1], "", 1) == 1);
+		RAW_CHECK(fail_event(self, NPULINK_CAUSE_ABORT));
+		_exit(0);
+	}
+	close(ready[1]);
+	if (read(ready[0], &c, 1) == 1)
+		EXPECT_EQ(0, raw_abort(self->team.m[0].fd, self->team.m[0].comm, 1));
+	status = raw_reap(pid);
+	if (status == 77)
+		SKIP(return, "no network namespaces here");
+	EXPECT_EQ(0, status);
+}
+
+/* More in a second than are sent: they are counted, and other kinds get through. */
+TEST_F(events, too_many)
+{
+	uint64_t lost = 0, first = 0;
+	uint8_t secret[16];
+	unsigned int i, n = 0;
+	int size = 4 << 20;
+
+	ASSERT_EQ(0, setsockopt(self->sock, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)));
+	for (i = 0; i < 600; i++) {
+		int fd = raw_open(i % 8), comm;
+
+		raw_secret(secret);
+		comm = raw_comm(fd, secret, 0, 1);
+		ASSERT_LT(0, comm);
+		ASSERT_EQ(0, raw_abort(fd, comm, i));
+		close(fd);
+	}
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	while (event_any(self)) {
+		if (!n++)
+			first = nl_u64(self->attrs[NPULINK_A_EVENT_LOST]);
+		lost = nl_u64(self->attrs[NPULINK_A_EVENT_LOST]) - first;
+		if (nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) == NPULINK_EVENT_DEV_DEL)
+			break;
+	}
+	EXPECT_EQ(NPULINK_EVENT_DEV_DEL, nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]));
+	/* A machine that is very slow needs several seconds for them. */
+	if (n < 600)
+		EXPECT_LT(0, lost);
+	EXPECT_EQ(600 + 2, n + lost);
+}
+
+TEST_HARNESS_MAIN
