@@ -183,10 +183,40 @@ struct coll_override {
 	const struct coll_algorithm *alg;
 };
 
+/**
+ * struct coll_work_costs - seconds of a processor's time, where devices are software
+ * @processors: that ranks of one machine share; 0: devices need none
+ * @call: per rank and call
+ * @message: per message
+ * @request: per request to an engine
+ * @copy: per byte that it copies
+ * @reduce: per byte that it adds up
+ * @reduces: the same by data type
+ */
+struct coll_work_costs {
+	uint32_t processors;
+	double call, message, request, copy, reduce, reduces[NPULINK_DTYPES];
+};
+
+/**
+ * struct coll_tune - what the choice goes by
+ * @params: of the closed forms
+ * @gamma: of each data type
+ * @work: the same things in processor time
+ * @overrides: what the user says
+ * @noverrides: how many
+ */
 struct coll_tune {
 	struct coll_cost_params params;
+	double gamma[NPULINK_DTYPES];
+	struct coll_work_costs work;
 	struct coll_override *overrides;
 	unsigned int noverrides;
+};
+
+/* What all ranks of a call do; counted in plans. */
+struct coll_work {
+	double messages, requests, copied, reduced;
 };
 
 int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
@@ -195,6 +225,20 @@ void coll_tune_free(struct coll_tune *tune);
 uint64_t coll_args_bytes(const struct coll_args *args);
 int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
+
+/* ---- calibration.c: what the network costs */
+
+int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
+			  size_t size);
+char *coll_trim(char *s);
+
+/* ---- tune_work.c: what a call should take */
+
+/* 0 or -errno. */
+int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *call,
+		    struct coll_work *work);
+double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			 const struct coll_args *args);
 
 /* ---- cache.c: plans that the kernel has */
 

@@ -2,8 +2,8 @@
 /*
  * tune.c - which algorithm a call takes.
  *
- * The cheapest by the closed forms, with what the network costs read from a
- * calibration file; or what the user's override says. Ranks decide without
+ * The cheapest by what the network costs, which a calibration file says
+ * (calibration.c, tune_work.c); or what the user's override says. Ranks decide without
  * talking to each other, so only what is equal on all of them may count: never
  * the own rank, whether this rank is in place, or alltoallv's counts.
  */
@@ -15,86 +15,6 @@
 #include <string.h>
 #include <npulink/verify.h>
 #include "internal.h"
-
-/* Without a file: 2 us per message, 4 GB/s, as software NPUs have it. */
-#define DEFAULT_ALPHA	2e-6
-#define DEFAULT_BETA	2.5e-10
-#define DEFAULT_GAMMA	2.5e-10
-
-#define DEFAULT_FILE	"/etc/npulink/calibration"
-
-static bool parse_cost(const char *value, double *cost)
-{
-	char *end;
-
-	*cost = strtod(value, &end);
-	return end != value && !*end && *cost >= 0 && *cost < 1e9;
-}
-
-/* Strips blanks at both ends; the comment goes, too. */
-static char *trim(char *s)
-{
-	char *end;
-
-	s[strcspn(s, "#\n")] = 0;
-	while (isspace((unsigned char)*s))
-		s++;
-	end = s + strlen(s);
-	while (end > s && isspace((unsigned char)end[-1]))
-		*--end = 0;
-	return s;
-}
-
-/*
- * Lines "NAME = NUMBER": alpha (seconds per message), beta (seconds per byte
- * moved), gamma (seconds per byte reduced), ports (1, or "all").
- */
-static int read_calibration(struct coll_cost_params *params, const char *path, uint32_t nranks,
-			    char *text, size_t size)
-{
-	unsigned int n = 0;
-	char *line = NULL;
-	size_t cap = 0;
-	FILE *file;
-	int rc = 0;
-
-	file = fopen(path, "re");
-	if (!file)
-		return coll_text(text, size, -errno, "cannot read the calibration file %s: %s", path,
-				 strerror(errno));
-	while (!rc && getline(&line, &cap, file) >= 0) {
-		char *name = trim(line), *value = strchr(name, '=');
-		bool ok = false;
-
-		n++;
-		if (!*name)
-			continue;
-		if (value) {
-			*value++ = 0;
-			name = trim(name);
-			value = trim(value);
-			if (!strcmp(name, "alpha"))
-				ok = parse_cost(value, &params->alpha);
-			else if (!strcmp(name, "beta"))
-				ok = parse_cost(value, &params->beta);
-			else if (!strcmp(name, "gamma"))
-				ok = parse_cost(value, &params->gamma);
-			else if (!strcmp(name, "ports"))
-				ok = !strcmp(value, "1") || !strcmp(value, "all");
-			else
-				ok = true;	/* of a newer version */
-			if (!strcmp(name, "ports"))
-				params->ports = *value == '1' || nranks < 2 ? 1 : nranks - 1;
-		}
-		if (!ok)
-			rc = coll_text(text, size, -EINVAL,
-				       "%s, line %u: not a line like \"alpha = 2e-6\" (see libcoll(3))",
-				       path, n);
-	}
-	free(line);
-	fclose(file);
-	return rc;
-}
 
 /* "4k" -> 4096; returns what follows the number, NULL if there is none. */
 static const char *parse_size(const char *s, uint64_t *size)
@@ -143,7 +63,7 @@ static char *next_field(char *item, char **save)
 {
 	char *field = strtok_r(item, ":", save);
 
-	return field ? trim(field) : NULL;
+	return field ? coll_trim(field) : NULL;
 }
 
 /* One of "allreduce:0-4k:mesh", "4k-:ring" (of the same collective), "allreduce:ring". */
@@ -217,7 +137,7 @@ static int parse_overrides(struct coll_tune *tune, const char *overrides, char *
 	if (!copy)
 		return coll_text(text, size, -ENOMEM, "out of memory");
 	for (item = strtok_r(copy, ";", &save); item && !rc; item = strtok_r(NULL, ";", &save)) {
-		item = trim(item);
+		item = coll_trim(item);
 		if (*item)
 			rc = parse_item(tune, item, &collective, text, size);
 	}
@@ -229,20 +149,10 @@ static int parse_overrides(struct coll_tune *tune, const char *overrides, char *
 int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
 		   uint32_t nranks, char *text, size_t size)
 {
-	int rc = 0;
+	int rc;
 
-	*tune = (struct coll_tune) {
-		.params = { DEFAULT_ALPHA, DEFAULT_BETA, DEFAULT_GAMMA, 1 },
-	};
-	if (!calibration)
-		calibration = secure_getenv("COLL_CALIBRATION");
-	if (calibration && *calibration) {
-		rc = read_calibration(&tune->params, calibration, nranks, text, size);
-	} else if (!calibration) {
-		rc = read_calibration(&tune->params, DEFAULT_FILE, nranks, text, size);
-		if (rc == -ENOENT)
-			rc = 0;
-	}
+	*tune = (struct coll_tune) { };
+	rc = coll_calibration_read(tune, calibration, nranks, text, size);
 	if (!overrides)
 		overrides = secure_getenv("COLL_ALGORITHM");
 	if (!rc && overrides)
@@ -350,7 +260,7 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 					 "the override asks for algorithm %s, which cannot do it: %s",
 					 o->alg->name, why);
 		*algp = o->alg;
-		*seconds = o->alg->cost(common, &tune->params);
+		*seconds = coll_tune_predict(tune, o->alg, common);
 		return 0;
 	}
 	*algp = NULL;
@@ -361,7 +271,7 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 			why = reason;
 			continue;
 		}
-		cost = alg->cost(common, &tune->params);
+		cost = coll_tune_predict(tune, alg, common);
 		if (better(alg, cost, *algp, *seconds, common)) {
 			*algp = alg;
 			*seconds = cost;

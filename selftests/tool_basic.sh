@@ -19,7 +19,7 @@ expect "no device" 2 npulink dev show teapot
 expect "unknown option of a command" 2 npulink dev show --teapot
 expect "ambiguous object" 2 npulink d
 expect "shortened words" 0 npulink de sh
-for object in dev link plan; do
+for object in dev link plan tune; do
 	expect "$object help" 0 npulink $object help
 done
 for command in "dev show" "link show" "link matrix" "plan list" "plan show" "plan verify" \

@@ -14,6 +14,7 @@ static const struct cmd objects[] = {
 	{ "dev",	dev_cmd,	"devices: what they are and what they did" },
 	{ "link",	link_cmd,	"links between devices: what went over them" },
 	{ "plan",	plan_cmd,	"plans: show the steps, prove them right" },
+	{ "tune",	tune_cmd,	"measure what links cost, for the choice of algorithm" },
 	{ "bench",	bench_cmd,	"measure a collective and check its data" },
 	{ "doctor",	doctor_cmd,	"find out why it does not work, and what to do" },
 	{ }

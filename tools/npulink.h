@@ -115,9 +115,10 @@ int dev_cmd(int argc, char **argv);
 int dev_open(uint32_t id);
 int dev_info(uint32_t id, struct npulink_device_info *info);
 
-/* link.c, plan.c, bench.c, doctor.c */
+/* link.c, plan.c, tune.c, bench.c, doctor.c */
 int link_cmd(int argc, char **argv);
 int plan_cmd(int argc, char **argv);
+int tune_cmd(int argc, char **argv);
 int bench_cmd(int argc, char **argv);
 int doctor_cmd(int argc, char **argv);
 

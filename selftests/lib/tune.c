@@ -141,13 +141,72 @@ static void test_calibration(void)
 
 	ksft_test_result(!with_file(&t, "# measured\nalpha = 1e-5\n beta=2e-10 # s/B\n\n"
 				    "gamma\t=\t3e-11\nports = all\nother = 5\n") &&
-			 t.params.alpha == 1e-5 && t.params.beta == 2e-10 &&
-			 t.params.gamma == 3e-11 && t.params.ports == 7, "calibration file\n");
+			 t.params.alpha == 1 / 1e5 && t.params.beta == 2 / 1e10 &&
+			 t.params.gamma == 3 / 1e11 && t.params.ports == 7, "calibration file\n");
 	ksft_test_result(with_file(&t, "alpha = 1e-5\nbeta = fast\n") == -EINVAL &&
 			 strstr(text, "line 2"), "calibration: not a number\n");
 	ksft_test_result(with_file(&t, "alpha = -1\n") == -EINVAL, "calibration: negative\n");
 	ksft_test_result(with_file(&t, "hello\n") == -EINVAL, "calibration: no assignment\n");
 	ksft_test_result(with_file(&t, "ports = 3\n") == -EINVAL, "calibration: ports\n");
+}
+
+static void test_calibration_by_type(void)
+{
+	struct coll_tune t;
+
+	ksft_test_result(!with_file(&t, "gamma = 1e-10\ngamma.float16 = 7e-10\n") &&
+			 t.gamma[NPULINK_FLOAT16] == 7 / 1e10 && t.gamma[NPULINK_INT8] == 1 / 1e10,
+			 "calibration: gamma of a type\n");
+	ksft_test_result(!with_file(&t, "processors = 2\ncpu.call = 1e-5\ncpu.message = 2e-6\n"
+				    "cpu.request = 3e-6\ncpu.copy = 4e-10\ncpu.reduce = 5e-10\n"
+				    "cpu.reduce.int32 = 6e-10\n") &&
+			 t.work.processors == 2 && t.work.call == 1 / 1e5 &&
+			 t.work.message == 2 / 1e6 && t.work.request == 3 / 1e6 && t.work.copy == 4 / 1e10 &&
+			 t.work.reduces[NPULINK_INT8] == 5 / 1e10 &&
+			 t.work.reduces[NPULINK_INT32] == 6 / 1e10, "calibration: processors\n");
+	ksft_test_result(with_file(&t, "gamma.int7 = 1e-10\n") == -EINVAL &&
+			 with_file(&t, "gamma.int8 = x\n") == -EINVAL &&
+			 with_file(&t, "cpu.reduce.int8 =\n") == -EINVAL &&
+			 with_file(&t, "cpu.copy = -1\n") == -EINVAL &&
+			 with_file(&t, "processors = 1.5\n") == -EINVAL &&
+			 with_file(&t, "processors = -1\n") == -EINVAL,
+			 "calibration: numbers and types that are none\n");
+}
+
+/* Nothing but the processors' time counts if all ranks are on one. */
+static void test_work(void)
+{
+	const struct coll_algorithm *alg = coll_algorithm_find(NPULINK_COLL_ALLREDUCE, "ring");
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT8, .nranks = 8,
+		.count = 8000,
+	};
+	struct coll_work work;
+	struct coll_tune t;
+	double want;
+
+	ksft_test_result(!coll_work_count(alg, &args, &work) && work.messages == 8 * 14 &&
+			 work.requests == 8 * 14 && work.reduced == 8 * 7000 &&
+			 work.copied == 8 * 7000, "what a ring does\n");
+	init(&t, "", "");
+	ksft_test_result(coll_tune_predict(&t, alg, &args) == alg->cost(&args, &t.params),
+			 "without processors the form counts\n");
+	t.work = (struct coll_work_costs) {
+		.processors = 1, .call = 1, .message = 10, .request = 100, .copy = 0.5,
+	};
+	t.work.reduces[NPULINK_INT8] = 2;
+	want = 8 + 10 * 112 + 100 * 112 + 0.5 * 56000 + 2 * 56000;
+	ksft_test_result(coll_tune_predict(&t, alg, &args) == want, "one processor does it all\n");
+	/* 64 are few enough to do with half of them, but not to wait for nobody. */
+	t.work.processors = 64;
+	t.params.alpha = 1000;
+	ksft_test_result(coll_tune_predict(&t, alg, &args) >= 14 * 1000,
+			 "with a processor for each rank the form counts\n");
+	coll_tune_free(&t);
+	args.nranks = 1000;
+	args.count = 1000;
+	ksft_test_result(!coll_work_count(alg, &args, &work) && work.messages == 1000 * 1998,
+			 "a thousand ranks, some of them counted\n");
 }
 
 /* Whatever differs between ranks must not count. */
@@ -193,12 +252,14 @@ static void test_ranks_agree(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 5 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
 	test_environment();
 	test_calibration();
+	test_calibration_by_type();
+	test_work();
 	test_ranks_agree();
 	ksft_finished();
 }

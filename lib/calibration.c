@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * calibration.c - the file with what the network costs, as npulink tune writes it, see
+ * libcoll(3). Lines "NAME = NUMBER"; names that are not known are of a newer version.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+
+/* Without a file: 2 us per message, 4 GB/s, as software NPUs have it. */
+#define DEFAULT_ALPHA	(2 / 1e6)
+#define DEFAULT_BETA	(2.5 / 1e10)
+#define DEFAULT_GAMMA	(2.5 / 1e10)
+
+#define DEFAULT_FILE	"/etc/npulink/calibration"
+
+static bool parse_cost(const char *value, double *cost)
+{
+	char *end;
+
+	*cost = strtod(value, &end);
+	return end != value && !*end && *cost >= 0 && *cost < 1e9;
+}
+
+static bool parse_ports(const char *value, struct coll_tune *tune, uint32_t nranks)
+{
+	tune->params.ports = *value == '1' || nranks < 2 ? 1 : nranks - 1;
+	return !strcmp(value, "1") || !strcmp(value, "all");
+}
+
+static bool parse_processors(const char *value, struct coll_tune *tune)
+{
+	double n;
+
+	if (!parse_cost(value, &n) || n != (uint32_t)n)
+		return false;
+	tune->work.processors = n;
+	return true;
+}
+
+/* "gamma": of all types that do not have their own; "gamma.half": of one. */
+static bool parse_typed(const char *name, const char *word, const char *value, double *all,
+			double *each, bool *ok)
+{
+	size_t n = strlen(word);
+	int type;
+
+	if (strncmp(name, word, n) || (name[n] && name[n] != '.'))
+		return false;
+	if (!name[n]) {
+		*ok = parse_cost(value, all);
+		return true;
+	}
+	type = coll_dtype_parse(name + n + 1);
+	*ok = type >= 0 && parse_cost(value, &each[type]);
+	return true;
+}
+
+static bool parse_line(struct coll_tune *tune, const char *name, const char *value,
+		       uint32_t nranks)
+{
+	const struct {
+		const char *name;
+		double *cost;
+	} costs[] = {
+		{ "alpha", &tune->params.alpha },
+		{ "beta", &tune->params.beta },
+		{ "cpu.call", &tune->work.call },
+		{ "cpu.message", &tune->work.message },
+		{ "cpu.request", &tune->work.request },
+		{ "cpu.copy", &tune->work.copy },
+	};
+	bool ok = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(costs); i++)
+		if (!strcmp(name, costs[i].name))
+			return parse_cost(value, costs[i].cost);
+	if (!strcmp(name, "ports"))
+		return parse_ports(value, tune, nranks);
+	if (!strcmp(name, "processors"))
+		return parse_processors(value, tune);
+	if (parse_typed(name, "gamma", value, &tune->params.gamma, tune->gamma, &ok) ||
+	    parse_typed(name, "cpu.reduce", value, &tune->work.reduce, tune->work.reduces, &ok))
+		return ok;
+	return true;
+}
+
+static int read_file(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
+		     size_t size)
+{
+	unsigned int n = 0;
+	char *line = NULL;
+	size_t cap = 0;
+	FILE *file;
+	int rc = 0;
+
+	file = fopen(path, "re");
+	if (!file)
+		return coll_text(text, size, -errno, "cannot read the calibration file %s: %s",
+				 path, strerror(errno));
+	while (!rc && getline(&line, &cap, file) >= 0) {
+		char *name = coll_trim(line), *value = strchr(name, '=');
+
+		n++;
+		if (!*name)
+			continue;
+		if (value)
+			*value++ = 0;
+		if (!value || !parse_line(tune, coll_trim(name), coll_trim(value), nranks))
+			rc = coll_text(text, size, -EINVAL,
+				       "%s, line %u: not a line like \"alpha = 2e-6\" (see libcoll(3))",
+				       path, n);
+	}
+	free(line);
+	fclose(file);
+	return rc;
+}
+
+/* Strips blanks at both ends; the comment goes, too. */
+char *coll_trim(char *s)
+{
+	char *end;
+
+	s[strcspn(s, "#\n")] = 0;
+	while (isspace((unsigned char)*s))
+		s++;
+	end = s + strlen(s);
+	while (end > s && isspace((unsigned char)end[-1]))
+		*--end = 0;
+	return s;
+}
+
+/* NULL: the environment's, or the usual file if there is one. */
+int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
+			  size_t size)
+{
+	int rc = 0;
+
+	tune->params = (struct coll_cost_params) {
+		.alpha = DEFAULT_ALPHA, .beta = DEFAULT_BETA, .gamma = DEFAULT_GAMMA, .ports = 1,
+	};
+	tune->work = (struct coll_work_costs) { };
+	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
+		tune->gamma[t] = -1;
+		tune->work.reduces[t] = -1;
+	}
+	if (!path)
+		path = secure_getenv("COLL_CALIBRATION");
+	if (!path) {
+		rc = read_file(tune, DEFAULT_FILE, nranks, text, size);
+		if (rc == -ENOENT)
+			rc = 0;
+	} else if (*path) {
+		rc = read_file(tune, path, nranks, text, size);
+	}
+	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
+		if (tune->gamma[t] < 0)
+			tune->gamma[t] = tune->params.gamma;
+		if (tune->work.reduces[t] < 0)
+			tune->work.reduces[t] = tune->work.reduce;
+	}
+	return rc;
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * tune_work.c - what a call should take, by a calibration.
+ *
+ * The closed forms are about devices that work beside each other. Software NPUs
+ * work on processors that their ranks share, so there a call takes at least as long
+ * as the processors together need for all messages, requests and bytes of all
+ * ranks. These are counted in the plans themselves.
+ */
+#include <errno.h>
+#include "internal.h"
+
+/* Above this the plans of some ranks stand for all. */
+#define COUNT_ALL	64
+#define COUNT_SOME	32
+
+static void count_plan(const struct coll_plan *plan, struct coll_work *work)
+{
+	const struct npulink_step *s = plan->steps;
+
+	for (uint32_t i = 0; i < plan->nsteps; i++, s++) {
+		work->messages += !!(s->op & NPULINK_STEP_SEND);
+		if (!s->op || s->op == NPULINK_STEP_SEND)
+			continue;
+		work->requests += !(s->flags & NPULINK_STEP_F_CHAIN);
+		if (s->op & NPULINK_STEP_REDUCE)
+			work->reduced += s->len;
+		else
+			work->copied += s->len;
+	}
+}
+
+static int count_rank(const struct coll_algorithm *alg, struct coll_args *args, uint32_t rank,
+		      struct coll_work *work)
+{
+	struct coll_plan plan;
+	int rc;
+
+	args->rank = rank;
+	if (args->collective == NPULINK_COLL_P2P) {
+		args->peer = !rank;
+		args->send = !rank;
+	}
+	rc = coll_plan_make(alg, args, &plan);
+	if (!rc) {
+		count_plan(&plan, work);
+		coll_plan_free(&plan);
+	}
+	return rc;
+}
+
+int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *call,
+		    struct coll_work *work)
+{
+	struct coll_args args = *call;
+	bool pair = args.collective == NPULINK_COLL_P2P;
+	uint32_t p = pair ? 2 : args.nranks, n = p <= COUNT_ALL ? p : COUNT_SOME;
+	uint64_t random = 1;
+	double all;
+	int rc = 0;
+
+	*work = (struct coll_work) { };
+	args.nranks = p;
+	for (uint32_t i = 0; i < n && !rc; i++) {
+		random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+		rc = count_rank(alg, &args, n == p ? i : (random >> 33) % p, work);
+	}
+	all = (double)p / n;
+	work->messages *= all;
+	work->requests *= all;
+	work->copied *= all;
+	work->reduced *= all;
+	return rc;
+}
+
+/* Of the ranks, those in the largest server: they are at one machine's processors. */
+static double share_of(const struct coll_args *args)
+{
+	const struct coll_topo *t = args->topo;
+	uint32_t most = 0, n = 0;
+
+	if (!t || t->nservers <= 1)
+		return 1;
+	for (uint32_t r = 0; r < args->nranks; r++) {
+		n = r && t->server_of[r] == t->server_of[r - 1] ? n + 1 : 1;
+		most = n > most ? n : most;
+	}
+	return (double)most / args->nranks;
+}
+
+/* Seconds that the processors need for all of it. */
+static double work_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			   const struct coll_args *args, double share)
+{
+	const struct coll_work_costs *c = &tune->work;
+	struct coll_work work;
+
+	if (coll_work_count(alg, args, &work))
+		return 0;
+	return share / c->processors *
+	       (args->nranks * c->call + work.messages * c->message + work.requests * c->request +
+		work.copied * c->copy + work.reduced * c->reduces[args->dtype]);
+}
+
+double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			 const struct coll_args *args)
+{
+	const struct coll_work_costs *c = &tune->work;
+	struct coll_cost_params params = tune->params;
+	double path, work, share, reduce = c->reduces[args->dtype];
+
+	params.gamma = tune->gamma[args->dtype];
+	if (!c->processors)
+		return alg->cost(args, &params);
+	share = share_of(args);
+	work = work_seconds(tune, alg, args, share);
+	/* Who waits for a message finds another rank's work to do, not an idle processor. */
+	if (args->nranks * share > c->processors) {
+		params.alpha = c->message + c->request;
+		params.beta = c->copy;
+		params.gamma = reduce > c->copy ? reduce - c->copy : 0;
+	}
+	path = alg->cost(args, &params);
+	return path > work ? path : work;
+}

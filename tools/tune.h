@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * tune.h - the parts of npulink tune: tune.c (what is measured, and the calibration
+ * that comes of it), tune_fit.c (least squares), tune_sweep.c (is the choice that
+ * follows from it the best one?), tune_team.c (the ranks, which are processes).
+ */
+#ifndef TOOL_TUNE_H
+#define TOOL_TUNE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "plan.h"
+
+#define TUNE_MAX_RANKS	64
+#define TUNE_MAX_COLS	8
+
+/**
+ * struct tune_job - something to be measured
+ * @alg: algorithm; its collective is what is called. NPULINK_COLL_P2P: messages to and
+ *	 fro between ranks 0 and 1
+ * @dtype: NPULINK_INT8 ..
+ * @count: elements, as libcoll counts them
+ * @seconds: result: of one operation (one way), the shortest mean of all rounds
+ */
+struct tune_job {
+	const struct coll_algorithm *alg;
+	uint32_t dtype;
+	uint64_t count;
+	double seconds;
+};
+
+/* What the command line says of how to measure. */
+struct tune_opts {
+	uint32_t rounds;	/* each job is measured so often, in turn with the others */
+	double budget;		/* seconds for each time */
+	const char *topology;	/* as in struct coll_config */
+};
+
+/*
+ * Measure with so many ranks on the devices that there are. 0, or EXIT_FAILURE after a
+ * complaint.
+ */
+int tune_team(uint32_t nranks, struct tune_job *jobs, uint32_t njobs,
+	      const struct tune_opts *opts);
+
+/* Elements of a call of so many bytes, as coll_comm_algorithm() counts them; at least 1. */
+uint64_t tune_count(uint32_t collective, uint32_t dtype, uint64_t bytes, uint32_t nranks);
+
+/**
+ * tune_fit() - least squares with weights, no coefficient below 0
+ * @x: nrows rows of ncols numbers
+ * @y: what they should add up to
+ * @nrows: rows
+ * @ncols: coefficients, at most TUNE_MAX_COLS
+ * @coef: result
+ *
+ * Relative errors count: each row is divided by its @y. Coefficients that come out
+ * negative are taken to be 0, and the others are fitted without them.
+ */
+void tune_fit(const double *x, const double *y, uint32_t nrows, uint32_t ncols, double *coef);
+
+/* tune_sweep.c */
+int tune_sweep(int argc, char **argv);
+
+#endif /* TOOL_TUNE_H */
