@@ -30,7 +30,7 @@
 /* 0: each number up to 64. */
 static const uint32_t ranks[] = { 4096, 4095, 1024, 1000, 128, 127, 100, 0 };
 
-#define NRANKS		(sizeof(ranks) / sizeof(ranks[0]))
+#define NRANKS		ARRAY_SIZE(ranks)
 
 struct row {
 	uint32_t sets, turned, jobs;	/* jobs that are not done */
@@ -118,8 +118,8 @@ static void prove(struct row *row, const struct coll_algorithm *alg, const struc
 	row->steps += report.steps;
 	row->messages += report.messages;
 	if (rc)
-		snprintf(row->bad, sizeof(row->bad), "%u ranks, root %u: rank %u: %s", p, args->root,
-			 report.rank, rc == -EINVAL ? report.reason : coll_strerror(rc));
+		snprintf(row->bad, sizeof(row->bad), "%u ranks, root %u: rank %u: %s", p,
+			 args->root, report.rank, rc == -EINVAL ? report.reason : coll_strerror(rc));
 }
 
 static void prove_ranks(struct row *row, const struct coll_algorithm *alg, uint32_t p)
@@ -341,8 +341,8 @@ int plan_verify_all(uint32_t workers)
 		return fail("not enough memory");
 	good = run_workers(workers) && !shared->bad;
 	if (good)
-		printf("proved: every algorithm, for 1..64, 100, 127, 128, 1000, 1024, 4095 and 4096 ranks, in %.0f s\n",
-		       now() - start);
+		printf("proved: every algorithm, for 1..64, 100, 127, 128, 1000, 1024, 4095 and 4096\n"
+		       "ranks, in %.0f s\n", now() - start);
 	free(counts);
 	munmap(shared, sizeof(*shared));
 	return good ? EXIT_SUCCESS : fail("not every algorithm is proved");

@@ -78,10 +78,11 @@ static void compare(struct row *row, const struct coll_args *args, uint32_t port
 	double cost = row->alg->cost(args, &params);
 
 	row->calls++;
-	if (fabs(cost - form) <= 1e-12 * fabs(form) || *row->bad)
+	if (fabs(cost - form) <= 1 / 1e12 * fabs(form) || *row->bad)
 		return;
-	snprintf(row->bad, sizeof(row->bad), "%u ranks, %u ports, %u chunks: %.12g instead of %.12g",
-		 args->nranks, ports, args->chunks, cost, form);
+	snprintf(row->bad, sizeof(row->bad),
+		 "%u ranks, %u ports, %u chunks: %.12g instead of %.12g", args->nranks, ports,
+		 args->chunks, cost, form);
 }
 
 /* Is it there, and does it cost that? Less than 0: nothing is said. */
@@ -341,7 +342,7 @@ static void all_tables(uint32_t p, uint32_t cols, uint32_t size, uint32_t chunks
 {
 	static uint64_t counts[MOST];
 	static uint32_t server_of[MOST];
-	double a = 3e-6, b = 7e-11, g = 11e-12;
+	double a = 3 / 1e6, b = 7 / 1e11, g = 11 / 1e12;
 	struct coll_topo topo = {
 		.rows = p / cols, .cols = cols, .nservers = (p + size - 1) / size,
 		.server_of = server_of,
