@@ -11,6 +11,9 @@ check "not root" test "$(id -u)" != 0
 json "dev show" 'length == 8' npulink -j dev show
 check "link show" npulink -j link show
 check "bench" npulink bench allreduce -p 2 -b 8 -e 64K -f 64 -n 1
+json "trace: own operations" '[.traceEvents[] | select(.name == "npulink_rank") | .args.uid] |
+	length >= 2 and all(. == 65534)' npulink trace -
+check "slow" npulink slow
 json "doctor: access" '.findings | map(select(.check == "access" and .severity == "ok")) | length == 1' \
 	sh -c 'npulink -j doctor || [ $? = 1 ]'
 json "doctor: memlock" '.findings | map(select(.check == "memlock")) |

@@ -16,6 +16,8 @@ static const struct cmd objects[] = {
 	{ "plan",	plan_cmd,	"plans: show the steps, prove them right" },
 	{ "tune",	tune_cmd,	"measure what links cost, for the choice of algorithm" },
 	{ "bench",	bench_cmd,	"measure a collective and check its data" },
+	{ "trace",	trace_cmd,	"what all ranks did last, step by step, to look at" },
+	{ "slow",	slow_cmd,	"who keeps the others waiting, and which links are slow" },
 	{ "doctor",	doctor_cmd,	"find out why it does not work, and what to do" },
 	{ }
 };

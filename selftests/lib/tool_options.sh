@@ -48,7 +48,7 @@ names()
 	' "$tree/uapi/specs/npulink.yaml"
 }
 
-for set in dev link call cause comm rank op wait file buf failure stat event; do
+for set in dev link call cause comm rank op wait file buf failure stat event flight; do
 	names $set >"$scratch/spec"
 	check "spec names attributes of $set" test -s "$scratch/spec"
 	sed -n "s/^\t\(NPULINK_A_${set^^}_[A-Z0-9_]*\),$/\1/p" "$tree/uapi/linux/npulink_genl.h" |

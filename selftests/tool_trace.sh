@@ -1,0 +1,125 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# npulink trace and npulink slow: what they tell of a run of which we know what happened.
+#
+# npulink-test: ndev=4 timeout=300
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
+knobs=/sys/kernel/debug/npulink_soft
+params=/sys/module/npulink/parameters
+mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+t=$scratch/run.json
+
+# What no other test has left behind.
+fresh()
+{
+	echo 0 >$params/flight_keep
+	npulink bench allreduce -p 2 -b 8 -e 8 -n 1 -w 0 >/dev/null
+	echo 8192 >$params/flight_keep
+}
+
+fresh
+expect "nothing to show" 1 npulink trace "$t"
+json "nothing to blame" '.ranks == [] and .links == []' npulink -j slow
+
+# 64K in a ring of 4: 6 steps that receive and 1 that only sends on each rank, 4 times.
+check "a ring" npulink bench allreduce -a ring -p 4 -b 64K -e 64K -n 2 -w 0 -c 0
+check "trace to a file" npulink trace "$t"
+# Each a line "true NAME"; the file is read once.
+jq -r '
+	([.traceEvents[] | select(.ph == "X")]) as $slices |
+	([$slices[] | select(.cat == "operation")]) as $ops |
+	([$slices[] | select(.cat == "step")]) as $steps |
+	([$ops[] | { key: "\(.pid) \(.args.serial)", value: . }] | from_entries) as $of | {
+	"events": (.displayTimeUnit == "ns" and (.traceEvents | length > 100) and
+		all(.traceEvents[]; (.ph | IN("M", "X", "s", "f")) and (.pid | type) == "number" and
+			(.tid | type) == "number" and (.name | type) == "string")),
+	"slices have times": all($slices[]; .ts > 0 and .dur >= 0),
+	"a process for each rank": ([.traceEvents[] | select(.name == "process_name") | .args.name] ==
+		["rank 0", "rank 1", "rank 2", "rank 3"]),
+	"every thread has a name": (([$slices[] | [.pid, .tid]] | unique) -
+		([.traceEvents[] | select(.name == "thread_name") | [.pid, .tid]] | unique) == []),
+	"operations": ([$ops[] | select(.args.number == 1)] | length == 4),
+	"operations have names": all($ops[]; .args.algorithm == "ring" and .args.collective == 0 and
+		.args.bytes == 65536 and .args.status == 0 and .args.ended and
+		.name == "allreduce 64.0K ring"),
+	"steps lie in their operation": all($steps[]; . as $s |
+		$of["\(.pid) \(.args.serial)"] | .ts <= $s.ts + 0.001 and
+		.ts + .dur + 0.001 >= $s.ts + $s.dur),
+	"pieces add up": all($steps[]; ((.args | .wait + .queue + .engine + .take) / 1000 - .dur) |
+		fabs < 0.002),
+	"slices of a thread are nested or apart": ([$slices[] | select(.cat != "piece")] |
+		group_by([.pid, .tid]) | all(.[]; sort_by(.ts) | . as $s |
+		all(range(1; length); $s[. - 1].ts + $s[. - 1].dur <= $s[.].ts + 0.0011))),
+	"who it was with": ([$steps[] | select(.pid == 1 and .args.from != null) | .args.from] |
+		unique == [3]),
+	"an arrow for each of 6 messages of 4 ranks in 4 collectives":
+		([.traceEvents[] | select(.ph == "s" or .ph == "f")] | group_by(.id) |
+		length == 96 and all(.[]; length == 2 and .[0].ph == "s" and .[1].ph == "f" and
+		.[0].ts <= .[1].ts and .[0].pid != .[1].pid))
+	} | to_entries[] | "\(.value) \(.key)"' "$t" >"$scratch/facts"
+check "trace: facts" test "$(wc -l <"$scratch/facts")" = 11
+while read -r holds fact; do
+	check "trace: $fact" test "$holds" = true
+done <"$scratch/facts"
+npulink trace --from "$t" "$scratch/again.json"
+check "trace: reads what it has written" cmp "$t" "$scratch/again.json"
+json "trace: the last one" '[.traceEvents[] | select(.cat == "operation") | .args.number] |
+	unique | length == 1' npulink trace --from "$t" -l 1
+check "trace: as a picture" npulink trace --from "$t" --svg "$scratch/run.svg"
+check "trace: a picture with a row for each rank" sh -c '
+	[ "$(grep -c ">rank [0-3]<" "$1")" = 4 ] && head -n 1 "$1" | grep -q "^<svg " &&
+	tail -n 1 "$1" | grep -q "^</svg>" && [ "$(grep -c "<rect " "$1")" -gt 28 ] &&
+	grep -q "allreduce 64.0K ring, 4 ranks" "$1"' - "$scratch/run.svg"
+comm=$(jq '[.traceEvents[] | select(.name == "npulink_rank")][0].args.comm' "$t")
+json "trace: one communicator" '.traceEvents | length > 100' npulink trace -c "$comm" -
+expect "trace: another one" 1 npulink trace -c $((comm + 1)) -
+
+# A rank whose engine takes a tenth of a second for everything.
+fresh
+echo 100000000 >$knobs/npu2/delay_ns
+npulink bench allreduce -a ring -p 4 -b 64K -e 64K -n 1 -w 0 -c 0 >/dev/null
+echo 0 >$knobs/npu2/delay_ns
+json "slow: the straggler" '.straggler.rank == 2' npulink -j slow
+json "slow: and by how much" '(.ranks | map({ key: "\(.rank)", value: . }) | from_entries) as $r |
+	$r["2"].blame_ns > 600000000 and ($r["2"].late[17:] | add) >= 6 and
+	$r["2"].blame_ns > 2 * $r["1"].blame_ns' npulink -j slow
+check "slow: says so" sh -c 'npulink slow | head -n 1 | grep -q "^rank 2 of communicator"'
+
+# A link that needs 40 ns for a byte where the others need none: 80 ms for 64K in slices.
+fresh
+echo "npu1 0 1220000 0" >$knobs/npu2/timing
+npulink bench allgather -a ring -p 4 -b 256K -e 256K -n 1 -w 0 -c 0 >/dev/null
+echo "npu1 0 0 0" >$knobs/npu2/timing
+json "slow: the link" '.slow_link == { from: "npu1", to: "npu2" }' npulink -j slow
+check "slow: says so" sh -c 'npulink slow | grep -q "^the link from npu1 to npu2 is"'
+check "slow: every rank" sh -c '[ "$(npulink slow -d | grep -c "npu[0-3] .*|$")" = 8 ]'
+expect "slow: another communicator" 0 npulink slow -c 99999
+
+for bad in "trace -x" "trace -l 0" "trace -l x" "trace -c x" "trace a b" "slow x" "slow -c x" \
+	"slow -x"; do
+	# shellcheck disable=SC2086 # words
+	expect "refused: $bad" 2 npulink $bad
+done
+expect "trace: help" 0 npulink trace --help
+expect "slow: help" 0 npulink slow --help
+expect "no such file" 1 npulink trace --from "$scratch/none" -
+printf '{' >"$scratch/bad"
+expect "no JSON" 1 npulink trace --from "$scratch/bad" -
+for bad in '{}' '[]' '{"traceEvents":1}' '{"traceEvents":[]}' '{"traceEvents":[1,null,{}]}'; do
+	echo "$bad" >"$scratch/bad"
+	expect "no trace: $bad" 1 npulink trace --from "$scratch/bad" -
+done
+jq '.traceEvents |= map(if .args.step then .args.step = -1 | .args.serial = 1e30 | .ts = "x" else
+	. end)' "$t" >"$scratch/bad"
+expect "nonsense in it" 0 npulink trace --from "$scratch/bad" "$scratch/again.json"
+jq '.traceEvents |= map(if .cat == "operation" then .args.dtype = 4e9 | .args.collective = -5 |
+	.args.algorithm = ([range(99)] | map("<&\"") | add) else . end)' "$t" >"$scratch/bad"
+expect "nonsense in a picture" 0 npulink trace --from "$scratch/bad" --svg "$scratch/bad.svg"
+check "is escaped" sh -c '! grep -q "<&" "$1"' - "$scratch/bad.svg"
+expect "cannot write" 1 npulink trace "$scratch/no/such/dir"
+expect "full disk" 1 npulink trace /dev/full
+
+finish
