@@ -141,6 +141,16 @@ static uint64_t deadline_of(double seconds, unsigned int nranks)
 	return ns < 1e18 ? (uint64_t)ns : 0;
 }
 
+/* From when on the kernel tells that it is slow: sooner than an error, and no error. */
+static uint64_t slow_of(double seconds, unsigned int nranks)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	double share = cpus > 0 && nranks > cpus ? (double)nranks / cpus : 1;
+	double ns = 1e9 + seconds * share * 20e9;
+
+	return ns < 1e18 ? (uint64_t)ns : 0;
+}
+
 static int check_races(struct coll_comm *comm, const struct coll_args *args,
 		       const struct coll_plan *plan)
 {
@@ -199,6 +209,7 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
 			e->slots[i] = plan.slots[i];
 		e->deadline_ns = deadline_of(seconds, comm->nranks);
+		e->slow_ns = slow_of(seconds, comm->nranks);
 	}
 	coll_plan_free(&plan);
 	return rc;

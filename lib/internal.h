@@ -255,6 +255,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @slots: their sizes
  * @nsteps: for the limit of the cache
  * @deadline_ns: predicted generously
+ * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
  */
 struct coll_cached {
@@ -267,6 +268,7 @@ struct coll_cached {
 	struct npulink_slot slots[COLL_SLOTS];
 	uint32_t nsteps;
 	uint64_t deadline_ns;
+	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
 };
 

@@ -76,6 +76,7 @@ int coll_op_plan(struct coll_operation *op)
 	op->post.nbinds = op->plan->nslots;
 	op->post.deadline_ns = op->comm->deadline_ns == COLL_DEADLINE_AUTO ?
 			       op->plan->deadline_ns : op->comm->deadline_ns;
+	op->post.slow_ns = op->plan->slow_ns;
 	op->post.in_fence = -1;
 	op->post.out_fence = -1;
 	rc = check_buffers(op);

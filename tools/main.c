@@ -13,6 +13,12 @@ struct opts opts;
 static const struct cmd objects[] = {
 	{ "dev",	dev_cmd,	"devices: what they are and what they did" },
 	{ "link",	link_cmd,	"links between devices: what went over them" },
+	{ "comm",	comm_cmd,	"communicators: ranks, processes, why one failed" },
+	{ "op",		op_cmd,		"operations in flight, and what they wait for" },
+	{ "buf",	buf_cmd,	"memory that processes have pinned" },
+	{ "stat",	stat_cmd,	"totals of the node" },
+	{ "hang",	hang_cmd,	"which rank everybody waits for, and why" },
+	{ "monitor",	monitor_cmd,	"events as they happen" },
 	{ "plan",	plan_cmd,	"plans: show the steps, prove them right" },
 	{ "tune",	tune_cmd,	"measure what links cost, for the choice of algorithm" },
 	{ "bench",	bench_cmd,	"measure a collective and check its data" },

@@ -13,16 +13,8 @@
 #include <sys/socket.h>
 #include <linux/netlink.h>
 #include <linux/npulink_genl.h>
+#include "nl.h"
 #include "npulink.h"
-
-/* A list that grows as replies come in. */
-struct list {
-	void *items;
-	size_t n, cap, size;
-	int (*parse)(struct nlattr **attrs, void *item);
-	int maxattr;
-	int error;
-};
 
 static void *list_add(struct list *list)
 {
@@ -38,17 +30,17 @@ static void *list_add(struct list *list)
 	return memset((char *)list->items + list->n++ * list->size, 0, list->size);
 }
 
-static uint32_t get_u32(struct nlattr **attrs, int attr)
+uint32_t get_u32(struct nlattr **attrs, int attr)
 {
 	return attrs[attr] ? nla_get_u32(attrs[attr]) : 0;
 }
 
-static uint64_t get_u64(struct nlattr **attrs, int attr)
+uint64_t get_u64(struct nlattr **attrs, int attr)
 {
 	return attrs[attr] ? nla_get_u64(attrs[attr]) : 0;
 }
 
-static void get_str(struct nlattr **attrs, int attr, char *buf, size_t size)
+void get_str(struct nlattr **attrs, int attr, char *buf, size_t size)
 {
 	if (attrs[attr])
 		nla_strlcpy(buf, attrs[attr], size);
@@ -107,12 +99,13 @@ static int on_message(struct nl_msg *msg, void *arg)
 	if (!item)
 		list->error = -ENOMEM;
 	else if (!list->error)
-		list->error = list->parse(attrs, item);
+		list->error = list->parse_all ? list->parse_all(nlmsg_hdr(msg), attrs, item) :
+						list->parse(attrs, item);
 	return NL_OK;
 }
 
 /* libnl has codes of its own; only those that mean something here. */
-static int nle_to_errno(int nle)
+int nle_to_errno(int nle)
 {
 	switch (-nle) {
 	case 0:			return 0;
@@ -127,7 +120,7 @@ static int nle_to_errno(int nle)
 	}
 }
 
-static int request(int cmd, int attr, uint32_t id, bool dump, struct list *list)
+int nl_request(int cmd, int attr, uint32_t id, bool dump, struct list *list)
 {
 	struct nl_sock *sock = nl_socket_alloc();
 	struct nl_msg *msg = NULL;
@@ -191,7 +184,7 @@ int nl_ports(struct port **ports, size_t *nports)
 	};
 	int rc;
 
-	rc = request(NPULINK_GENL_CMD_PORT_GET, 0, ANY_DEV, true, &list);
+	rc = nl_request(NPULINK_GENL_CMD_PORT_GET, 0, ANY_DEV, true, &list);
 	if (rc) {
 		free(list.items);
 		return rc;
@@ -275,7 +268,7 @@ int nl_devs(uint32_t id, struct dev **devs, size_t *ndevs)
 	};
 	int rc;
 
-	rc = request(NPULINK_GENL_CMD_DEV_GET, NPULINK_A_DEV_ID, id, id == ANY_DEV, &list);
+	rc = nl_request(NPULINK_GENL_CMD_DEV_GET, NPULINK_A_DEV_ID, id, id == ANY_DEV, &list);
 	if (rc) {
 		free(list.items);
 		return rc;
@@ -294,7 +287,7 @@ int nl_links(uint32_t id, struct link **links, size_t *nlinks)
 	};
 	int rc;
 
-	rc = request(NPULINK_GENL_CMD_LINK_GET, NPULINK_A_LINK_DEV, id, true, &list);
+	rc = nl_request(NPULINK_GENL_CMD_LINK_GET, NPULINK_A_LINK_DEV, id, true, &list);
 	if (rc) {
 		free(list.items);
 		return rc;

@@ -126,4 +126,12 @@ int tune_cmd(int argc, char **argv);
 int bench_cmd(int argc, char **argv);
 int doctor_cmd(int argc, char **argv);
 
+/* see.c, hang.c, monitor.c */
+int comm_cmd(int argc, char **argv);
+int op_cmd(int argc, char **argv);
+int buf_cmd(int argc, char **argv);
+int stat_cmd(int argc, char **argv);
+int hang_cmd(int argc, char **argv);
+int monitor_cmd(int argc, char **argv);
+
 #endif /* TOOL_NPULINK_H */

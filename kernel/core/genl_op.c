@@ -18,6 +18,7 @@ struct npulink_wait_info {
 	u32 dev;		/* bytes go from there .. */
 	u32 peer_dev;		/* .. to there */
 	bool met;
+	bool remote;
 	u64 since_ns;
 	u64 done;
 	u64 len;
@@ -58,6 +59,7 @@ static void npulink_wait_link(const struct npulink_op *op, u32 stream, bool send
 
 	w->peer = conn->rank;
 	w->met = op->streams[stream].peer;
+	w->remote = conn->far;
 	if (link) {
 		w->dev = link->dev->id;
 		w->peer_dev = link->peer->id;
@@ -174,7 +176,8 @@ static int npulink_genl_put_wait(struct sk_buff *skb, const struct npulink_wait_
 	    (w->dev != NPULINK_NO_DEV && nla_put_u32(skb, NPULINK_A_WAIT_DEV, w->dev)) ||
 	    (w->peer_dev != NPULINK_NO_DEV &&
 	     nla_put_u32(skb, NPULINK_A_WAIT_PEER_DEV, w->peer_dev)) ||
-	    (w->met && nla_put_flag(skb, NPULINK_A_WAIT_MET)))
+	    (w->met && nla_put_flag(skb, NPULINK_A_WAIT_MET)) ||
+	    (w->remote && nla_put_flag(skb, NPULINK_A_WAIT_REMOTE)))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
@@ -206,6 +209,9 @@ static int npulink_genl_fill_op(struct sk_buff *skb, struct npulink_op *op,
 						     NPULINK_A_OP_PAD)) ||
 	    (op->slow_ns && nla_put_u64_64bit(skb, NPULINK_A_OP_SLOW, op->slow_ns,
 					      NPULINK_A_OP_PAD)))
+		return -EMSGSIZE;
+	if (plan->algorithm[0] &&
+	    nla_put_string(skb, NPULINK_A_OP_ALGORITHM, plan->algorithm))
 		return -EMSGSIZE;
 	n = npulink_op_waits(op, waits, ARRAY_SIZE(waits));
 	for (i = 0; i < n; i++) {

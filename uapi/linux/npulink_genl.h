@@ -524,6 +524,7 @@ enum npulink_genl_rank {
  * @NPULINK_A_OP_SLOW: u64, ns from which on it counts as slow; absent: never
  * @NPULINK_A_OP_WAIT: nest of enum npulink_genl_wait, several: what the first units
  *	that are neither done nor blocked wait for
+ * @NPULINK_A_OP_ALGORITHM: string, name of the algorithm; absent: it has none
  * @__NPULINK_A_OP_MAX: one more than the last
  * @NPULINK_A_OP_MAX: the last
  */
@@ -546,6 +547,7 @@ enum npulink_genl_op {
 	NPULINK_A_OP_LEFT,
 	NPULINK_A_OP_SLOW,
 	NPULINK_A_OP_WAIT,
+	NPULINK_A_OP_ALGORITHM,
 	__NPULINK_A_OP_MAX,
 	NPULINK_A_OP_MAX = __NPULINK_A_OP_MAX - 1,
 };
@@ -563,6 +565,7 @@ enum npulink_genl_op {
  * @NPULINK_A_WAIT_DEV: u32, device that the bytes come from
  * @NPULINK_A_WAIT_PEER_DEV: u32, device that they go to
  * @NPULINK_A_WAIT_MET: flag, the peer has posted its operation
+ * @NPULINK_A_WAIT_REMOTE: flag, the peer is on another machine
  * @__NPULINK_A_WAIT_MAX: one more than the last
  * @NPULINK_A_WAIT_MAX: the last
  */
@@ -578,6 +581,7 @@ enum npulink_genl_wait {
 	NPULINK_A_WAIT_DEV,
 	NPULINK_A_WAIT_PEER_DEV,
 	NPULINK_A_WAIT_MET,
+	NPULINK_A_WAIT_REMOTE,
 	__NPULINK_A_WAIT_MAX,
 	NPULINK_A_WAIT_MAX = __NPULINK_A_WAIT_MAX - 1,
 };

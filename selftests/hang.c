@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * hang.c - npulink hang names the culprit: a rank that never calls, is stopped, is dead,
+ * calls something else; a link that is slow or down. Each rank is a process.
+ *
+ * npulink-test: ndev=8 timeout=300
+ */
+#include <signal.h>
+#include <sys/prctl.h>
+#include "kselftest_harness.h"
+#include "team.h"
+
+#define N	4
+#define LEN	65536
+
+enum how { NEVER, STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+
+static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int ready, int go)
+{
+	bool odd = r == 2;
+	struct member m;
+	char c;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	RAW_CHECK(!member_join(&m, r, secret, r, N, LEN));
+	if (odd && how == MISMATCH) {
+		RAW_CHECK(!raw_destroy(m.fd, m.plan));
+		m.len = LEN / 2;
+		RAW_CHECK(!member_plan(&m));
+	}
+	RAW_CHECK(write(ready, "", 1) == 1 && read(go, &c, 1) == 1);
+	if (odd && how == STOPPED)
+		raise(SIGSTOP);
+	if (odd && how == DEAD)
+		raise(SIGKILL);
+	if (!odd || how != NEVER)
+		member_run(&m, NULL);
+	/* The communicator stays for those who want to look at it. */
+	for (;;)
+		pause();
+}
+
+/* Does the report on the newest communicator satisfy this? Exit status in *status. */
+static bool hang_is(const char *as, const char *filter, int *status)
+{
+	char command[1024];
+	int rc;
+
+	snprintf(command, sizeof(command), "%s npulink -j hang -t 0 >/tmp/hang.json; s=$?; "
+		 "jq -e '.[-1] | %s' /tmp/hang.json >/dev/null && exit $s; exit 99", as, filter);
+	rc = system(command);
+	*status = WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+	return *status != 99;
+}
+
+FIXTURE(hang) {
+	pid_t pids[N];
+};
+
+FIXTURE_VARIANT(hang) {
+	enum how how;
+	const char *filter;
+};
+
+FIXTURE_VARIANT_ADD(hang, never_calls) {
+	NEVER, ".state == \"hangs\" and ([.culprits[].rank] == [2]) and"
+	       " (.culprits[0] | .why == \"never-called\" and .process_state == \"S\" and .pid > 1)"
+	       " and (.chain | length > 0) and (.chain[0].waits | length > 0)"
+	       " and .call.collective == \"allreduce\" and .number == 0"
+};
+
+FIXTURE_VARIANT_ADD(hang, stopped) {
+	STOPPED, ".state == \"hangs\" and ([.culprits[].rank] == [2]) and"
+		 " (.culprits[0] | .why == \"stopped\" and .process_state == \"T\")"
+};
+
+FIXTURE_VARIANT_ADD(hang, dead) {
+	DEAD, ".state == \"failed\" and ([.culprits[].rank] == [2]) and"
+	      " .culprits[0].why == \"death\" and .cause.code == 9"
+};
+
+FIXTURE_VARIANT_ADD(hang, mismatch) {
+	MISMATCH, ".state == \"failed\" and ([.culprits[].rank] | index(2) != null) and"
+		  " .cause.cause == \"mismatch\" and ([.cause.calls[].count] | sort == [8192, 16384])"
+};
+
+FIXTURE_VARIANT_ADD(hang, slow_link) {
+	SLOW_LINK, ".state == \"hangs\" and ([.culprits[].rank] == [1]) and (.culprits[0] |"
+		   " .why == \"link\" and .wait.from == \"npu0\" and .wait.to == \"npu1\" and"
+		   " .wait.done < .wait.len)"
+};
+
+FIXTURE_VARIANT_ADD(hang, link_down) {
+	LINK_DOWN, ".state == \"failed\" and .cause.cause == \"link\" and .cause.rank == 1 and"
+		   " .cause.peer == 2 and ([.culprits[].rank] | sort == [1, 2])"
+};
+
+FIXTURE_SETUP(hang)
+{
+	int ready[2], go[2];
+	uint8_t secret[16];
+	uint32_t r;
+	char c;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(go));
+	if (variant->how == SLOW_LINK)
+		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/timing", "npu0 10000000000 0 0"));
+	for (r = 0; r < N; r++) {
+		self->pids[r] = fork();
+		if (!self->pids[r])
+			rank_main(variant->how, r, secret, ready[1], go[0]);
+	}
+	close(ready[1]);
+	for (r = 0; r < N; r++)
+		ASSERT_EQ(1, read(ready[0], &c, 1));
+	ASSERT_EQ(N, write(go[1], "....", N));
+	if (variant->how == LINK_DOWN)
+		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/link", "npu2 down"));
+}
+
+FIXTURE_TEARDOWN(hang)
+{
+	uint32_t r;
+
+	for (r = 0; r < N; r++)
+		kill(self->pids[r], SIGKILL);
+	for (r = 0; r < N; r++)
+		raw_reap(self->pids[r]);
+	raw_write(RAW_KNOBS "/npu1/timing", "all 0 0 0");
+	raw_write(RAW_KNOBS "/npu1/link", "all up");
+}
+
+TEST_F_TIMEOUT(hang, culprit, 100)
+{
+	int status, tries = 40;
+
+	/* It takes them a moment to get there. */
+	while (!hang_is("", variant->filter, &status) && --tries)
+		raw_sleep_ms(50);
+	EXPECT_EQ(3, status);
+	if (status != 3)
+		system("sed 's/^/# /' /tmp/hang.json; npulink hang -t 0 | sed 's/^/# /'");
+	EXPECT_EQ(3, WEXITSTATUS(system("npulink hang -t 0 | grep -q -e '-> rank' && exit 3")));
+	EXPECT_EQ(0, WEXITSTATUS(system("setpriv --reuid=65534 --regid=65534 --clear-groups "
+					"npulink hang | grep -q 'no communicators'")));
+}
+
+TEST_HARNESS_MAIN

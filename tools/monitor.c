@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * monitor.c - npulink monitor: events as they happen, a line each, in text or JSON.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <linux/npulink_genl.h>
+#include "see.h"
+
+struct monitor {
+	uint64_t left;		/* events to print; 0: no end */
+	uint64_t serial;	/* of the last event */
+};
+
+/* The words that people look for. */
+static const char *event_name(const struct see_event *e)
+{
+	switch (e->type) {
+	case NPULINK_EVENT_DEV_ADD:	return "device-add";
+	case NPULINK_EVENT_DEV_DEL:	return "device-del";
+	case NPULINK_EVENT_LINK_UP:	return "link-up";
+	case NPULINK_EVENT_LINK_DOWN:	return "link-down";
+	case NPULINK_EVENT_SLOW:	return "slow";
+	case NPULINK_EVENT_FAIL:
+		return e->cause == NPULINK_CAUSE_DEADLINE ? "stuck" : cause_name(e->cause);
+	default:
+		return "unknown";
+	}
+}
+
+static void event_text(const struct see_event *e)
+{
+	struct see_cause cause = {
+		.cause = e->cause, .rank = e->rank, .peer = e->peer, .step = e->step,
+		.code = e->code, .number = e->number,
+	};
+	time_t seconds = e->time / 1000000000;
+	char when[32], text[320], a[24], b[24];
+	struct tm tm;
+
+	localtime_r(&seconds, &tm);
+	strftime(when, sizeof(when), "%H:%M:%S", &tm);
+	printf("%s.%03u %-10s ", when, (unsigned int)(e->time / 1000000 % 1000), event_name(e));
+	switch (e->type) {
+	case NPULINK_EVENT_DEV_ADD:
+	case NPULINK_EVENT_DEV_DEL:
+		printf("npu%u\n", e->dev);
+		break;
+	case NPULINK_EVENT_LINK_UP:
+	case NPULINK_EVENT_LINK_DOWN:
+		printf("npu%u -> npu%u\n", e->dev, e->peer_dev);
+		break;
+	case NPULINK_EVENT_SLOW:
+		printf("comm %u: operation %" PRIu64 " of rank %u takes %s, expected at most %s",
+		       e->comm, e->number, e->rank, human_ns(e->age, a), human_ns(e->limit, b));
+		if (e->peer != NONE)
+			printf("; waits for rank %u", e->peer);
+		printf("\n");
+		break;
+	case NPULINK_EVENT_FAIL:
+		printf("comm %u: %s\n", e->comm,
+		       e->cause == NPULINK_CAUSE_MISMATCH ?
+		       "ranks called different things, see: npulink comm show" :
+		       cause_text(&cause, text, sizeof(text)));
+		break;
+	default:
+		printf("type %u\n", e->type);
+	}
+}
+
+static void put_if(struct json_object *obj, const char *key, uint32_t value)
+{
+	if (value != NONE)
+		put_u64(obj, key, value);
+}
+
+static void event_json(const struct see_event *e)
+{
+	struct json_object *obj = json_object_new_object();
+
+	put_str(obj, "event", event_name(e));
+	put_u64(obj, "serial", e->serial);
+	put_u64(obj, "time_ns", e->time);
+	put_u64(obj, "lost", e->lost);
+	put_if(obj, "dev", e->dev);
+	put_if(obj, "peer_dev", e->peer_dev);
+	put_if(obj, "comm", e->comm);
+	put_if(obj, "rank", e->rank);
+	put_if(obj, "peer", e->peer);
+	put_if(obj, "step", e->step);
+	if (e->number != NO_NUMBER)
+		put_u64(obj, "number", e->number);
+	if (e->type == NPULINK_EVENT_FAIL)
+		put_u64(obj, "code", e->code);
+	if (e->type == NPULINK_EVENT_SLOW) {
+		put_u64(obj, "age_ns", e->age);
+		put_u64(obj, "limit_ns", e->limit);
+	}
+	/* A line each, so that programs can read them as they come. */
+	printf("%s\n", json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
+	json_object_put(obj);
+}
+
+static bool on_event(const struct see_event *e, void *arg)
+{
+	struct monitor *m = arg;
+
+	if (!e) {
+		if (!opts.json)
+			printf("listening\n");
+		return !fflush(stdout);
+	}
+	if (m->serial && e->serial > m->serial + 1 && !opts.json)
+		printf("... %" PRIu64 " events were missed here\n", e->serial - m->serial - 1);
+	m->serial = e->serial;
+	if (opts.json)
+		event_json(e);
+	else
+		event_text(e);
+	if (fflush(stdout))
+		return false;
+	return !m->left || --m->left;
+}
+
+static const char usage[] =
+	"Usage: npulink [-j] monitor [-n N]\n"
+	"\n"
+	"Prints events as they happen: devices that come and go, links that go down and up,\n"
+	"operations that are slow or stuck, and communicators that fail: death of a rank,\n"
+	"mismatch, abort, ... No privilege is needed.\n"
+	"\n"
+	"  -n, --count N  stop after N events\n"
+	"  -j, --json     JSON, one object a line\n";
+
+int monitor_cmd(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "count", required_argument, NULL, 'n' },
+		CMD_OPTION_END
+	};
+	struct monitor m = { };
+	char *words[argc + 2];
+	int c, rc;
+
+	words[0] = "monitor";
+	memcpy(words + 1, argv, argc * sizeof(*argv));
+	words[argc + 1] = NULL;
+	if (argc && !strcmp(argv[0], "help")) {
+		fputs(usage, stdout);
+		return EXIT_SUCCESS;
+	}
+	while ((c = cmd_option(argc + 1, words, "n:", options, usage)) != -1) {
+		if (c == 'h')
+			return EXIT_SUCCESS;
+		if (c == ':')
+			return EXIT_USAGE;
+		if (!parse_u64(optarg, UINT64_MAX, &m.left) || !m.left)
+			return usage_error("monitor: \"%s\" is no number of events", optarg);
+	}
+	if (optind < argc + 1)
+		return usage_error("monitor: unknown word \"%s\"", words[optind]);
+	rc = see_events(on_event, &m);
+	return rc ? see_fail(rc, "", 0) : EXIT_SUCCESS;
+}

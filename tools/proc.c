@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * proc.c - what /proc tells of a process that others wait for: its name, whether it
+ * runs, sleeps or is stopped, where in the kernel, and by whom it is traced.
+ */
+#include <stdio.h>
+#include <string.h>
+#include "see.h"
+
+static FILE *proc_open(uint32_t pid, const char *file)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%u/%s", pid, file);
+	return fopen(path, "re");
+}
+
+void proc_read(uint32_t pid, struct proc *proc)
+{
+	char line[256];
+	FILE *f;
+
+	*proc = (struct proc) { .state = '?' };
+	f = pid ? proc_open(pid, "status") : NULL;
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, "Name: %31[^\n]", proc->name);
+		sscanf(line, "State: %c", &proc->state);
+		sscanf(line, "TracerPid: %u", &proc->tracer);
+	}
+	if (f)
+		fclose(f);
+	f = pid ? proc_open(pid, "wchan") : NULL;
+	if (f) {
+		/* "0": it runs, or is not to be known. */
+		if (fscanf(f, "%63s", proc->wchan) != 1 || !strcmp(proc->wchan, "0"))
+			proc->wchan[0] = 0;
+		fclose(f);
+	}
+}
+
+const char *proc_state_text(char state)
+{
+	switch (state) {
+	case 'R':	return "running";
+	case 'S':	return "sleeping";
+	case 'D':	return "blocked in the kernel (D)";
+	case 'T':	return "stopped by a signal";
+	case 't':	return "stopped by a debugger";
+	case 'Z':
+	case 'X':	return "dead";
+	case 'I':	return "idle";
+	default:	return "not known";
+	}
+}
+
+void proc_stack(uint32_t pid, char *buf, size_t size)
+{
+	FILE *f = pid ? proc_open(pid, "stack") : NULL;
+	size_t n = 0;
+
+	if (f) {
+		n = fread(buf, 1, size - 1, f);
+		fclose(f);
+	}
+	buf[n] = 0;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * see.h - what the kernel tells of communicators, ranks, operations and memory; for
+ * npulink comm, op, buf, stat, hang, monitor.
+ */
+#ifndef TOOL_SEE_H
+#define TOOL_SEE_H
+
+#include "npulink.h"
+
+#define NONE		0xffffffffU
+#define NO_NUMBER	(~0ULL)
+#define MAX_WAITS	8
+
+struct see_cause {
+	uint32_t cause, error, rank, peer, step, code;
+	uint64_t number;
+	unsigned int ncalls;
+	struct npulink_call calls[2];
+};
+
+struct see_comm {
+	uint32_t id, nranks, joined, left, uid, parent;
+	bool any_uid, failed;
+	struct see_cause cause;
+};
+
+struct see_rank {
+	uint32_t comm, rank, state, pid, uid, file, dev, ops;
+	uint64_t next, oldest, done, failed, bytes, busy;
+	bool known;		/* pid, uid, file are */
+};
+
+struct see_wait {
+	uint32_t kind, step, peer, dev, peer_dev;
+	uint64_t since, done, len;
+	bool met, remote;
+};
+
+struct see_op {
+	uint32_t comm, rank, state, steps, units, units_left;
+	uint64_t number, seq, bytes, bytes_done, age, left, slow;
+	bool p2p;
+	char algorithm[NPULINK_ALGORITHM_LEN + 1];
+	struct npulink_call call;
+	unsigned int nwaits;
+	struct see_wait waits[MAX_WAITS];
+};
+
+struct see_file {
+	uint32_t id, dev, pid, uid, ops, bufs;
+	uint64_t registered, allocated, imported, arena, ring, pinned;
+};
+
+struct see_buf {
+	uint32_t file, id, kind, users;
+	uint64_t len, pinned;
+	bool readonly, unmapped;
+};
+
+#define SEE_CAUSES	(NPULINK_CAUSE_REMOVED + 1)
+
+struct see_stat {
+	uint32_t devs, files, comms, ranks, ops;
+	uint64_t pinned, done, failed, slow, events, events_lost;
+	uint64_t failures[SEE_CAUSES];
+};
+
+struct see_event {
+	uint32_t type, dev, peer_dev, comm, rank, peer, step, cause, code;
+	uint64_t serial, time, lost, number, age, limit;
+};
+
+/* Arrays to be freed, in the kernel's order; of one communicator (file) or all. -errno. */
+int see_comms(struct see_comm **comms, size_t *n);
+int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n);
+int see_ops(uint32_t comm, struct see_op **ops, size_t *n);
+int see_files(struct see_file **files, size_t *n);
+int see_bufs(uint32_t file, struct see_buf **bufs, size_t *n);
+int see_stat(struct see_stat *stat);
+/* Calls @fn for each event until it returns false, or an error. */
+int see_events(bool (*fn)(const struct see_event *event, void *arg), void *arg);
+/* Says what -errno of these means; returns EXIT_FAILURE. */
+int see_fail(int rc, const char *what, uint32_t id);
+
+/* see_text.c: words for people */
+const char *cause_name(uint32_t cause);
+const char *rank_state_name(uint32_t state);
+const char *wait_name(uint32_t kind);
+const char *human_ns(uint64_t ns, char buf[24]);
+/* "allreduce of 1024 float32 (sum)" */
+const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size_t size);
+/* "rank 3 died (signal 9)" */
+const char *cause_text(const struct see_cause *cause, char *buf, size_t size);
+struct json_object *call_json(const struct npulink_call *call, bool p2p);
+struct json_object *cause_json(const struct see_cause *cause);
+struct json_object *wait_json(const struct see_wait *wait);
+
+/* proc.c: of a process, as /proc tells it */
+struct proc {
+	char name[32];
+	char state;		/* R, S, D, T, t, Z, X; ?: not known */
+	char wchan[64];
+	uint32_t tracer;
+};
+
+void proc_read(uint32_t pid, struct proc *proc);
+const char *proc_state_text(char state);
+/* Lines of its kernel stack into @buf, or "". */
+void proc_stack(uint32_t pid, char *buf, size_t size);
+
+#endif /* TOOL_SEE_H */
