@@ -191,6 +191,22 @@ static int put_turning(struct verify_run *run, const struct span *span, uint32_t
 	return rc;
 }
 
+/* A slot seldom has more pieces than it is written to, or than there are shards. */
+static int reserve(struct verify_run *run, uint32_t rank)
+{
+	const struct coll_plan *plan = &run->ranks[rank].plan;
+	uint32_t writes[NPULINK_MAX_SLOTS] = { }, i;
+	int rc = 0;
+
+	for (i = 0; i < plan->nsteps; i++)
+		if (plan->steps[i].op && plan->steps[i].op != NPULINK_STEP_SEND)
+			writes[plan->steps[i].dst_slot]++;
+	for (i = 0; i < NPULINK_MAX_SLOTS && !rc; i++)
+		rc = image_reserve(&run->ranks[rank].slots[i],
+				   min_u32(writes[i], run->nranks) + 2);
+	return rc;
+}
+
 /*
  * First everything is the caller's, then the place of the results is empty, then
  * the inputs are put in: what is left of the first must be there in the end.
@@ -205,6 +221,8 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 	int rc;
 
 	rc = plan_buffers(&r->args, &sizes[NPULINK_SLOT_SEND], &sizes[NPULINK_SLOT_RECV]);
+	if (!rc)
+		rc = reserve(run, rank);
 	if (rc)
 		return rc;
 	for (i = 0; i < 2; i++) {

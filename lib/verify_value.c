@@ -134,15 +134,13 @@ void image_close(struct image *img)
 		image_move_gap(img, img->n);
 }
 
-static int image_grow(struct image *img, size_t n)
+int image_reserve(struct image *img, size_t cap)
 {
-	size_t cap = img->cap ? img->cap : 4, behind = img->n - img->gap;
+	size_t behind = img->n - img->gap;
 	struct piece *p;
 
-	if (n <= img->cap)
+	if (cap <= img->cap)
 		return 0;
-	while (cap < n)
-		cap += cap < 64 ? cap : cap / 4;
 	p = realloc(img->p, cap * sizeof(*img->p));
 	if (!p)
 		return -ENOMEM;
@@ -150,6 +148,15 @@ static int image_grow(struct image *img, size_t n)
 	img->p = p;
 	img->cap = cap;
 	return 0;
+}
+
+static int image_grow(struct image *img, size_t n)
+{
+	size_t cap = img->cap ? img->cap : 4;
+
+	while (cap < n)
+		cap += cap < 64 ? cap : cap / 4;
+	return image_reserve(img, cap);
 }
 
 int image_append(struct image *img, uint64_t len, uint64_t base, struct value v, uint32_t step)

@@ -70,6 +70,9 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 /* Replace [off, off + len) by @in, whose offsets count from 0. 0 or -ENOMEM. */
 int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in);
 
+/* Room for so many pieces: images that grow side by side leave holes in memory. */
+int image_reserve(struct image *img, size_t n);
+
 /* All pieces to the beginning of the array. */
 void image_close(struct image *img);
 

@@ -50,6 +50,7 @@ struct job {
 struct shared {
 	pthread_mutex_t lock;
 	uint64_t memory, used;
+	double seconds;		/* of all processors */
 	uint32_t bad;
 	struct row rows[MAX_ROWS];
 	bool taken[MAX_ROWS * NRANKS];
@@ -137,11 +138,11 @@ static void prove_ranks(struct row *row, const struct coll_algorithm *alg, uint3
 	prove(row, alg, &args);
 }
 
-static double now(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
@@ -160,7 +161,7 @@ static void report(const struct coll_algorithm *alg, const struct row *row)
 static void run(const struct job *job)
 {
 	struct row mine = { }, *row = &shared->rows[job->row];
-	double start = now();
+	double start = seconds(CLOCK_PROCESS_CPUTIME_ID);
 
 	if (ranks[job->which])
 		prove_ranks(&mine, job->alg, ranks[job->which]);
@@ -171,7 +172,8 @@ static void run(const struct job *job)
 	row->turned += mine.turned;
 	row->steps += mine.steps;
 	row->messages += mine.messages;
-	row->seconds += now() - start;
+	row->seconds += seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
+	shared->seconds += seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
 	if (mine.bad[0]) {
 		memcpy(row->bad, mine.bad, sizeof(row->bad));
 		shared->bad++;
@@ -334,7 +336,7 @@ static bool run_workers(uint32_t n)
 
 int plan_verify_all(uint32_t workers)
 {
-	double start = now();
+	double start = seconds(CLOCK_MONOTONIC);
 	bool good = true;
 
 	if (!prepare())
@@ -342,7 +344,8 @@ int plan_verify_all(uint32_t workers)
 	good = run_workers(workers) && !shared->bad;
 	if (good)
 		printf("proved: every algorithm, for 1..64, 100, 127, 128, 1000, 1024, 4095 and 4096\n"
-		       "ranks, in %.0f s\n", now() - start);
+		       "ranks, in %.0f s and %.0f s of processors' time\n",
+		       seconds(CLOCK_MONOTONIC) - start, shared->seconds);
 	free(counts);
 	munmap(shared, sizeof(*shared));
 	return good ? EXIT_SUCCESS : fail("not every algorithm is proved");
