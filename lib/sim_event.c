@@ -416,6 +416,7 @@ static int sim_init(struct sim *s)
 static void sim_free(struct sim *s)
 {
 	s->run->result->memory += s->run->store.memory + s->heap_cap * sizeof(*s->heap) +
+		s->events_cap * sizeof(*s->events) +
 		s->msgs_cap * sizeof(*s->msgs) + s->due_cap * sizeof(*s->due) +
 		s->todo_cap * sizeof(*s->todo) +
 		(s->meetings ? (s->meet_mask + 1ULL) * sizeof(*s->meetings) : 0);
@@ -428,6 +429,7 @@ static void sim_free(struct sim *s)
 	free(s->in);
 	free(s->scan);
 	free(s->heap);
+	free(s->events);
 	free(s->msgs);
 	free(s->meetings);
 	free(s->due);
@@ -440,6 +442,7 @@ int sim_event_run(struct sim_run *run)
 	struct sim s = {
 		.run = run, .net = run->net, .p = run->store.nranks,
 		.exec = run->opts->rule == COLL_RULE_EXEC, .free_msg = NONE,
+		.free_event = NONE, .latest = NONE,
 		.slice = run->opts->slice ? run->opts->slice : SLICE,
 		/* Nothing takes longer than all in turn, four times over. */
 		.tick = run->work > 0 ? ldexp(1, ilogb(run->work) - 59) : 1,

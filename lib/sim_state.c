@@ -35,14 +35,13 @@ int64_t sim_ticks(const struct sim *s, double seconds)
 
 /* ---- the queue of events: a heap */
 
-static bool before(const struct event *a, const struct event *b)
+static bool before(const struct moment *a, const struct moment *b)
 {
 	return a->time != b->time ? a->time < b->time : a->seq < b->seq;
 }
 
-void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id, uint64_t version)
+static void heap_push(struct sim *s, const struct moment *e)
 {
-	struct event e = { time, s->seq++, kind, id, version };
 	uint32_t i = s->nheap, up;
 
 	if (!sim_grow(s, &s->heap, &s->heap_cap, i + 1, sizeof(*s->heap)))
@@ -50,16 +49,16 @@ void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id, 
 	s->nheap++;
 	for (; i; i = up) {
 		up = (i - 1) / 2;
-		if (!before(&e, &s->heap[up]))
+		if (!before(e, &s->heap[up]))
 			break;
 		s->heap[i] = s->heap[up];
 	}
-	s->heap[i] = e;
+	s->heap[i] = *e;
 }
 
-struct event event_pop(struct sim *s)
+static void heap_pop(struct sim *s)
 {
-	struct event top = s->heap[0], e = s->heap[--s->nheap];
+	struct moment e = s->heap[--s->nheap];
 	uint32_t i = 0, down;
 
 	for (;; i = down) {
@@ -73,7 +72,46 @@ struct event event_pop(struct sim *s)
 		s->heap[i] = s->heap[down];
 	}
 	s->heap[i] = e;
-	return top;
+}
+
+/* Many things end at one time: they need but one place in the heap. */
+void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id, uint64_t version)
+{
+	uint32_t i = s->free_event;
+
+	if (i != NONE) {
+		s->free_event = s->events[i].next;
+	} else {
+		if (!sim_grow(s, &s->events, &s->events_cap, s->nevents + 1, sizeof(*s->events)))
+			return;
+		i = s->nevents++;
+	}
+	s->events[i] = (struct event){ kind, id, version, NONE };
+	if (s->latest != NONE && s->latest_time == time) {
+		s->events[s->latest].next = i;
+	} else {
+		const struct moment e = { time, s->seq++, i };
+
+		heap_push(s, &e);
+	}
+	s->latest = i;
+	s->latest_time = time;
+}
+
+struct event event_pop(struct sim *s)
+{
+	uint32_t i = s->heap[0].first;
+	struct event e = s->events[i];
+
+	if (s->latest == i)
+		s->latest = NONE;
+	s->events[i].next = s->free_event;
+	s->free_event = i;
+	if (e.next != NONE)
+		s->heap[0].first = e.next;
+	else
+		heap_pop(s);
+	return e;
 }
 
 /* ---- messages */

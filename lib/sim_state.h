@@ -16,10 +16,16 @@
 enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED };
 
 struct event {
-	int64_t time;
-	uint64_t seq;
 	uint32_t kind, id;
 	uint64_t version;	/* of the message; REDUCED: bytes */
+	uint32_t next;		/* of those at one time, or of those not in use */
+};
+
+/* Events that were pushed one after another for one time. */
+struct moment {
+	int64_t time;
+	uint64_t seq;
+	uint32_t first;
 };
 
 /* Neighbours in a list of messages. */
@@ -78,8 +84,12 @@ struct sim {
 	uint64_t left;			/* entries that are not over */
 	int64_t now, last;
 	uint64_t seq;
-	struct event *heap;
+	struct moment *heap;
 	uint32_t nheap, heap_cap;
+	struct event *events;
+	uint32_t nevents, events_cap, free_event;
+	uint32_t latest;	/* the event pushed last, and for when; NONE: it is over */
+	int64_t latest_time;
 	struct msg *msgs;
 	uint32_t nmsgs, msgs_cap, free_msg;
 	struct meeting *meetings;
