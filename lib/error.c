@@ -378,8 +378,8 @@ int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const vo
 				 (uintmax_t)limit.rlim_cur / 1024);
 	case -EFAULT:
 		return coll_fail(comm, rc,
-				 "%snot all of the %zu bytes%s are mapped with the needed access", what,
-				 len, where);
+				 "%snot all of the %zu bytes%s are mapped with the needed access",
+				 what, len, where);
 	case -EOPNOTSUPP:
 		return coll_fail(comm, rc,
 				 "%sthe %zu bytes%s are a shared mapping of a file, which cannot be pinned: use ordinary memory, a memfd, or coll_mem_alloc",

@@ -363,7 +363,8 @@ TEST_F(isolation, results_have_no_holes)
 		ASSERT_EQ(0, member_start(&t.m[1], 0, &t.seq[1]));
 		memset(&p, fill, sizeof(p));
 		p.post = member_post_cmd(&t.m[0], NPULINK_POST_WAIT);
-		memset(&p.post.out_seq, fill, sizeof(p.post) - offsetof(struct npulink_post, out_seq));
+		memset(&p.post.out_seq, fill,
+		       sizeof(p.post) - offsetof(struct npulink_post, out_seq));
 		ASSERT_EQ(0, raw_ioctl(t.m[0].fd, NPULINK_POST, &p.post));
 		EXPECT_TRUE(all_bytes(p.after, sizeof(p.after), fill));
 		EXPECT_EQ(0, p.post.out_result.status);
@@ -570,7 +571,7 @@ TEST_F(isolation, memory_that_does_not_come)
 	};
 	unsigned int i;
 
-	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++) {
+	for (i = 0; i < ARRAY_SIZE(cmds); i++) {
 		struct uffdio_api api = { .api = UFFD_API };
 		struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 		int uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
@@ -670,7 +671,7 @@ TEST_F(isolation, beside_a_flood)
 		kill(pid[i], SIGKILL);
 		EXPECT_EQ(-SIGKILL, raw_reap(pid[i]));
 	}
-	TH_LOG("64-byte allreduce of 2 ranks: median %llu us alone, %llu us beside 2 floods of 4 MiB; worst %llu and %llu us",
+	TH_LOG("64 B, 2 ranks: median %llu us, beside 2 floods of 4 MiB %llu us; worst %llu, %llu us",
 	       (unsigned long long)alone / 1000, (unsigned long long)beside / 1000,
 	       (unsigned long long)worst[0] / 1000, (unsigned long long)worst[1] / 1000);
 	EXPECT_GT(20000000000ULL, worst[1]);
@@ -737,7 +738,7 @@ TEST_F(isolation, death_notice)
 			close(p[r][0]);
 		}
 	}
-	TH_LOG("%u kills; from kill() to the return of each of 3 peers: mean %llu us, worst %llu us",
+	TH_LOG("%u kills; from kill() to the return of 3 peers: mean %llu us, worst %llu us",
 	       rounds, (unsigned long long)sum / rounds / 3000, (unsigned long long)worst / 1000);
 	EXPECT_GT(getenv("NPULINK_SLOW") ? 20000000000ULL : 1000000000ULL, worst);
 }

@@ -177,13 +177,15 @@ static bool all_done_or(const char *stuck)
 
 /* What all ranks have to see; 0: the right result. */
 static const int expected[FAULTS] = {
-	[DAMAGED] = -EBADMSG, [FAIL] = -EIO, [ABORT] = -ECANCELED, [DEADLINE] = -ETIMEDOUT, [KILL] = -EOWNERDEAD,
+	[DAMAGED] = -EBADMSG, [FAIL] = -EIO, [ABORT] = -ECANCELED, [DEADLINE] = -ETIMEDOUT,
+	[KILL] = -EOWNERDEAD,
 };
 
 static int judge(bool met, bool killed)
 {
 	const char *words[FAULTS] = {
-		[DAMAGED] = "twice, over the link from npu", [FAIL] = "step", [ABORT] = "99", [DEADLINE] = "deadline", [KILL] = "rank 2",
+		[DAMAGED] = "twice, over the link from npu", [FAIL] = "step", [ABORT] = "99",
+		[DEADLINE] = "deadline", [KILL] = "rank 2",
 	};
 	int want = met ? expected[sh->fault] : 0, bad = 0, wrong = 0, r;
 

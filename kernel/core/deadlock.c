@@ -26,7 +26,7 @@ static unsigned int npulink_deadlock_ms = 500;
 module_param_named(deadlock_ms, npulink_deadlock_ms, uint, 0644);
 MODULE_PARM_DESC(deadlock_ms, "search for processes that wait for each other every so many milliseconds while some wait (0: never)");
 
-#define DL_MAX_MARKS	(1U << 20)	/* give up rather than search for long */
+#define DL_MAX_MARKS	BIT(20)		/* give up rather than search for long */
 
 /* A thread that waits without limit. */
 struct dl_wait {
@@ -493,11 +493,13 @@ static bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 		    (it != op && (it->plan->p2p || op->plan->p2p || it->number != op->number)))
 			continue;
 		spin_lock_irq(&it->rank->lock);
-		for (k = 0; !found && it->state == NPULINK_OP_RUNNING && k < it->plan->nstreams; k++)
+		for (k = 0; it->state == NPULINK_OP_RUNNING && k < it->plan->nstreams; k++) {
 			if (dl_stream_starves(dl, it, k)) {
 				*peer = it->plan->peers[it->plan->streams[k].peer].conn->rank;
 				found = true;
+				break;
 			}
+		}
 		spin_unlock_irq(&it->rank->lock);
 		if (found)
 			break;
@@ -519,7 +521,7 @@ static struct npulink_op *dl_wait_of(struct dl *dl, struct npulink_comm *comm, u
 	return proc && proc->in ? dl->waits[proc->first].op : NULL;
 }
 
-/* End the youngest communicator of the circle: of those who use it, the fewest can go on without. */
+/* End the youngest communicator of the circle. */
 static void dl_break(struct dl *dl)
 {
 	struct npulink_op *op = NULL, *other;
