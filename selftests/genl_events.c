@@ -5,6 +5,7 @@
  *
  * npulink-test: ndev=8
  */
+#include <pthread.h>
 #include <sched.h>
 #include "kselftest_harness.h"
 #include "nl.h"
@@ -183,6 +184,35 @@ TEST_F(events, slow)
 	while (event_any(self) &&
 	       nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_DEV_DEL)
 		EXPECT_NE(NPULINK_EVENT_SLOW, nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]));
+}
+
+static void *run_first(void *arg)
+{
+	struct npulink_result res;
+
+	return (void *)(long)member_run(arg, &res);
+}
+
+/* A thread waits for what its own process has not posted: it still may, and does. */
+TEST_F(events, suspect)
+{
+	struct npulink_result res;
+	pthread_t thread;
+	void *rc;
+	uint32_t r;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, run_first, &self->team.m[0]));
+	ASSERT_TRUE(event(self, NPULINK_EVENT_SUSPECT));
+	EXPECT_EQ(NPULINK_CAUSE_DEADLOCK, nl_u32(self->attrs[NPULINK_A_EVENT_CAUSE]));
+	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+	EXPECT_NE(0, nl_u32(self->attrs[NPULINK_A_EVENT_PEER]));
+	EXPECT_EQ(0, nl_u64(self->attrs[NPULINK_A_EVENT_NUMBER]));
+	for (r = 1; r < N; r++)
+		ASSERT_EQ(0, member_start(&self->team.m[r], 0, &self->team.seq[r]));
+	pthread_join(thread, &rc);
+	EXPECT_EQ(0, (long)rc);
+	for (r = 1; r < N; r++)
+		EXPECT_EQ(0, raw_wait(self->team.m[r].fd, self->team.seq[r], &res));
 }
 
 static uint32_t link_state(FIXTURE_DATA(events) *self, uint32_t dev, uint32_t peer,

@@ -15,9 +15,14 @@
  * read first, then threads, then steps, then the waits once more. Those that are there
  * at both ends were there all the time between, so when the threads were counted,
  * everything that was found was true at once.
+ *
+ * If some of the processes have threads that are at something else, nobody is accused:
+ * those may be about to post. An event says what it looks like.
  */
 #include <linux/bsearch.h>
+#include <linux/hash.h>
 #include <linux/moduleparam.h>
+#include <linux/npulink_genl.h>
 #include <linux/sched/signal.h>
 #include <linux/sort.h>
 #include "core.h"
@@ -43,6 +48,7 @@ struct dl_proc {
 	u32 nwaits;
 	u32 threads;
 	bool in;		/* supposed never to post again */
+	bool suspect;		/* would be in a circle if all its threads waited */
 };
 
 struct dl_op {
@@ -521,14 +527,18 @@ static struct npulink_op *dl_wait_of(struct dl *dl, struct npulink_comm *comm, u
 	return proc && proc->in ? dl->waits[proc->first].op : NULL;
 }
 
-/* End the youngest communicator of the circle. */
-static void dl_break(struct dl *dl)
+/*
+ * Describe the circle by its youngest communicator, which fewer can be used to than
+ * to an older one. Returns the wait in it, or NULL.
+ */
+static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause)
 {
 	struct npulink_op *op = NULL, *other;
-	struct npulink_cause cause = {
+	u32 i, peer;
+
+	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_DEADLOCK, .peer = NPULINK_NO_PEER, .step = ~0U,
 	};
-	u32 i, peer;
 
 	for (i = 0; i < dl->nwaits; i++) {
 		struct npulink_op *it = dl->waits[i].op;
@@ -539,19 +549,60 @@ static void dl_break(struct dl *dl)
 			   (op->rank->comm == it->rank->comm && op->rank->rank <= it->rank->rank)))
 			continue;
 		op = it;
-		cause.peer = peer;
+		cause->peer = peer;
 	}
 	if (!op)
-		return;
-	cause.rank = op->rank->rank;
-	cause.number = op->number;
-	cause.calls[0] = op->plan->call;
-	other = dl_wait_of(dl, op->rank->comm, cause.peer);
+		return NULL;
+	cause->rank = op->rank->rank;
+	cause->number = op->number;
+	cause->calls[0] = op->plan->call;
+	other = dl_wait_of(dl, op->rank->comm, cause->peer);
 	if (other) {
-		cause.calls[1] = other->plan->call;
-		cause.code = other->rank->comm != op->rank->comm;
+		cause->calls[1] = other->plan->call;
+		cause->code = other->rank->comm != op->rank->comm;
 	}
-	npulink_comm_fail_now(op->rank->comm, &cause);
+	return op;
+}
+
+/* There is no doubt: end the communicator. */
+static void dl_break(struct dl *dl)
+{
+	struct npulink_cause cause;
+	struct npulink_op *op = dl_describe(dl, &cause);
+
+	if (op)
+		npulink_comm_fail_now(op->rank->comm, &cause);
+}
+
+/* Some have threads that may post yet: tell who listens, once for the same waits. */
+static void dl_suspect(struct dl *dl)
+{
+	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_SUSPECT);
+	static u64 last;		/* only one search runs at a time */
+	struct npulink_cause cause;
+	struct npulink_op *op;
+	u64 waits = 0;
+	u32 i;
+
+	for (i = 0; i < dl->nprocs; i++)
+		dl->procs[i].in = dl->procs[i].suspect;
+	if (dl_solve(dl) <= 0)
+		return;
+	for (i = 0; i < dl->nwaits; i++) {
+		if (dl_proc(dl, dl->waits[i].mm)->in)
+			waits += hash_ptr(dl->waits[i].file, 64) * dl->waits[i].id;
+	}
+	op = dl_describe(dl, &cause);
+	if (!op || waits == last)
+		return;
+	last = waits;
+	notice.comm = op->rank->comm->serial;
+	notice.rank = cause.rank;
+	notice.peer = cause.peer;
+	notice.number = cause.number;
+	notice.cause = cause.cause;
+	notice.code = cause.code;
+	npulink_notify(&notice);
 }
 
 static void dl_free(struct dl *dl)
@@ -602,10 +653,22 @@ static bool npulink_deadlock_search(void)
 	if (!dl->nwaits || dl_read_procs(dl))
 		goto out;
 	dl_count_threads(dl);
+	/* First as if those that have other threads did not, since mostly there is nothing. */
 	for (i = 0; i < dl->nprocs; i++)
-		dl->procs[i].in = dl->procs[i].threads == dl->procs[i].nwaits;
-	if (dl_solve(dl) > 0 && dl_still_wait(dl))
+		dl->procs[i].in = true;
+	if (dl_solve(dl) <= 0)
+		goto out;
+	for (i = 0; i < dl->nprocs; i++) {
+		struct dl_proc *proc = &dl->procs[i];
+
+		proc->suspect = proc->in;
+		proc->in &= proc->threads == proc->nwaits;
+	}
+	rc = dl_solve(dl);
+	if (rc > 0 && dl_still_wait(dl))
 		dl_break(dl);
+	else if (!rc)
+		dl_suspect(dl);
 out:
 	dl_free(dl);
 	return any;

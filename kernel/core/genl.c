@@ -278,6 +278,7 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 		return -EMSGSIZE;
 	switch (n->type) {
 	case NPULINK_EVENT_FAIL:
+	case NPULINK_EVENT_SUSPECT:
 		if (nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) ||
 		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code))
 			return -EMSGSIZE;

@@ -10,7 +10,7 @@
 
 #define NPULINK_NOTICES		256	/* in the ring; a power of two */
 #define NPULINK_NOTICE_RATE	128	/* of one type, in a second */
-#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_SLOW + 1)
+#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_SUSPECT + 1)
 
 struct npulink_totals npulink_totals;
 

@@ -99,6 +99,7 @@ enum npulink_genl_cmd {
 #define NPULINK_EVENT_LINK_DOWN		4
 #define NPULINK_EVENT_FAIL		5	/* a communicator failed, see its cause */
 #define NPULINK_EVENT_SLOW		6	/* an operation takes longer than expected */
+#define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
 
 /**
  * enum npulink_genl_dev - attributes of a device
