@@ -24,6 +24,7 @@ static const char *event_name(const struct see_event *e)
 	case NPULINK_EVENT_LINK_UP:	return "link-up";
 	case NPULINK_EVENT_LINK_DOWN:	return "link-down";
 	case NPULINK_EVENT_SLOW:	return "slow";
+	case NPULINK_EVENT_SUSPECT:	return "suspected";
 	case NPULINK_EVENT_FAIL:
 		return e->cause == NPULINK_CAUSE_DEADLINE ? "stuck" : cause_name(e->cause);
 	default:
@@ -59,6 +60,10 @@ static void event_text(const struct see_event *e)
 		if (e->peer != NONE)
 			printf("; waits for rank %u", e->peer);
 		printf("\n");
+		break;
+	case NPULINK_EVENT_SUSPECT:
+		printf("comm %u: rank %u, in operation %" PRIu64 ", waits for rank %u, whose process waits itself: they will hang unless another of their threads goes on\n",
+		       e->comm, e->rank, e->number, e->peer);
 		break;
 	case NPULINK_EVENT_FAIL:
 		printf("comm %u: %s\n", e->comm,
