@@ -68,6 +68,20 @@ static int add_work(struct sim_run *run, const struct coll_plan *plan, uint32_t 
 	return 0;
 }
 
+/* Nothing must take longer than run->work. */
+static void add_slowness(struct sim_run *run)
+{
+	const struct coll_net *net = run->net;
+	double factor = 1, start = 0;
+	uint32_t i;
+
+	for (i = 0; i < net->nslow; i++)
+		factor = net->slow[i].factor > factor ? net->slow[i].factor : factor;
+	for (i = 0; net->start && i < net->nranks; i++)
+		start = net->start[i] > start ? net->start[i] : start;
+	run->work = run->work * factor + start;
+}
+
 static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler,
 		     struct sim_draft *draft, uint32_t rank, uint32_t *nsteps)
 {
@@ -146,7 +160,8 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 	if (!set->nranks || set->nranks > NPULINK_MAX_RANKS || net->nranks != set->nranks)
 		return sim_fail(&run, -EINVAL, "the network has another number of ranks");
 	fast = run.opts->rule == COLL_RULE_COST && net->kind == COLL_NET_FULL &&
-	       net->ports <= 1 && !run.opts->by_events && !run.opts->message;
+	       net->ports <= 1 && !run.opts->by_events && !run.opts->message && !net->nslow &&
+	       !net->start;
 	rc = sim_store_init(&run.store, set->nranks);
 	if (!rc && !fast) {
 		boiler = sim_boiler_make(&run);
@@ -155,6 +170,7 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 	if (!rc)
 		rc = load(&run, set, boiler);
 	sim_boiler_free(boiler);
+	add_slowness(&run);
 	if (!rc)
 		rc = fast ? sim_flow_run(&run) : sim_event_run(&run);
 	result->lists = run.store.nlists;

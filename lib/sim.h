@@ -27,6 +27,17 @@
 #define COLL_RULE_EXEC		1	/* what the kernel does: slices, no list order */
 
 /**
+ * struct coll_sim_slow - messages from one rank to another that take longer
+ * @src: from
+ * @dst: to
+ * @factor: alpha and beta times this
+ */
+struct coll_sim_slow {
+	uint32_t src, dst;
+	double factor;
+};
+
+/**
  * struct coll_net - a network
  * @kind: COLL_NET_*
  * @nranks: ranks, one at each node
@@ -42,6 +53,9 @@
  * @alpha: seconds per message, [1] between leaf switches or servers
  * @beta: seconds per byte moved, [1] as above
  * @gamma: seconds per byte reduced; a rank has one unit that does it
+ * @slow: pairs of ranks that are slower than others, or NULL
+ * @nslow: how many
+ * @start: seconds after which each rank begins, or NULL: all at once
  */
 struct coll_net {
 	uint32_t kind, nranks;
@@ -50,6 +64,9 @@ struct coll_net {
 	const uint32_t *server_of;
 	uint32_t sharing, ports;
 	double alpha[2], beta[2], gamma;
+	const struct coll_sim_slow *slow;
+	uint32_t nslow;
+	const double *start;
 };
 
 /**

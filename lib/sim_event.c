@@ -141,11 +141,21 @@ static void run_due(struct sim *s)
 
 /* ---- moving */
 
+static double slowness(const struct coll_net *net, uint32_t src, uint32_t dst)
+{
+	uint32_t i;
+
+	for (i = 0; i < net->nslow; i++)
+		if (net->slow[i].src == src && net->slow[i].dst == dst)
+			return net->slow[i].factor;
+	return 1;
+}
+
 static void try_start(struct sim *s, uint32_t id)
 {
 	struct msg *m = &s->msgs[id];
 	uint64_t n;
-	double work;
+	double work, factor;
 
 	if (m->active || (m->len ? m->given == m->len : m->given))
 		return;
@@ -166,9 +176,10 @@ static void try_start(struct sim *s, uint32_t id)
 	m->active = true;
 	if (!m->given)
 		m->start = s->now;
-	work = (m->given ? 0 : 1);
+	factor = slowness(s->net, m->src, m->dst);
+	work = m->given ? 0 : factor;
 	work = work * s->net->alpha[!sim_net_near(s->net, m->src, m->dst)];
-	m->left = n * s->net->beta[!sim_net_near(s->net, m->src, m->dst)];
+	m->left = n * factor * s->net->beta[!sim_net_near(s->net, m->src, m->dst)];
 	s->run->result->busy += work + m->left;
 	m->given += n;
 	/* An empty message is on its way as well. */
@@ -274,11 +285,31 @@ static void moved(struct sim *s, uint32_t id)
 		msg_ready(s, id, n);
 }
 
+/*
+ * What waits for nothing is due when the rank begins. Backwards, as they are taken from
+ * the end: the first in the list first.
+ */
+static void begin(struct sim *s, uint32_t rank)
+{
+	uint32_t k;
+
+	for (k = view_of(s, rank)->list->shape[0]; k-- > 0;) {
+		if (s->state[rank][k])
+			continue;
+		if (!sim_grow(s, &s->due, &s->due_cap, s->ndue + 1, sizeof(*s->due)))
+			return;
+		s->due[s->ndue++] = (struct due){ rank, k };
+	}
+}
+
 static void handle(struct sim *s, const struct event *e)
 {
-	struct msg *m = &s->msgs[e->id];
+	struct msg *m = e->kind == EV_BEGIN ? NULL : &s->msgs[e->id];
 
 	switch (e->kind) {
+	case EV_BEGIN:
+		begin(s, e->id);
+		break;
 	case EV_JOIN:
 		fair_join(s, e->id);
 		break;
@@ -396,16 +427,14 @@ static int sim_init(struct sim *s)
 		for (k = 0; k < view_of(s, i)->list->shape[0]; k++, at++)
 			s->states[at] = entry_of(s, i, k)->waits;
 	}
-	/* Backwards, as they are taken from the end: the first in the list first. */
-	for (i = s->p; i-- > 0;) {
-		for (k = view_of(s, i)->list->shape[0]; k-- > 0;) {
-			if (s->state[i][k])
-				continue;
-			if (!sim_grow(s, &s->due, &s->due_cap, s->ndue + 1, sizeof(*s->due)))
-				return -ENOMEM;
-			s->due[s->ndue++] = (struct due){ i, k };
-		}
+	for (i = s->p; i-- > 0 && !s->rc;) {
+		if (s->net->start && s->net->start[i] > 0)
+			event_push(s, sim_ticks(s, s->net->start[i]), EV_BEGIN, i, 0);
+		else
+			begin(s, i);
 	}
+	if (s->rc)
+		return s->rc;
 	s->run->result->memory = total * sizeof(*s->states) +
 		s->p * (sizeof(*s->state) + sizeof(*s->reduce_free)) +
 		s->nlinks * sizeof(*s->links) +

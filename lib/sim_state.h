@@ -13,7 +13,7 @@
 #define MOVING_MSG	0x80000000U	/* state of an entry: its message, or over */
 #define OVER		0xffffffffU
 
-enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED };
+enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED, EV_BEGIN };
 
 struct event {
 	uint32_t kind, id;

@@ -23,7 +23,7 @@ for object in dev link plan tune; do
 	expect "$object help" 0 npulink $object help
 done
 for command in "dev show" "link show" "link matrix" "plan list" "plan show" "plan verify" \
-	bench trace slow doctor; do
+	bench trace slow replay doctor; do
 	expect "$command --help" 0 npulink $command --help
 done
 expect_one_line "one line of complaint" npulink teapot

@@ -165,9 +165,13 @@ int flight_load(struct flight_log *log, const char *path)
 	int rc;
 
 	*log = (struct flight_log){ };
-	file = strcmp(path, "-") ? json_object_from_file(path) : json_object_from_fd(STDIN_FILENO);
+	errno = 0;
+	if (strcmp(path, "-"))
+		file = json_object_from_file(path);
+	else
+		file = json_object_from_fd(STDIN_FILENO);
 	if (!file)
-		return fail("cannot read %s: %s", path, json_util_get_last_err() ?: "no JSON");
+		return fail("cannot read %s: %s", path, errno ? strerror(errno) : "this is no JSON");
 	if (!json_object_object_get_ex(file, "traceEvents", &events) ||
 	    !json_object_is_type(events, json_type_array)) {
 		json_object_put(file);

@@ -24,6 +24,7 @@ static const struct cmd objects[] = {
 	{ "bench",	bench_cmd,	"measure a collective and check its data" },
 	{ "trace",	trace_cmd,	"what all ranks did last, step by step, to look at" },
 	{ "slow",	slow_cmd,	"who keeps the others waiting, and which links are slow" },
+	{ "replay",	replay_cmd,	"what would have been if: a trace with other costs" },
 	{ "doctor",	doctor_cmd,	"find out why it does not work, and what to do" },
 	{ }
 };

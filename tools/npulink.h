@@ -115,9 +115,10 @@ int dev_cmd(int argc, char **argv);
 int dev_open(uint32_t id);
 int dev_info(uint32_t id, struct npulink_device_info *info);
 
-/* trace.c, slow.c */
+/* trace.c, slow.c, replay.c */
 int trace_cmd(int argc, char **argv);
 int slow_cmd(int argc, char **argv);
+int replay_cmd(int argc, char **argv);
 
 /* link.c, plan.c, tune.c, bench.c, doctor.c */
 int link_cmd(int argc, char **argv);
