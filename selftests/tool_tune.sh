@@ -7,7 +7,7 @@
 # npulink-test: ndev=4
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
-cal=$scratch/cal
+cal=${scratch:?}/cal
 quick="--rounds 1 --time 0.0005"
 
 # shellcheck disable=SC2086 # options

@@ -43,7 +43,6 @@ struct job {
 	const struct coll_algorithm *alg;
 	uint32_t row, which;
 	uint64_t bytes;		/* of memory */
-	bool taken;
 };
 
 /* What all processes share. */
@@ -238,23 +237,23 @@ static void list_jobs(void)
  */
 static struct job *next_job(bool *wait)
 {
-	struct job *job = NULL;
+	uint32_t i;
 
 	*wait = false;
 	pthread_mutex_lock(&shared->lock);
-	for (uint32_t i = 0; i < njobs && !job; i++) {
+	for (i = 0; i < njobs; i++) {
 		if (shared->taken[i])
 			continue;
-		if (shared->used && shared->used + jobs[i].bytes > shared->memory) {
-			*wait = true;
-			continue;
-		}
-		job = &jobs[i];
+		if (!shared->used || shared->used + jobs[i].bytes <= shared->memory)
+			break;
+		*wait = true;
+	}
+	if (i < njobs) {
 		shared->taken[i] = true;
-		shared->used += job->bytes;
+		shared->used += jobs[i].bytes;
 	}
 	pthread_mutex_unlock(&shared->lock);
-	return job;
+	return i < njobs ? &jobs[i] : NULL;
 }
 
 static int work(void)

@@ -46,6 +46,7 @@ struct self {
 	uint32_t rank;
 	struct coll_comm *base;		/* has the open file */
 	struct coll_comm **comm;	/* [job], may be another job's */
+	uint32_t *iters;		/* [job], how often it can be done in the time given */
 	void *send, *recv;
 };
 
@@ -252,10 +253,10 @@ static int measure(struct self *self, uint32_t j, uint32_t iters, double *second
 	return barrier(self) ? 0 : EXIT_FAILURE;
 }
 
-/* How often it can be done in the time given; one of the ranks says. */
-static int measure_job(struct self *self, uint32_t j, uint32_t *iters, bool first)
+static int measure_job(struct self *self, uint32_t j, bool first)
 {
 	struct team *team = self->team;
+	uint32_t *iters = &self->iters[j];
 	double seconds;
 
 	if (first) {
@@ -277,19 +278,19 @@ static int measure_job(struct self *self, uint32_t j, uint32_t *iters, bool firs
 static int rank_main(struct team *team, uint32_t rank)
 {
 	struct self self = { .team = team, .rank = rank };
-	uint32_t *iters = calloc(team->njobs, sizeof(*iters));
 	size_t len = buffer_size(team);
 
+	self.iters = calloc(team->njobs, sizeof(*self.iters));
 	self.comm = calloc(team->njobs, sizeof(*self.comm));
 	self.send = buffer(len);
 	self.recv = buffer(len);
-	if (!iters || !self.comm || !self.send || !self.recv)
+	if (!self.iters || !self.comm || !self.send || !self.recv)
 		return failed(&self, "buffers", "not enough memory");
 	if (open_device(&self))
 		return EXIT_FAILURE;
 	for (uint32_t round = 0; round < team->opts->rounds; round++)
 		for (uint32_t j = 0; j < team->njobs; j++)
-			if (measure_job(&self, j, &iters[j], !round))
+			if (measure_job(&self, j, !round))
 				return EXIT_FAILURE;
 	/* The end of the process closes all; nobody may still need it. */
 	return barrier(&self) ? EXIT_SUCCESS : EXIT_FAILURE;
