@@ -6,7 +6,7 @@
  * npulink-test: ndev=8
  */
 #include <sched.h>
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "nl.h"
 #include "team.h"
 

@@ -7,7 +7,7 @@
  */
 #include <signal.h>
 #include <sys/prctl.h>
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "team.h"
 
 #define N	4

@@ -26,6 +26,13 @@ expect "nothing is loaded: dev show" 1 npulink dev show
 expect_one_line "nothing is loaded: one line" npulink dev show
 expect "nothing is loaded: bench" 1 npulink bench allreduce
 
+expect "nothing to load as nobody: exit status" 3 \
+	setpriv --reuid=65534 --regid=65534 --clear-groups npulink doctor --fix
+json "nobody cannot fix it" "$(finding fix warning root)" \
+	sh -c 'setpriv --reuid=65534 --regid=65534 --clear-groups npulink -j doctor --fix || [ $? = 3 ]'
+json "kernel, IOMMU, RDMA, signature" \
+	'[.findings[].check] | (index("kernel") and index("iommu") and index("rdma") and index("signature"))' \
+	doctor
 $modules insert npulink
 json "no backend" "$(finding backend error npulink_soft)" doctor
 json "no devices" "$(finding devices error ndev=)" doctor

@@ -2,7 +2,7 @@
 /*
  * doctor.c - npulink doctor: goes through all that collectives need on this
  * node, in the order in which they need it, and says of each thing that is
- * wrong what to do about it. Changes nothing.
+ * wrong what to do about it. Changes nothing, unless told to (--fix).
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include <linux/capability.h>
 #include <sys/syscall.h>
+#include <infiniband/verbs.h>
 #include <coll.h>
 #include "npulink.h"
 
@@ -234,6 +235,38 @@ out:
 	return loaded;
 }
 
+/* Modules that nobody signed are refused where the kernel insists. */
+static void check_signature(void)
+{
+	char enforce[8] = "", lockdown[64] = "", signer[128];
+	struct kmod_module *mod = NULL;
+	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	bool wanted, is_signed = false;
+	struct finding *f;
+
+	read_line("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
+	read_line("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
+	wanted = enforce[0] == 'Y' || (*lockdown && !strstr(lockdown, "[none]"));
+	if (ctx && kmod_module_new_from_name(ctx, "npulink", &mod) >= 0 &&
+	    kmod_module_get_path(mod))
+		is_signed = module_info(mod, "signer", signer, sizeof(signer));
+	if (mod)
+		kmod_module_unref(mod);
+	if (ctx)
+		kmod_unref(ctx);
+	if (!wanted) {
+		found(OK, "signature", "the kernel takes modules that are not signed");
+		return;
+	}
+	if (is_signed) {
+		found(OK, "signature", "the kernel wants signed modules; npulink is signed by %s",
+		      signer);
+		return;
+	}
+	f = found(WARNING, "signature", "the kernel wants signed modules, and npulink is not");
+	fix(f, "sign it with a key that the machine trusts (mokutil, dkms), or turn secure boot off");
+}
+
 static void check_backends(void)
 {
 	static const char *const names[] = { "soft", "rdma", "pci" };
@@ -407,7 +440,170 @@ static void check_netlink(void)
 	fix(f, "npulink dev and link need it; in a container: share the host's user namespace");
 }
 
+/* ---- the kernel, IOMMU, RDMA */
+
+/* Value of a kernel option: 'y', 'm', 'n', or '?' if the configuration is not there. */
+static char kernel_option(const char *option)
+{
+	char path[300], line[256];
+	struct utsname uts;
+	char value = '?';
+	FILE *file;
+
+	uname(&uts);
+	snprintf(path, sizeof(path), "/boot/config-%s", uts.release);
+	file = fopen(path, "re");
+	if (!file) {
+		snprintf(path, sizeof(path), "/lib/modules/%s/build/.config", uts.release);
+		file = fopen(path, "re");
+	}
+	if (!file)
+		return '?';
+	value = 'n';
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, option, strlen(option)) && line[strlen(option)] == '=')
+			value = line[strlen(option) + 1];
+	fclose(file);
+	return value;
+}
+
+static void check_kernel(void)
+{
+	static const struct {
+		const char *option, *why;
+		enum severity severity;
+	} options[] = {
+		{ "CONFIG_MMU_NOTIFIER", "the death of a process is not seen without it", ERROR },
+		{ "CONFIG_DMA_SHARED_BUFFER", "no dma-bufs without it", ERROR },
+		{ "CONFIG_MEMCG", "memory cannot be charged to cgroups", WARNING },
+		{ "CONFIG_INFINIBAND", "no links to other machines without it", WARNING },
+	};
+	struct finding *f;
+	bool bad = false;
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		char value = kernel_option(options[i].option);
+
+		if (value == '?') {
+			found(OK, "kernel", "its configuration is not installed, so not checked");
+			return;
+		}
+		if (value != 'n')
+			continue;
+		bad = true;
+		f = found(options[i].severity, "kernel", "%s is off: %s", options[i].option,
+			  options[i].why);
+		fix(f, "use a kernel with that option");
+	}
+	if (!bad)
+		found(OK, "kernel", "has all options that are needed");
+}
+
+static void check_iommu(void)
+{
+	struct dirent *entry;
+	unsigned int n = 0;
+	DIR *dir = opendir("/sys/class/iommu");
+
+	while (dir && (entry = readdir(dir)))
+		n += entry->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	if (n)
+		found(OK, "iommu", "%u in use: devices see only what is mapped for them", n);
+	else
+		found(OK, "iommu", "none in use: devices see all memory");
+}
+
+static void check_rdma_port(struct ibv_context *ctx, unsigned int port, const struct port *ports,
+			    size_t nports)
+{
+	struct ibv_port_attr attr;
+	char name[64];
+	struct finding *f;
+
+	snprintf(name, sizeof(name), "%s/%u", ibv_get_device_name(ctx->device), port);
+	if (ibv_query_port(ctx, port, &attr)) {
+		found(WARNING, "rdma", "%s does not answer: %s", name, strerror(errno));
+		return;
+	}
+	for (size_t i = 0; i < nports; i++) {
+		if (strcmp(ports[i].name, name))
+			continue;
+		if (attr.state == IBV_PORT_ACTIVE) {
+			found(OK, "rdma", "%s is active and used by npu%u", name, ports[i].dev);
+		} else {
+			f = found(ERROR, "rdma", "%s is used by npu%u, but %s", name, ports[i].dev,
+				  ibv_port_state_str(attr.state));
+			fix(f, "bring its network interface up: ip link; rdma link show");
+		}
+		return;
+	}
+	if (attr.state != IBV_PORT_ACTIVE) {
+		found(OK, "rdma", "%s is not used: %s", name, ibv_port_state_str(attr.state));
+		return;
+	}
+	f = found(OK, "rdma", "%s is active, and not used: it is bound to no device", name);
+	fix(f, "for ranks on other machines: npulink link add DEV rdma %s", name);
+}
+
+static void check_rdma(void)
+{
+	struct ibv_device **devs;
+	struct port *ports = NULL;
+	size_t nports = 0;
+	int n = 0;
+
+	devs = ibv_get_device_list(&n);
+	if (!devs || !n) {
+		found(OK, "rdma", "no RDMA devices: ranks on this machine only");
+		if (devs)
+			ibv_free_device_list(devs);
+		return;
+	}
+	nl_ports(&ports, &nports);
+	for (int i = 0; i < n; i++) {
+		struct ibv_context *ctx = ibv_open_device(devs[i]);
+		struct ibv_device_attr attr;
+
+		if (!ctx || ibv_query_device(ctx, &attr)) {
+			found(WARNING, "rdma", "%s cannot be opened: %s",
+			      ibv_get_device_name(devs[i]), strerror(errno));
+		} else {
+			for (unsigned int p = 1; p <= attr.phys_port_cnt; p++)
+				check_rdma_port(ctx, p, ports, nports);
+		}
+		if (ctx)
+			ibv_close_device(ctx);
+	}
+	free(ports);
+	ibv_free_device_list(devs);
+}
+
 /* ---- limits */
+
+/* Buffers of the kernel are charged to the memory cgroup, too. */
+static void check_cgroup(uint64_t need)
+{
+	char line[512], path[600], limit[64], a[16], b[16];
+	unsigned long long bytes;
+	struct finding *f;
+
+	if (!read_line("/proc/self/cgroup", line, sizeof(line)) || strncmp(line, "0::", 3))
+		return;
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", line + 3);
+	if (!read_line(path, limit, sizeof(limit)) || sscanf(limit, "%llu", &bytes) != 1) {
+		found(OK, "cgroup", "no limit of memory");
+		return;
+	}
+	if (bytes >= need) {
+		found(OK, "cgroup", "up to %s of memory", human_bytes(bytes, a));
+		return;
+	}
+	f = found(WARNING, "cgroup", "%s allows %s of memory, %s are wanted for buffers alone",
+		  line + 3, human_bytes(bytes, a), human_bytes(need, b));
+	fix(f, "raise the limit of the container or unit: docker --memory, systemd MemoryMax=");
+}
 
 static bool has_ipc_lock(void)
 {
@@ -524,14 +720,45 @@ static void print_json(enum severity worst)
 	json_print(root);
 }
 
+/* What can be put right without asking: load the module. */
+static void fix_module(void)
+{
+	struct kmod_module *mod = NULL;
+	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	struct finding *f;
+	int rc = -ENOENT;
+
+	if (!access("/sys/module/npulink_soft", F_OK)) {
+		kmod_unref(ctx);
+		return;
+	}
+	/* What it says is said below. */
+	if (ctx)
+		kmod_set_log_priority(ctx, 0);
+	if (ctx && kmod_module_new_from_name(ctx, "npulink_soft", &mod) >= 0)
+		rc = kmod_module_probe_insert_module(mod, KMOD_PROBE_APPLY_BLACKLIST, NULL, NULL,
+						     NULL, NULL);
+	if (mod)
+		kmod_module_unref(mod);
+	if (ctx)
+		kmod_unref(ctx);
+	if (!rc) {
+		found(OK, "fix", "loaded npulink_soft");
+		return;
+	}
+	f = found(WARNING, "fix", "npulink_soft cannot be loaded: %s", strerror(rc < 0 ? -rc : rc));
+	fix(f, geteuid() ? "run it as root" : "see below, and: dmesg | tail");
+}
+
 static const char usage[] =
-	"Usage: npulink [-j] doctor [-m SIZE]\n"
+	"Usage: npulink [-j] doctor [-m SIZE] [--fix]\n"
 	"\n"
 	"Checks all that collectives need on this node: module, devices, access rights,\n"
 	"memory limit, versions. Says of each thing that is wrong what to do about it.\n"
 	"\n"
 	"  -m, --memory SIZE  what all processes of this user will keep in buffers at a\n"
 	"                     time, for the memory limit (64M)\n"
+	"      --fix          load the module if it is not (root); nothing else is changed\n"
 	"  -j, --json         JSON\n"
 	"\n"
 	"Exit status: 0 nothing to fix, 1 it works but with warnings, 3 it does not work.\n";
@@ -540,11 +767,13 @@ int doctor_cmd(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "memory", required_argument, NULL, 'm' },
+		{ "fix", no_argument, NULL, 'F' },
 		CMD_OPTION_END
 	};
 	static const int status[] = { EXIT_SUCCESS, 1, 3 };
 	uint64_t memory = DEFAULT_MEMORY;
 	enum severity worst = OK;
+	bool repair = false;
 	char *words[argc + 2];
 	int c;
 
@@ -560,18 +789,27 @@ int doctor_cmd(int argc, char **argv)
 			return EXIT_SUCCESS;
 		if (c == ':')
 			return EXIT_USAGE;
-		if (!parse_size(optarg, &memory))
+		if (c == 'F')
+			repair = true;
+		else if (!parse_size(optarg, &memory))
 			return usage_error("doctor: \"%s\" is no size", optarg);
 	}
 	if (optind < argc + 1)
 		return usage_error("doctor: unknown word \"%s\"", words[optind]);
 
+	if (repair)
+		fix_module();
 	if (check_module()) {
 		check_backends();
 		check_devices();
 		check_netlink();
 	}
+	check_signature();
+	check_kernel();
+	check_iommu();
+	check_rdma();
 	check_memlock(memory);
+	check_cgroup(memory);
 	check_library();
 
 	for (size_t i = 0; i < findings.n; i++)

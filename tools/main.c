@@ -25,6 +25,7 @@ static const struct cmd objects[] = {
 	{ "trace",	trace_cmd,	"what all ranks did last, step by step, to look at" },
 	{ "slow",	slow_cmd,	"who keeps the others waiting, and which links are slow" },
 	{ "replay",	replay_cmd,	"what would have been if: a trace with other costs" },
+	{ "report",	report_cmd,	"all that a bug report needs, in one file" },
 	{ "doctor",	doctor_cmd,	"find out why it does not work, and what to do" },
 	{ }
 };

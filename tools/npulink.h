@@ -135,4 +135,7 @@ int stat_cmd(int argc, char **argv);
 int hang_cmd(int argc, char **argv);
 int monitor_cmd(int argc, char **argv);
 
+/* report.c */
+int report_cmd(int argc, char **argv);
+
 #endif /* TOOL_NPULINK_H */

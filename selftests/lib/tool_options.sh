@@ -33,6 +33,29 @@ expect "ambiguous long option" 2 npulink plan show allreduce --ran
 expect "help wins" 0 npulink plan show --help --teapot
 json "JSON before and after" 'length > 0' npulink -j plan list -j --pretty
 
+for object in comm op buf stat; do
+	expect "$object help" 0 npulink $object help
+	expect "$object show --help" 0 npulink $object show --help
+	expect "$object: unknown word" 2 npulink $object show 1 2 3
+	expect "$object: unknown command" 2 npulink $object teapot
+	expect "$object: no number" 2 npulink $object show teapot
+	expect "$object: bad interval" 2 npulink $object show -wteapot
+done
+for object in hang monitor; do
+	expect "$object --help" 0 npulink $object --help
+	expect "$object: unknown option" 2 npulink $object --teapot
+done
+expect "hang: no number" 2 npulink hang teapot
+expect "hang: no time" 2 npulink hang -t teapot
+expect "monitor: no number" 2 npulink monitor -n 0
+expect "monitor: unknown word" 2 npulink monitor teapot
+
+expect "report --help" 0 npulink report --help
+expect "report: unknown word" 2 npulink report teapot
+expect "report: no such folder" 1 npulink report -o /no/such/folder
+json "report, even without module" '.doctor.findings | length > 3' npulink report
+expect "report is not written over a file" 1 npulink report -o /etc/passwd
+
 # names SET: NPULINK_A_SET_*, in the order of the spec
 names()
 {

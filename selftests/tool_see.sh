@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# npulink comm, op, buf, stat, hang and monitor, while a job hangs: their JSON is as the
+# schemas in selftests/schema say, and who may see what.
+#
+# npulink-test: ndev=4 timeout=300
+
+tree=${NPULINK_TREE:-.}
+. "$tree/selftests/tool_lib.sh"
+schemas=$tree/selftests/schema
+nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
+
+# valid NAME SCHEMA COMMAND...: what it prints is JSON, and as the schema says.
+valid()
+{
+	local name=$1 schema=$2 got=0
+
+	shift 2
+	"$@" >"$scratch/json" 2>"$scratch/err" || [ $? = 3 ] || got=1
+	jq -r --slurpfile schema "$schemas/$schema.json" -f "$schemas/validate.jq" \
+		"$scratch/json" >"$scratch/out" 2>>"$scratch/err" || got=1
+	[ -s "$scratch/json" ] && [ ! -s "$scratch/out" ] || got=1
+	result "$got" "$name"
+}
+
+# The validator itself finds what is wrong.
+invalid()
+{
+	local name=$1 schema=$2 text=$3
+
+	echo "$text" | jq -r --slurpfile schema "$schemas/$schema.json" -f "$schemas/validate.jq" \
+		>"$scratch/out" 2>"$scratch/err"
+	result $([ -s "$scratch/out" ]; echo $?) "$name"
+}
+
+invalid "a missing member" stat '{}'
+invalid "a wrong type" comm '[{"id": "one"}]'
+invalid "no such value" op '[{"state": "sleeping"}]'
+invalid "a member too many" event '{"event":"x","serial":1,"time_ns":1,"lost":0,"more":1}'
+
+expect "no such communicator" 1 npulink op show 4000000
+expect_one_line "no such communicator: one line" npulink comm show 4000000
+expect "no such communicator that hangs" 1 npulink hang 4000000
+
+# A job that is stopped in the middle: its ranks wait for one that does not go on.
+npulink bench allreduce -p 4 -b 4M -e 4M -n 100000 -c 0 -T 900 >"$scratch/bench" 2>&1 &
+job=$!
+stopped=
+for ((i = 0; i < 300 && ${#stopped} == 0; i++)); do
+	sleep 0.1
+	stopped=$(npulink -j comm show | jq -r '.[-1].ranks[]? | select(.rank == 2 and .next > 2) | .pid')
+done
+kill -STOP "$stopped"
+for ((i = 0; i < 100; i++)); do
+	sleep 0.1
+	npulink -j hang -t 0 | jq -e '.[-1].culprits[0].why == "stopped"' >/dev/null && break
+done
+json "the stopped rank is named" \
+	'.[-1] | .state == "hangs" and [.culprits[].rank] == [2] and .culprits[0].process_state == "T"' \
+	sh -c 'npulink -j hang -t 0 || [ $? = 3 ]'
+json "operations of the others" \
+	'length >= 3 and all(.call.collective == "allreduce" and .call.count == 1048576 and .algorithm != null)' \
+	npulink -j op show
+json "memory of each process" 'length == 4 and all(.pinned > 0)' npulink -j buf show
+valid "comm" comm npulink -j comm show
+valid "op" op npulink -j op show
+valid "buf" buf npulink -j -d buf show
+valid "stat" stat npulink -j stat show
+valid "hang" hang npulink -j hang -t 0
+json "report" '.hang[-1].state == "hangs" and (.op | length >= 3) and (.buf | length == 4) and .stat.ranks == 4' \
+	npulink report
+check "text: hang" sh -c 'npulink hang -t 0 | grep "process .* stopped by a signal"'
+check "text: op" sh -c 'npulink op show | grep "waits"'
+check "text: comm" sh -c 'npulink comm show | grep "^comm"'
+check "text: buf" sh -c 'npulink -d buf show | grep "memory of the process"'
+check "again and again" sh -c '[ "$(timeout 60 npulink stat show -w1 | head -n 6 | grep -c ^now)" = 2 ]'
+
+# Other users see totals and devices, nothing else.
+json "nobody: comm" 'length == 0' $nobody npulink -j comm show
+json "nobody: op" 'length == 0' $nobody npulink -j op show
+json "nobody: buf" 'length == 0' $nobody npulink -j buf show
+json "nobody: hang" 'length == 0' $nobody npulink -j hang
+json "nobody: stat" '.ranks == 4 and .in_flight >= 3' $nobody npulink -j stat show
+
+# What happens to them.
+$nobody timeout 60 npulink -j monitor -n 1 >"$scratch/events" &
+monitor=$!
+sleep 1
+kill -KILL "$stopped"
+wait "$monitor"
+json "monitor: death" '.event == "death" and .rank == 2 and .code == 9' cat "$scratch/events"
+wait "$job"
+
+finish
