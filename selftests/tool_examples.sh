@@ -4,6 +4,8 @@
 # Runs the examples of the manual pages of npulink and of README.md. In a manual page
 # they stand between .\" run and .EE, in README.md between <!-- run --> and ```.
 # "run: 0 1" allows these exit statuses for the last command.
+#
+# npulink-test: timeout=400
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 tree=$(cd "${NPULINK_TREE:-.}" && pwd)
