@@ -164,6 +164,36 @@ static int leave(struct coll_comm *comm, unsigned int rank)
 	return expect(comm, rank, rc, -ESHUTDOWN, "left");
 }
 
+/* Rank 0 has done its part, and has left, when rank 1 comes. */
+static int leave_early(struct coll_comm *comm, unsigned int rank)
+{
+	int x = rank ? 0 : 77;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank)
+		usleep(1000000);
+	if (remote_check(coll_broadcast(comm, &x, &x, 1, COLL_INT32, 0), comm, rank, "broadcast"))
+		return 1;
+	return x != 77;
+}
+
+/* Its communicator has ranks on another machine: no shrinking yet, and it is said. */
+static int shrink(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *shrunk;
+	int x = 1, y, rc = 0;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (rank)
+		coll_comm_abort(comm, 1);
+	while (!rc)
+		rc = coll_allreduce(comm, &x, &y, 1, COLL_INT32, COLL_SUM);
+	rc = coll_comm_shrink(comm, &shrunk, NULL);
+	return rc == -EOPNOTSUPP ? 0 : remote_fail("rank %u: shrink: %d", rank, rc);
+}
+
 static int die(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[4 << 20], out[4 << 20];
@@ -198,7 +228,7 @@ int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(13);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
@@ -207,6 +237,8 @@ int main(void)
 	ksft_test_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
 	ksft_test_result(!remote_ranks(1, abort_other), "abort\n");
 	ksft_test_result(!remote_ranks(1, leave), "a rank leaves\n");
+	ksft_test_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
+	ksft_test_result(!remote_ranks(1, shrink), "no shrinking\n");
 	ksft_test_result(!death(), "a rank is killed\n");
 	ksft_test_result(remote_idle(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");

@@ -22,7 +22,8 @@ expect "shortened words" 0 npulink de sh
 for object in dev link plan tune; do
 	expect "$object help" 0 npulink $object help
 done
-for command in "dev show" "link show" "link matrix" "plan list" "plan show" "plan verify" \
+for command in "dev show" "link show" "link matrix" "link add" "link del" "link ports" \
+	"plan list" "plan show" "plan verify" \
 	bench trace slow replay doctor; do
 	expect "$command --help" 0 npulink $command --help
 done
@@ -48,6 +49,12 @@ expect "links of a device that is not there" 1 npulink link show npu77
 expect "link matrix" 0 npulink link matrix
 expect "link matrix of steps" 0 npulink link matrix steps
 expect "link matrix of something else" 2 npulink link matrix teapot
+json "link ports" 'type == "array"' npulink -j link ports
+expect "link ports of something" 2 npulink link ports teapot
+expect "link add of too little" 2 npulink link add npu0 rdma
+expect "link add to something else" 2 npulink link add teapot rdma rxe0/1
+expect "link add of another kind" 1 npulink link add npu0 pigeon rxe0/1
+expect "link del of what is not there" 1 npulink link del npu0 rdma rxe0/1
 check "engines were used" sh -c "npulink -j dev show | jq -e 'all(.requests > 0)' >/dev/null"
 
 finish

@@ -508,8 +508,9 @@ void npulink_rank_destroy(struct npulink_object *obj)
 
 /* ---- peers ------------------------------------------------------------------------------ */
 
-/* The rank's record of @peer, made on first use. May sleep. */
-struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer)
+/* The rank's record of @peer, made on first use, if @far there. May sleep. */
+struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
+				      const struct npulink_addr *far)
 {
 	struct npulink_conn *conn = xa_load(&rank->conns, peer), *old;
 
@@ -519,6 +520,10 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer)
 	if (!conn)
 		return ERR_PTR(-ENOMEM);
 	conn->rank = peer;
+	if (far) {
+		conn->far = true;
+		conn->addr = *far;
+	}
 	INIT_LIST_HEAD(&conn->p2p[0]);
 	INIT_LIST_HEAD(&conn->p2p[1]);
 	if (rank->flight) {

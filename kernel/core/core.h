@@ -436,7 +436,8 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 }
 
 void npulink_rank_put(struct npulink_rank *rank);
-struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer);
+struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
+				      const struct npulink_addr *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,

@@ -131,7 +131,8 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 		bool peer = !i || m->peer != m[-1].peer;
 
 		if (peer) {
-			struct npulink_conn *conn = npulink_conn_get(plan->rank, m->peer);
+			struct npulink_conn *conn = npulink_conn_get(plan->rank,
+								     m->peer, NULL);
 
 			if (IS_ERR(conn)) {
 				rc = PTR_ERR(conn);

@@ -14,6 +14,7 @@
 #include <npulink/transport.h>
 #include "core.h"
 
+#define NPULINK_TICK_MS		250	/* what takes longer is looked after */
 #define NPULINK_LANDINGS	4	/* of one connection, of NPULINK_WIRE_CHUNK bytes */
 #define NPULINK_MESSAGE_BYTES	((NPULINK_PUT_RX + NPULINK_PUT_TX) * NPULINK_WIRE_SLOT)
 #define NPULINK_LANDING_BYTES	(NPULINK_LANDINGS * NPULINK_WIRE_CHUNK)
@@ -38,6 +39,7 @@ enum npulink_remote_state {
  * @slot: the message that it is shown
  * @nlandings: landings that it has
  * @direct: the peer writes to dst itself, there is nothing for the engine to do
+ * @done: all has been handed to the transport
  * @requested: the peer has asked for grants
  * @asked: we have asked the peer for grants
  */
@@ -54,6 +56,7 @@ struct npulink_remote_step {
 	s16 slot;
 	u8 nlandings;
 	bool direct;
+	bool done;
 	bool requested;
 	bool asked;
 };
@@ -127,6 +130,7 @@ struct npulink_held {
  * @held_count: slots that the peer's DATA occupies
  * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
  * @full: the transport has refused something, and will say when it has room
+ * @left: the peer has said goodbye
  * @shut: it has had its last message
  * @opened_once: it is to be closed
  * @tick: looks after operations that take long
@@ -140,6 +144,7 @@ struct npulink_remote {
 	u8 state;
 	bool full;
 	bool shut;
+	bool left;
 	bool opened_once;
 	u32 tx_seq;
 	u32 rx_seq;
@@ -159,11 +164,18 @@ struct npulink_remote {
 #define to_remote(p) container_of(p, struct npulink_remote, put)
 
 /* remote.c */
+void npulink_remote_set_state(struct npulink_remote *remote, u8 state);
+void npulink_remote_fail(struct npulink_remote *remote, u32 code);
 void npulink_remote_violation(struct npulink_remote *remote, const char *what);
 void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step,
 			     const struct npulink_call *ours, const struct npulink_call *theirs);
 void npulink_remote_ring(struct npulink_remote_step *rs, struct npulink_run *run);
 void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run);
+struct npulink_remote *npulink_remote_of(const struct npulink_op *op, u32 step, bool send);
+
+/* remote_msg.c */
+void npulink_call_to_wire(struct npulink_wire_call *w, const struct npulink_call *c);
+void npulink_remote_stamp(struct npulink_remote *remote, struct npulink_wire_msg *msg);
 void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run);
 int npulink_remote_post_grant(struct npulink_remote *remote, u32 grant,
 			      const struct npulink_operand *to, u32 len,
@@ -172,11 +184,13 @@ int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *
 			const struct npulink_operand *from, u32 len);
 void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
 			const struct npulink_remote_step *rs, bool send);
+
+/* remote_op.c */
+bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op);
 struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
 						u64 number, u16 channel, u32 pos, u64 len,
 						const struct npulink_call *call, bool send,
 						bool *later, bool *bad);
-struct npulink_remote *npulink_remote_of(const struct npulink_op *op, u32 step, bool send);
 
 /* remote_send.c */
 void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run);

@@ -53,6 +53,7 @@ static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
 static int npulink_send_write(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			      u64 avail, struct npulink_run *run)
 {
+	u64 len_all = rs->op->plan->steps[rs->step].len;
 	struct npulink_offer *offer;
 	struct npulink_operand from;
 	u64 piece;
@@ -73,6 +74,7 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 		rs->op->inflight++;
 		offer->sent += piece;
 		rs->sent += piece;
+		rs->done = rs->sent == len_all;
 		/* Its number comes back to us no earlier than the peer has got all. */
 		if (last)
 			offer->state = NPULINK_OFFER_FREE;
@@ -96,7 +98,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 	u64 piece;
 	int rc;
 
-	if (!avail || op->state != NPULINK_OP_RUNNING || (len && rs->sent == len))
+	if (!avail || op->state != NPULINK_OP_RUNNING || rs->done)
 		return 0;
 	avail--;
 	rc = npulink_send_write(remote, rs, avail, run);
@@ -111,6 +113,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 				return rc;
 			remote->credits--;
 			rs->sent = len;
+			rs->done = true;
 			npulink_send_acked(rs, len, run);
 			return 0;
 		}
@@ -180,8 +183,8 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_remote_step *rs = cookie;
 	struct npulink_rank *rank = remote->rank;
-	NPULINK_RUN_IRQ(run);
 	unsigned long flags;
+	NPULINK_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (len)

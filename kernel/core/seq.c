@@ -174,7 +174,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 		/* A chained step's src is the dst of the one before. */
 		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
 			if (!npulink_operand(op, &req->src[req->nsrc], st->src_slot,
-						 st->src_off + done))
+					     st->src_off + done))
 				goto err_put;
 			req->nsrc++;
 		}
@@ -216,7 +216,7 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
 			if (!npulink_operand(op, &req->src[req->nsrc], st->src2_slot,
-						 st->src2_off + done))
+					     st->src2_off + done))
 				goto err_put;
 			req->nsrc++;
 		}

@@ -165,6 +165,10 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	/* Pairs with npulink_comm_record(). */
 	if (!smp_load_acquire(&old->comm->failed))
 		goto out_old;
+	/* Who lives elsewhere is not known here. */
+	rc = -EOPNOTSUPP;
+	if (READ_ONCE(old->comm->far))
+		goto out_old;
 	rank = npulink_rank_new(file);
 	rc = PTR_ERR_OR_ZERO(rank);
 	if (rc)

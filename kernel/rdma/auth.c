@@ -4,55 +4,31 @@
  * what both have said; see npulink/wire.h.
  */
 #include <crypto/algapi.h>
+#include <crypto/blake2s.h>
 #include <linux/random.h>
 #include "rdma.h"
 
-static int rdma_mac(struct rdma_conn *conn, const char *label, bool both, u8 *mac)
+/* The library's function needs no module, no memory and no certain context. */
+static void rdma_mac(const struct rdma_conn *conn, const char *label, bool both, u8 *mac)
 {
-	SHASH_DESC_ON_STACK(desc, conn->mac);
-	int rc;
+	struct blake2s_state state;
 
-	desc->tfm = conn->mac;
-	rc = crypto_shash_init(desc);
-	if (!rc)
-		rc = crypto_shash_update(desc, label, strlen(label) + 1);
-	if (!rc && both)
-		rc = crypto_shash_update(desc, (const u8 *)&conn->hello, sizeof(conn->hello));
-	if (!rc && both)
-		rc = crypto_shash_update(desc, (const u8 *)&conn->welcome,
-					 offsetof(struct npulink_wire_welcome, mac));
-	if (!rc)
-		rc = crypto_shash_final(desc, mac);
-	shash_desc_zero(desc);
-	return rc;
-}
-
-int rdma_auth_init(struct rdma_conn *conn)
-{
-	u8 mac[32];
-	int rc;
-
-	conn->mac = crypto_alloc_shash("hmac(sha256)", 0, 0);
-	if (IS_ERR(conn->mac)) {
-		rc = PTR_ERR(conn->mac);
-		conn->mac = NULL;
-		return rc;
+	blake2s_init_key(&state, BLAKE2S_HASH_SIZE, conn->put->secret, 16);
+	blake2s_update(&state, label, strlen(label) + 1);
+	if (both) {
+		blake2s_update(&state, (const u8 *)&conn->hello, sizeof(conn->hello));
+		blake2s_update(&state, (const u8 *)&conn->welcome,
+			       offsetof(struct npulink_wire_welcome, mac));
 	}
-	rc = crypto_shash_setkey(conn->mac, conn->put->secret, 16);
-	if (!rc)
-		rc = rdma_mac(conn, "npulink tag", false, mac);
-	if (!rc)
-		memcpy(conn->tag, mac, sizeof(conn->tag));
-	else
-		rdma_auth_exit(conn);
-	return rc;
+	blake2s_final(&state, mac);
 }
 
-void rdma_auth_exit(struct rdma_conn *conn)
+void rdma_auth_init(struct rdma_conn *conn)
 {
-	if (conn->mac)
-		crypto_free_shash(conn->mac);
-	conn->mac = NULL;
+	u8 mac[BLAKE2S_HASH_SIZE];
+
+	rdma_mac(conn, "npulink tag", false, mac);
+	memcpy(conn->tag, mac, sizeof(conn->tag));
 }
 
 /* What the caller says first. */
@@ -90,7 +66,7 @@ bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wi
 }
 
 /* The answer to conn->hello. */
-int rdma_auth_welcome(struct rdma_conn *conn)
+void rdma_auth_welcome(struct rdma_conn *conn)
 {
 	conn->welcome = (struct npulink_wire_welcome) {
 		.magic = cpu_to_le32(NPULINK_WIRE_MAGIC),
@@ -100,33 +76,33 @@ int rdma_auth_welcome(struct rdma_conn *conn)
 		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
 	};
 	get_random_bytes(conn->welcome.nonce, sizeof(conn->welcome.nonce));
-	return rdma_mac(conn, "npulink welcome", true, conn->welcome.mac);
+	rdma_mac(conn, "npulink welcome", true, conn->welcome.mac);
 }
 
-bool rdma_auth_check_welcome(struct rdma_conn *conn)
+bool rdma_auth_check_welcome(const struct rdma_conn *conn)
 {
 	const struct npulink_wire_welcome *w = &conn->welcome;
 	u8 mac[32];
 
+	rdma_mac(conn, "npulink welcome", true, mac);
 	return le32_to_cpu(w->magic) == NPULINK_WIRE_MAGIC &&
 	       le16_to_cpu(w->version) == NPULINK_WIRE_VERSION &&
 	       le16_to_cpu(w->credits) == NPULINK_WIRE_CREDITS &&
 	       le32_to_cpu(w->chunk) == NPULINK_WIRE_CHUNK &&
 	       le32_to_cpu(w->slot) == NPULINK_WIRE_SLOT &&
-	       !rdma_mac(conn, "npulink welcome", true, mac) &&
 	       !crypto_memneq(mac, w->mac, sizeof(mac));
 }
 
 /* The caller's proof. */
-int rdma_auth_make(struct rdma_conn *conn, struct npulink_wire_auth *auth)
+void rdma_auth_make(const struct rdma_conn *conn, struct npulink_wire_auth *auth)
 {
-	return rdma_mac(conn, "npulink auth", true, auth->mac);
+	rdma_mac(conn, "npulink auth", true, auth->mac);
 }
 
-bool rdma_auth_check(struct rdma_conn *conn, const struct npulink_wire_auth *auth)
+bool rdma_auth_check(const struct rdma_conn *conn, const struct npulink_wire_auth *auth)
 {
 	u8 mac[32];
 
-	return !rdma_mac(conn, "npulink auth", true, mac) &&
-	       !crypto_memneq(mac, auth->mac, sizeof(mac));
+	rdma_mac(conn, "npulink auth", true, mac);
+	return !crypto_memneq(mac, auth->mac, sizeof(mac));
 }

@@ -22,7 +22,6 @@ static void rdma_conn_release(struct kref *kref)
 {
 	struct rdma_conn *conn = container_of(kref, struct rdma_conn, kref);
 
-	rdma_auth_exit(conn);
 	kvfree(conn);
 }
 
@@ -140,9 +139,7 @@ static int rdma_conn_established(struct rdma_conn *conn, const struct rdma_cm_ev
 	memcpy(&conn->welcome, event->param.conn.private_data, sizeof(conn->welcome));
 	if (!rdma_auth_check_welcome(conn))
 		return -EACCES;
-	rc = rdma_auth_make(conn, &auth);
-	if (rc)
-		return rc;
+	rdma_auth_make(conn, &auth);
 	conn->state = RDMA_CONN_OPEN;
 	/* Pairs with rdma_recv_done(): the answer may be here before we are done. */
 	smp_store_release(&conn->up, true);
@@ -244,9 +241,8 @@ static bool rdma_conn_answer(struct rdma_conn *conn, const struct rdma_listener 
 	conn->state = RDMA_CONN_OPEN;
 	conn->hello = *hello;
 	rdma_conn_timeouts(id);
-	rc = rdma_auth_welcome(conn);
-	if (!rc)
-		rc = rdma_conn_setup(conn, id);
+	rdma_auth_welcome(conn);
+	rc = rdma_conn_setup(conn, id);
 	rdma_conn_param(&param, &conn->welcome, sizeof(conn->welcome));
 	if (!rc)
 		rc = rdma_accept(id, &param);
@@ -382,7 +378,6 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 int rdma_open(struct npulink_put *put)
 {
 	struct rdma_conn *conn = kvzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
-	int rc;
 
 	if (!conn)
 		return -ENOMEM;
@@ -396,11 +391,7 @@ int rdma_open(struct npulink_put *put)
 	init_completion(&conn->last_sent);
 	INIT_DELAYED_WORK(&conn->work, rdma_conn_work);
 	INIT_DELAYED_WORK(&conn->expire, rdma_conn_expired);
-	rc = rdma_auth_init(conn);
-	if (rc) {
-		kvfree(conn);
-		return rc;
-	}
+	rdma_auth_init(conn);
 	put->priv = conn;
 	atomic_inc(&rdma_nconns);
 	mutex_lock(&rdma_lock);

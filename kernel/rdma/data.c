@@ -80,6 +80,7 @@ void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 			rdma_conn_fail(conn, -EIO);
 		return;
 	}
+	WRITE_ONCE(conn->heard, jiffies);
 	ib_dma_sync_single_for_cpu(conn->ibdev, rx->dma, NPULINK_WIRE_SLOT, DMA_FROM_DEVICE);
 	/* Pairs with rdma_conn_set_up(). */
 	if (smp_load_acquire(&conn->up)) {
@@ -132,7 +133,9 @@ void rdma_tx_done(struct ib_cq *cq, struct ib_wc *wc)
 	struct rdma_tx *tx = container_of(wc->wr_cqe, struct rdma_tx, cqe);
 	struct rdma_conn *conn = wc->qp->qp_context;
 
-	if (wc->status != IB_WC_SUCCESS && wc->status != IB_WC_WR_FLUSH_ERR)
+	if (wc->status == IB_WC_SUCCESS)
+		WRITE_ONCE(conn->heard, jiffies);
+	else if (wc->status != IB_WC_WR_FLUSH_ERR)
 		rdma_conn_fail(conn, wc->status == IB_WC_RETRY_EXC_ERR ? -EHOSTDOWN : -EIO);
 	if (tx->last) {
 		complete(&conn->last_sent);
@@ -408,7 +411,9 @@ void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc)
 	u32 len = w->len;
 
 	rdma_write_unmap(conn, w);
-	if (wc->status != IB_WC_SUCCESS) {
+	if (wc->status == IB_WC_SUCCESS) {
+		WRITE_ONCE(conn->heard, jiffies);
+	} else {
 		len = 0;
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
 			rdma_conn_fail(conn, wc->status == IB_WC_RETRY_EXC_ERR ? -EHOSTDOWN : -EIO);
@@ -429,13 +434,14 @@ void rdma_probe(struct npulink_put *put)
 	};
 
 	if (conn->probing) {
-		if (time_after(jiffies, conn->probe_since +
+		/* It waits behind all else, so whatever comes back counts. */
+		if (time_after(jiffies, READ_ONCE(conn->heard) +
 			       msecs_to_jiffies(rdma_peer_timeout) * 3 / 4))
 			rdma_conn_fail(conn, -EHOSTDOWN);
 		return;
 	}
 	conn->probing = true;
-	conn->probe_since = jiffies;
+	conn->heard = jiffies;
 	if (ib_post_send(conn->id->qp, &wr.wr, NULL))
 		rdma_conn_fail(conn, -EIO);
 }

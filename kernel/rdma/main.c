@@ -358,5 +358,4 @@ module_exit(npulink_rdma_exit);
 MODULE_DESCRIPTION("npulink between machines, over RDMA devices");
 MODULE_LICENSE("GPL");
 MODULE_ALIAS("npulink-transport-rdma");
-MODULE_SOFTDEP("pre: hmac sha256");
 NPULINK_IMPORT_NS(NPULINK);

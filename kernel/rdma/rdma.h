@@ -12,7 +12,6 @@
 #ifndef NPULINK_RDMA_H
 #define NPULINK_RDMA_H
 
-#include <crypto/hash.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/scatterlist.h>
@@ -116,7 +115,6 @@ struct rdma_conn {
 	int status;
 	unsigned int delay;
 	unsigned long until;
-	struct crypto_shash *mac;
 	u8 tag[8];
 	struct npulink_wire_hello hello;
 	struct npulink_wire_welcome welcome;
@@ -133,7 +131,7 @@ struct rdma_conn {
 	unsigned long tx_free;
 	unsigned long writes_free;
 	bool probing;
-	unsigned long probe_since;
+	unsigned long heard;		/* jiffies, of the last sign of life */
 	struct ib_cqe probe_cqe;
 	struct completion last_sent;
 	struct rdma_rx rx[NPULINK_PUT_RX];
@@ -193,15 +191,14 @@ void rdma_key_unmap(struct rdma_conn *conn, struct rdma_key *key);
 void rdma_write_unmap(struct rdma_conn *conn, struct rdma_write *w);
 
 /* auth.c */
-int rdma_auth_init(struct rdma_conn *conn);
-void rdma_auth_exit(struct rdma_conn *conn);
+void rdma_auth_init(struct rdma_conn *conn);
 void rdma_auth_hello(struct rdma_conn *conn);
 bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello);
 bool rdma_auth_limits(const struct npulink_wire_hello *hello);
-int rdma_auth_welcome(struct rdma_conn *conn);
-bool rdma_auth_check_welcome(struct rdma_conn *conn);
-int rdma_auth_make(struct rdma_conn *conn, struct npulink_wire_auth *auth);
-bool rdma_auth_check(struct rdma_conn *conn, const struct npulink_wire_auth *auth);
+void rdma_auth_welcome(struct rdma_conn *conn);
+bool rdma_auth_check_welcome(const struct rdma_conn *conn);
+void rdma_auth_make(const struct rdma_conn *conn, struct npulink_wire_auth *auth);
+bool rdma_auth_check(const struct rdma_conn *conn, const struct npulink_wire_auth *auth);
 
 static inline void *rdma_slot_va(const struct npulink_put *put, u32 slot)
 {

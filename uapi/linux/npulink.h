@@ -435,6 +435,7 @@ struct npulink_comm_status {
  * does, and can be shrunk in turn, also by those who find it failed when they join.
  *
  *  - EINVAL: the communicator has not failed
+ *  - EOPNOTSUPP: it has ranks on other nodes
  *  - EEXIST: asked before
  */
 struct npulink_comm_shrink {

@@ -6,7 +6,7 @@
  * Connection. The lower rank connects, with struct npulink_wire_hello as private data.
  * The other one answers with struct npulink_wire_welcome, whose MAC proves that it
  * knows the communicator's secret; the first message back is struct npulink_wire_auth.
- * Each MAC is HMAC-SHA256 with the 128-bit secret as key, over a label, the hello and
+ * Each MAC is keyed BLAKE2s with the 128-bit secret as key, over a label, the hello and
  * the welcome without its MAC, so it covers both nonces, both ranks, the version and
  * the limits. The tag that says which communicator is meant is a hash of the secret.
  *

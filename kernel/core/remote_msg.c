@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * remote_msg.c - messages: what we say, and what to do about what the peer says. Nothing of
+ * that is believed before it was checked.
+ */
+#include "remote.h"
+
+void npulink_call_to_wire(struct npulink_wire_call *w, const struct npulink_call *c)
+{
+	w->collective = cpu_to_le32(c->collective);
+	w->dtype = cpu_to_le32(c->dtype);
+	w->redop = cpu_to_le32(c->redop);
+	w->root = cpu_to_le32(c->root);
+	w->count = cpu_to_le64(c->count);
+	w->set_id = cpu_to_le64(c->set_id);
+}
+
+static void npulink_call_from_wire(struct npulink_call *c, const struct npulink_wire_call *w)
+{
+	c->collective = le32_to_cpu(w->collective);
+	c->dtype = le32_to_cpu(w->dtype);
+	c->redop = le32_to_cpu(w->redop);
+	c->root = le32_to_cpu(w->root);
+	c->count = le64_to_cpu(w->count);
+	c->set_id = le64_to_cpu(w->set_id);
+}
+
+/* The members that name a step, or with @rs NULL, none. */
+void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
+			const struct npulink_remote_step *rs, bool send)
+{
+	const struct npulink_step_pos *pos;
+	const struct npulink_plan *plan;
+
+	memset(msg, 0, sizeof(*msg));
+	msg->type = type;
+	if (!rs)
+		return;
+	plan = rs->op->plan;
+	pos = &plan->pos[rs->step];
+	msg->flags = plan->p2p ? NPULINK_WIRE_P2P : 0;
+	msg->number = cpu_to_le64(rs->op->number);
+	npulink_call_to_wire(&msg->call, &plan->call);
+	msg->len = cpu_to_le64(plan->steps[rs->step].len);
+	msg->pos = cpu_to_le32(send ? pos->send_pos : pos->recv_pos);
+	msg->channel = cpu_to_le16(plan->steps[rs->step].channel);
+}
+
+/* What every message says besides. */
+void npulink_remote_stamp(struct npulink_remote *remote, struct npulink_wire_msg *msg)
+{
+	msg->seq = cpu_to_le32(remote->tx_seq);
+	msg->credits = cpu_to_le16(remote->owed);
+}
+
+static void npulink_remote_stamped(struct npulink_remote *remote)
+{
+	remote->tx_seq++;
+	remote->owed = 0;
+}
+
+int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *msg,
+			const struct npulink_operand *from, u32 len)
+{
+	int rc;
+
+	lockdep_assert_held(&remote->rank->lock);
+	if (remote->full)
+		return -EAGAIN;
+	npulink_remote_stamp(remote, msg);
+	msg->size = cpu_to_le32(len);
+	rc = remote->put.transport->send(&remote->put, msg, from, len);
+	if (rc) {
+		remote->full = true;
+		return -EAGAIN;
+	}
+	npulink_remote_stamped(remote);
+	return 0;
+}
+
+/* The same for a message that goes with a grant. */
+int npulink_remote_post_grant(struct npulink_remote *remote, u32 grant,
+			      const struct npulink_operand *to, u32 len,
+			      struct npulink_wire_msg *msg)
+{
+	int rc;
+
+	if (remote->full)
+		return -EAGAIN;
+	npulink_remote_stamp(remote, msg);
+	msg->size = cpu_to_le32(len);
+	rc = remote->put.transport->grant(&remote->put, grant, to, len, msg);
+	if (rc) {
+		remote->full = true;
+		return -EAGAIN;
+	}
+	npulink_remote_stamped(remote);
+	return 0;
+}
+
+/* Go on with whatever can go on. */
+void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run)
+{
+	struct npulink_wire_msg msg;
+
+	lockdep_assert_held(&remote->rank->lock);
+	if (remote->state != NPULINK_REMOTE_UP || remote->full)
+		return;
+	npulink_remote_rx(remote, run);
+	npulink_remote_tx(remote, run);
+	if (remote->owed >= NPULINK_WIRE_CREDITS / 2) {
+		npulink_remote_msg(remote, &msg, NPULINK_WIRE_CREDIT, NULL, false);
+		npulink_remote_post(remote, &msg, NULL, 0);
+	}
+}
+
+/* The peer has steps that it could not grant for: tell it which of them have data. */
+static void npulink_remote_opened(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+				  const struct npulink_call *call, struct npulink_run *run)
+{
+	bool p2p = msg->flags & NPULINK_WIRE_P2P;
+	u64 number = le64_to_cpu(msg->number);
+	struct npulink_remote_step *rs;
+	const struct npulink_plan *plan;
+	struct npulink_op *op;
+	bool later, bad;
+	u32 i, k;
+
+	rs = npulink_remote_find(remote, p2p, number, 0, ~0U, 0, call, true, &later, &bad);
+	if (rs || later)
+		remote->opened[p2p][number % NPULINK_MAX_INFLIGHT] = number + 1;
+	if (!rs)
+		return;
+	op = rs->op;
+	plan = op->plan;
+	for (i = 0; i < plan->nstreams; i++) {
+		const struct npulink_stream *s = &plan->streams[i];
+
+		if (!s->send || plan->peers[s->peer].conn != remote->conn)
+			continue;
+		for (k = 0; k < s->count; k++) {
+			rs = &op->far->steps[plan->stream_steps[s->start + k]];
+			rs->asked = false;
+			if (op->cells[rs->step].avail && list_empty(&rs->tx_node) &&
+			    rs->sent < plan->steps[rs->step].len)
+				list_add_tail(&rs->tx_node, &remote->tx);
+		}
+	}
+}
+
+/* The peer has data for a step that we have not granted it memory for. */
+static void npulink_remote_requested(struct npulink_remote *remote,
+				     const struct npulink_wire_msg *msg,
+				     const struct npulink_call *call, struct npulink_run *run)
+{
+	struct npulink_remote_step *rs;
+	bool later, bad;
+
+	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, le64_to_cpu(msg->number),
+				 le16_to_cpu(msg->channel), le32_to_cpu(msg->pos),
+				 le64_to_cpu(msg->len), call, false, &later, &bad);
+	if (!rs || rs->slot >= 0)
+		return;
+	rs->requested = true;
+	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
+}
+
+static void npulink_remote_aborted(struct npulink_remote *remote, const void *payload, u32 size)
+{
+	const struct npulink_wire_cause *w = payload;
+	struct npulink_cause cause;
+	u32 nranks = remote->rank->comm->nranks;
+	u32 i;
+
+	if (size != sizeof(*w)) {
+		npulink_remote_violation(remote, "size of ABORT");
+		return;
+	}
+	cause = (struct npulink_cause) {
+		.cause = le32_to_cpu(w->cause), .rank = le32_to_cpu(w->rank),
+		.peer = le32_to_cpu(w->peer), .step = le32_to_cpu(w->step),
+		.number = le64_to_cpu(w->number), .code = le32_to_cpu(w->code),
+	};
+	if (cause.cause < NPULINK_CAUSE_ABORT || cause.cause > NPULINK_CAUSE_REMOVED ||
+	    cause.rank >= nranks || (cause.peer >= nranks && cause.peer != NPULINK_NO_PEER)) {
+		npulink_remote_violation(remote, "cause of ABORT");
+		return;
+	}
+	for (i = 0; i < 2; i++)
+		npulink_call_from_wire(&cause.calls[i], &w->calls[i]);
+	npulink_comm_fail(remote->rank->comm, &cause);
+}
+
+static void npulink_remote_bye(struct npulink_remote *remote)
+{
+	struct npulink_rank *rank = remote->rank;
+	struct npulink_op *op;
+
+	npulink_remote_set_state(remote, NPULINK_REMOTE_LEFT);
+	remote->left = true;
+	list_for_each_entry(op, &rank->ops, node) {
+		struct npulink_cause cause = {
+			.cause = NPULINK_CAUSE_LEFT, .rank = rank->rank,
+			.peer = remote->conn->rank, .step = ~0U, .number = op->number,
+		};
+
+		if (op->state != NPULINK_OP_RUNNING || !op->far ||
+		    !npulink_remote_missed(remote, op))
+			continue;
+		npulink_comm_fail(rank->comm, &cause);
+		break;
+	}
+}
+
+/* Is @msg, which came with @size bytes behind it, what a message may be? */
+static const char *npulink_remote_check(const struct npulink_remote *remote,
+					const struct npulink_wire_msg *msg, u32 size)
+{
+	bool step = msg->type <= NPULINK_WIRE_REQ;
+
+	if (!msg->type || msg->type >= NPULINK_WIRE_TYPES)
+		return "type";
+	if (msg->flags & ~(step ? NPULINK_WIRE_P2P : 0))
+		return "flags";
+	if (le32_to_cpu(msg->seq) != remote->rx_seq)
+		return "sequence number";
+	if (remote->credits + le16_to_cpu(msg->credits) > NPULINK_WIRE_CREDITS)
+		return "credits";
+	if (memchr_inv(msg->reserved, 0, sizeof(msg->reserved)))
+		return "reserved bytes";
+	if (msg->type == NPULINK_WIRE_DATA || msg->type == NPULINK_WIRE_ABORT) {
+		if (le32_to_cpu(msg->size) != size)
+			return "payload";
+	} else if (size) {
+		return "payload";
+	}
+	if (msg->type == NPULINK_WIRE_GRANT) {
+		u64 len = le64_to_cpu(msg->len), off = le64_to_cpu(msg->off);
+		u32 chunk = le32_to_cpu(msg->size);
+
+		if (!chunk || chunk > NPULINK_WIRE_CHUNK || off > len || chunk > len - off)
+			return "grant";
+	} else if (msg->off || msg->addr || msg->rkey || msg->imm) {
+		return "unused members";
+	}
+	if (step && le64_to_cpu(msg->len) > NPULINK_MAX_LEN)
+		return "length";
+	return NULL;
+}
+
+bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
+{
+	struct npulink_remote *remote = to_remote(put);
+	struct npulink_rank *rank = remote->rank;
+	struct npulink_operand at = { .buf = put->buf, .off = slot * NPULINK_WIRE_SLOT };
+	const void *bytes = npulink_operand_va(&at);
+	struct npulink_wire_msg msg;
+	struct npulink_call call;
+	unsigned long flags;
+	const char *wrong;
+	bool keep = false;
+	NPULINK_RUN_IRQ(run);
+
+	spin_lock_irqsave(&rank->lock, flags);
+	/* It may come before npulink_put_up() has. */
+	if (remote->state == NPULINK_REMOTE_CONNECTING)
+		npulink_remote_set_state(remote, NPULINK_REMOTE_UP);
+	if (remote->state != NPULINK_REMOTE_UP || remote->shut)
+		goto out;
+	if (len < sizeof(msg) || len > NPULINK_WIRE_SLOT) {
+		npulink_remote_violation(remote, "size");
+		goto out;
+	}
+	memcpy(&msg, bytes, sizeof(msg));
+	wrong = npulink_remote_check(remote, &msg, len - sizeof(msg));
+	if (wrong) {
+		npulink_remote_violation(remote, wrong);
+		goto out;
+	}
+	remote->rx_seq++;
+	remote->credits += le16_to_cpu(msg.credits);
+	npulink_call_from_wire(&call, &msg.call);
+	switch (msg.type) {
+	case NPULINK_WIRE_DATA:
+		keep = npulink_remote_data(remote, slot, &msg, &call, &run);
+		break;
+	case NPULINK_WIRE_GRANT:
+		npulink_remote_offer(remote, &msg, &call, &run);
+		break;
+	case NPULINK_WIRE_OPEN:
+		npulink_remote_opened(remote, &msg, &call, &run);
+		break;
+	case NPULINK_WIRE_REQ:
+		npulink_remote_requested(remote, &msg, &call, &run);
+		break;
+	case NPULINK_WIRE_CREDIT:
+		break;
+	case NPULINK_WIRE_ABORT:
+		npulink_remote_aborted(remote, bytes + sizeof(msg), len - sizeof(msg));
+		break;
+	case NPULINK_WIRE_BYE:
+		npulink_remote_bye(remote);
+		break;
+	}
+	npulink_remote_pump(remote, &run);
+out:
+	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_run(&run);
+	return keep;
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_recv);

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * remote_op.c - operations with remote peers: the mirror that plays their part to the
+ * sequencer, and which step of ours a message is about.
+ */
+#include "remote.h"
+
+/* How many steps of a chain receive from one remote peer: each needs a landing at a time. */
+static u32 npulink_remote_needs(const struct npulink_plan *plan, const struct npulink_unit *un)
+{
+	u32 most = 0, i, k, n;
+
+	for (i = un->first; i < un->first + un->nsteps; i++) {
+		if (!(plan->steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		for (k = i, n = 0; k < un->first + un->nsteps; k++)
+			n += plan->steps[k].op & NPULINK_STEP_RECV &&
+			     plan->steps[k].recv_peer == plan->steps[i].recv_peer;
+		if (plan->peers[plan->streams[plan->pos[i].recv_stream].peer].conn->far)
+			most = max(most, n);
+	}
+	return most;
+}
+
+/* What remote peers do, as far as the sequencer looks at it: they send each step whole. */
+int npulink_remote_plan(struct npulink_plan *plan)
+{
+	struct npulink_plan *mirror;
+	bool far = false;
+	u32 i;
+
+	for (i = 0; i < plan->npeers; i++)
+		far |= plan->peers[i].conn->far;
+	if (!far)
+		return 0;
+	for (i = 0; i < plan->nunits; i++)
+		if (npulink_remote_needs(plan, &plan->units[i]) > NPULINK_LANDINGS)
+			return -EOPNOTSUPP;
+	mirror = kzalloc(sizeof(*mirror), GFP_KERNEL_ACCOUNT);
+	if (!mirror)
+		return -ENOMEM;
+	plan->mirror = mirror;
+	mirror->steps = kvcalloc(plan->nsteps, sizeof(*mirror->steps), GFP_KERNEL_ACCOUNT);
+	if (!mirror->steps)
+		return -ENOMEM;
+	mirror->call = plan->call;
+	mirror->nsteps = plan->nsteps;
+	/* Step i meets the mirror's step i. */
+	mirror->streams = plan->streams;
+	mirror->stream_steps = plan->stream_steps;
+	for (i = 0; i < plan->nsteps; i++) {
+		mirror->steps[i].op = NPULINK_STEP_SEND;
+		/* Have us told of every slice that was taken. */
+		mirror->steps[i].flags = NPULINK_STEP_F_TRANSIENT;
+		mirror->steps[i].len = plan->steps[i].len;
+	}
+	return 0;
+}
+
+void npulink_remote_plan_free(struct npulink_plan *plan)
+{
+	if (!plan->mirror)
+		return;
+	kvfree(plan->mirror->steps);
+	kfree(plan->mirror);
+}
+
+int npulink_remote_op_alloc(struct npulink_op *op, const struct npulink_plan *plan)
+{
+	op->far = kvzalloc(struct_size(op->far, steps, plan->nsteps), GFP_KERNEL_ACCOUNT);
+	if (!op->far)
+		return -ENOMEM;
+	op->far->mirror = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+	return op->far->mirror ? 0 : -ENOMEM;
+}
+
+void npulink_remote_op_free(struct npulink_op *op)
+{
+	if (!op->far)
+		return;
+	kvfree(op->far->mirror);
+	kvfree(op->far);
+}
+
+void npulink_remote_op_reset(struct npulink_op *op)
+{
+	struct npulink_op *mirror = op->far->mirror;
+	const struct npulink_plan *plan = op->plan;
+	u32 i;
+
+	refcount_set(&mirror->refs, 1);
+	mirror->plan = plan->mirror;
+	mirror->rank = op->rank;
+	mirror->is_mirror = true;
+	for (i = 0; i < plan->nsteps; i++) {
+		const struct npulink_unit *un = &plan->units[plan->pos[i].unit];
+		const struct npulink_step *st = &plan->steps[i];
+		struct npulink_remote_step *rs = &op->far->steps[i];
+
+		memset(rs, 0, sizeof(*rs));
+		INIT_LIST_HEAD(&rs->tx_node);
+		INIT_LIST_HEAD(&rs->rx_node);
+		rs->op = op;
+		rs->step = i;
+		rs->grant = -1;
+		rs->slot = -1;
+		/* A window is filled as the next rank takes from it: that is the engine's job. */
+		rs->direct = st->op & NPULINK_STEP_RECV && !(st->op & NPULINK_STEP_REDUCE) &&
+			     un->nsteps == 1 && st->len > NPULINK_WIRE_EAGER &&
+			     !(st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off) &&
+			     !(st->flags & NPULINK_STEP_F_DIV);
+		mirror->cells[i].avail = 0;
+		mirror->cells[i].taken = 0;
+	}
+}
+
+/* Are bytes that have arrived for this unit already where they belong? */
+bool npulink_remote_landed(const struct npulink_op *op, u32 unit)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	u32 step = un->first;
+
+	if (!op->far->steps[step].direct)
+		return false;
+	return op->streams[op->plan->pos[step].recv_stream].peer->is_mirror;
+}
+
+/* @op publishes bytes of a step to a remote peer, or has taken some of the mirror's. */
+void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run)
+{
+	struct npulink_remote *remote = npulink_remote_of(op, step, !credit);
+	struct npulink_remote_step *rs = &op->far->steps[step];
+
+	lockdep_assert_held(&op->rank->lock);
+	if (credit) {
+		npulink_remote_taken(remote, rs, run);
+	} else if (list_empty(&rs->tx_node)) {
+		if (remote->state >= NPULINK_REMOTE_LEFT)
+			return;
+		list_add_tail(&rs->tx_node, &remote->tx);
+	}
+	npulink_remote_pump(remote, run);
+}
+
+/* The messages that came before the operation was posted. */
+static void npulink_remote_catch_up(struct npulink_remote *remote, struct npulink_op *op)
+{
+	const struct npulink_call *call = &op->plan->call;
+	struct npulink_remote_step *rs;
+	bool later, bad;
+	u32 i;
+
+	for (i = 0; i < NPULINK_PUT_RX; i++) {
+		struct npulink_held *held = &remote->held[i];
+
+		if (!held->used || held->step || held->number != op->number ||
+		    held->p2p != op->plan->p2p || (held->p2p && op->plan->p2p_send))
+			continue;
+		rs = npulink_remote_find(remote, held->p2p, held->number, held->channel, held->pos,
+					 held->len, &held->call, false, &later, &bad);
+		if (!rs)
+			return;
+		if (rs->slot >= 0 || rs->granted) {
+			npulink_remote_mismatch(remote, op->number, rs->step, call, &held->call);
+			return;
+		}
+		held->step = rs;
+		rs->slot = i;
+		op->far->mirror->cells[rs->step].avail = held->size + 1;
+	}
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		struct npulink_offer *offer = &remote->offers[i];
+
+		if (offer->state != NPULINK_OFFER_HELD || offer->step ||
+		    offer->number != op->number || offer->p2p != op->plan->p2p ||
+		    (offer->p2p && !op->plan->p2p_send))
+			continue;
+		rs = npulink_remote_find(remote, offer->p2p, offer->number, offer->channel,
+					 offer->pos, offer->step_len, &offer->call, true, &later,
+					 &bad);
+		if (!rs)
+			return;
+		offer->step = rs;
+	}
+}
+
+/* Will step @rs, received from a peer that has left, never be complete? */
+static bool npulink_remote_missing(const struct npulink_remote *remote,
+				   const struct npulink_remote_step *rs, u64 len)
+{
+	u32 i;
+
+	if (rs->slot >= 0 || rs->op->far->mirror->cells[rs->step].avail == len + 1)
+		return false;
+	if (!len || rs->granted < len)
+		return true;
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++)
+		if (remote->grants[i].state == NPULINK_GRANT_OUT && remote->grants[i].step == rs)
+			return true;
+	return false;
+}
+
+/* Does @op need a peer that has left for more than what it has done? */
+bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k;
+
+	for (i = 0; i < plan->nstreams; i++) {
+		const struct npulink_stream *s = &plan->streams[i];
+
+		if (plan->peers[s->peer].conn != remote->conn)
+			continue;
+		for (k = 0; k < s->count; k++) {
+			u32 step = plan->stream_steps[s->start + k];
+			const struct npulink_remote_step *rs = &op->far->steps[step];
+			u64 len = plan->steps[step].len;
+
+			if (op->units[plan->pos[step].unit].phase == NPULINK_UNIT_DONE)
+				continue;
+			if (s->send ? !rs->done : npulink_remote_missing(remote, rs, len))
+				return true;
+		}
+	}
+	return false;
+}
+
+int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause)
+{
+	const struct npulink_plan_peer *p = &op->plan->peers[index];
+	struct npulink_remote *remote = p->conn->remote;
+	struct npulink_rank *rank = op->rank;
+	unsigned long flags;
+	int rc = 0;
+	u32 i;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (op->state != NPULINK_OP_RUNNING)
+		goto out;
+	*cause = (struct npulink_cause) {
+		.rank = rank->rank, .peer = p->conn->rank, .step = ~0U, .number = op->number,
+	};
+	if (remote->state == NPULINK_REMOTE_DOWN && !remote->left) {
+		cause->cause = NPULINK_CAUSE_LINK;
+		rc = -ENOLINK;
+		goto out;
+	}
+	for (i = p->stream; i < p->stream + p->nstreams; i++) {
+		npulink_op_get(op->far->mirror);
+		op->streams[i].stream = i;
+		op->streams[i].peer = op->far->mirror;
+	}
+	npulink_remote_catch_up(remote, op);
+	/* It may have done its part, and left it with us, before we came. */
+	if (remote->left && npulink_remote_missed(remote, op)) {
+		cause->cause = NPULINK_CAUSE_LEFT;
+		rc = -ESHUTDOWN;
+	}
+	schedule_delayed_work(&remote->tick, msecs_to_jiffies(NPULINK_TICK_MS));
+out:
+	spin_unlock_irqrestore(&rank->lock, flags);
+	return rc;
+}
+
+/* @op is over: nothing of it is with a transport any more. */
+void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run)
+{
+	u32 i, k;
+
+	lockdep_assert_held(&op->rank->lock);
+	if (op->state == NPULINK_OP_FAILING) {
+		for (i = 0; i < op->plan->nsteps; i++) {
+			list_del_init(&op->far->steps[i].tx_node);
+			list_del_init(&op->far->steps[i].rx_node);
+		}
+	}
+	for (k = 0; k < op->plan->npeers; k++) {
+		struct npulink_remote *remote = op->plan->peers[k].conn->remote;
+
+		if (!remote)
+			continue;
+		for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+			struct npulink_grant *grant = &remote->grants[i];
+			struct npulink_offer *offer = &remote->offers[i];
+
+			if (grant->state && grant->step->op == op) {
+				WARN_ON_ONCE(grant->state != NPULINK_GRANT_LANDED);
+				npulink_remote_grant_free(remote, grant);
+			}
+			if (offer->state && offer->step && offer->step->op == op)
+				offer->state = NPULINK_OFFER_FREE;
+		}
+		for (i = 0; i < NPULINK_PUT_RX; i++)
+			if (remote->held[i].used && remote->held[i].step &&
+			    remote->held[i].step->op == op)
+				npulink_remote_slot_free(remote, i);
+	}
+}
+
+/*
+ * The step of ours that a message is about; we are its sender, or receiver. NULL: *later, it
+ * is not posted yet; *bad, it never will be, and the communicator has failed; neither: it
+ * is over.
+ */
+struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
+						u64 number, u16 channel, u32 pos, u64 len,
+						const struct npulink_call *call, bool send,
+						bool *later, bool *bad)
+{
+	struct npulink_rank *rank = remote->rank;
+	struct npulink_conn *conn = remote->conn;
+	struct npulink_op *op = NULL, *p;
+	const struct npulink_plan *plan;
+	u32 index, s, step;
+	u64 next;
+
+	*later = false;
+	*bad = false;
+	if (p2p) {
+		next = conn->p2p_next[send];
+		list_for_each_entry(p, &conn->p2p[send], p2p_node)
+			if (p->number == number)
+				op = p;
+	} else {
+		next = rank->next;
+		op = rank->table[number % NPULINK_MAX_INFLIGHT];
+		if (op && op->number != number)
+			op = NULL;
+	}
+	if (!op) {
+		*later = number >= next && number - next < NPULINK_MAX_INFLIGHT;
+		if (!*later && number >= next) {
+			*bad = true;
+			npulink_remote_violation(remote, "operation number");
+		}
+		if (number < next && !p2p) {
+			u32 i = number % NPULINK_HISTORY;
+
+			if (rank->history[i].number == number + 1 &&
+			    memcmp(&rank->history[i].call, call, sizeof(*call))) {
+				*bad = true;
+				npulink_remote_mismatch(remote, number, ~0U,
+							&rank->history[i].call, call);
+			}
+		}
+		return NULL;
+	}
+	if (op->state != NPULINK_OP_RUNNING)
+		return NULL;
+	plan = op->plan;
+	index = npulink_find_peer(plan, conn->rank);
+	if (index == ~0U || memcmp(&plan->call, call, sizeof(*call)))
+		goto mismatch;
+	/* About the operation as a whole. */
+	if (pos == ~0U)
+		return &op->far->steps[0];
+	s = npulink_find_stream(plan, index, channel, send);
+	if (s == ~0U || pos >= plan->streams[s].count)
+		goto mismatch;
+	step = plan->stream_steps[plan->streams[s].start + pos];
+	if (plan->steps[step].len != len)
+		goto mismatch;
+	return &op->far->steps[step];
+
+mismatch:
+	*bad = true;
+	npulink_remote_mismatch(remote, number, ~0U, &plan->call, call);
+	return NULL;
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * rdma_faults.c - two machines whose network loses packets, whose cable is pulled, whose
+ * RDMA device or port is taken away under load. Never a wrong byte or a hang, an error
+ * within the bound, and then all works again.
+ *
+ * npulink-test: machines=2 mem=768 modules=none timeout=300
+ */
+#include "remote.h"
+
+#define NDEV	1
+#define BOUND	6000		/* ms; the default of 3000 is too short for a busy host */
+
+static int traffic(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t counts[] = { 1, 900, 5000 };
+	int bad = 0;
+
+	for (unsigned int i = 0; i < 6 && !bad; i++) {
+		struct coll_case c = {
+			.collective = i % 2 ? NPULINK_COLL_ALLREDUCE : NPULINK_COLL_ALLTOALL,
+			.count = counts[i / 2], .dtype = COLL_INT32, .op = COLL_SUM,
+		};
+
+		bad = remote_case(comm, rank, &c);
+	}
+	return bad;
+}
+
+static int lossy(void)
+{
+	int bad = run("modprobe sch_netem 2>/dev/null; tc qdisc add dev eth0 root netem loss 1%% delay 1ms reorder 2%%");
+
+	if (bad)
+		return remote_fail("no netem");
+	bad = remote_ranks(1, traffic);
+	return bad | run("tc qdisc del dev eth0 root");
+}
+
+/* What machine 1 does to the network, some time after all ranks have begun. */
+static const char *blow;
+
+/* Until it fails; then it must be the link, and soon. */
+static int until_lost(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[300000], out[300000];
+	double start = now(), blown = 0.5;
+	struct coll_state state;
+	int rc = 0;
+
+	if (rank == 1 && !fork()) {
+		usleep(blown * 1e6);
+		_exit(!!system(blow));
+	}
+	while (!rc)
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	if (rc != -ENOLINK)
+		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
+	if (coll_comm_status(comm, &state) || strcmp(state.cause, "link") || state.rank > 1 ||
+	    state.peer != !state.rank)
+		return remote_fail("rank %u: %s of rank %u and %d", rank, state.cause, state.rank,
+				   (int)state.peer);
+	if (now() - start > blown + 5 * BOUND / 1000.0)
+		return remote_fail("rank %u: noticed after %.1f s", rank, now() - start - blown);
+	ksft_print_msg("rank %u: noticed after %.1f s\n", rank, now() - start - blown);
+	while (rank == 1 && wait(NULL) > 0)
+		;
+	return 0;
+}
+
+static int lose(const char *how, const char *repair)
+{
+	int bad;
+
+	blow = how;
+	bad = remote_ranks(1, until_lost);
+	if (machine == 1)
+		bad |= run("%s", repair);
+	/* The address comes back a moment after the device. */
+	sleep(2);
+	return bad | remote_ranks(1, traffic);
+}
+
+int main(void)
+{
+	remote_setup(NDEV, BOUND);
+	ksft_print_header();
+	ksft_set_plan(6);
+	ksft_test_result(!lossy(), "1 %% of packets lost, some reordered\n");
+	/*
+	 * Not by taking the interface down: when rxe of 6.1 cannot send a datagram, it
+	 * never connects again.
+	 */
+	ksft_test_result(!lose("tc qdisc add dev eth0 root netem loss 100%",
+			       "tc qdisc del dev eth0 root"), "a cable is pulled\n");
+	ksft_test_result(!lose("build/tools/npulink link del npu0 rdma rxe0/1",
+			       "build/tools/npulink link add npu0 rdma rxe0/1"),
+			 "a port is unbound under load\n");
+	ksft_test_result(!lose("rdma link delete rxe0",
+			       "rdma link add rxe0 type rxe netdev eth0"),
+			 "an RDMA device is removed under load\n");
+	ksft_test_result(remote_idle(), "no key and no connection is left\n");
+	ksft_test_result(remote_teardown(), "the modules can be removed\n");
+	ksft_finished();
+}
