@@ -86,7 +86,11 @@ int main(void)
 	remote_setup(NDEV, BOUND);
 	ksft_print_header();
 	ksft_set_plan(6);
-	ksft_test_result(!lossy(), "1 %% of packets lost, some reordered\n");
+	/* rxe takes half a second for many a packet that is lost. */
+	if (getenv("NPULINK_SOAK"))
+		ksft_test_result(!lossy(), "1 %% of packets lost, some reordered\n");
+	else
+		ksft_test_result_skip("1 %% of packets lost: only in make soak\n");
 	/*
 	 * Not by taking the interface down: when rxe of 6.1 cannot send a datagram, it
 	 * never connects again.

@@ -3,7 +3,7 @@
  * rdma_three.c - three machines: every collective, with one rank on each and with two, and
  * what two machines tell the third.
  *
- * npulink-test: machines=3 mem=640 modules=none timeout=300
+ * npulink-test: machines=3 mem=640 modules=none timeout=300 soak
  */
 #include "remote.h"
 
