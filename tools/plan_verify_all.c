@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -266,6 +267,9 @@ static int work(void)
 			run(job);
 		else
 			usleep(100000);
+		/* What a large job leaves free in the heap belongs to the others now. */
+		if (job && job->bytes)
+			malloc_trim(0);
 	}
 	return EXIT_SUCCESS;
 }
