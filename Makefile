@@ -127,7 +127,7 @@ $(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
 PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c))
 BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/bench/*.c))
 
-tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES)
+tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/bench/measure-npulink
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)
@@ -147,7 +147,7 @@ $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll.a $(TOOL_LIBS)
 
 # Side by side with MPI and Gloo. A peer that is not installed is not measured.
-PEERS := $(B)/bench/measure-npulink $(B)/bench/limits \
+PEERS := $(B)/bench/measure-npulink $(B)/bench/limits $(B)/bench/reduce \
 	$(foreach mpi,openmpi mpich,$(if $(wildcard /usr/bin/mpicc.$(mpi)),$(B)/bench/measure-$(mpi))) \
 	$(if $(wildcard /usr/include/gloo/config.h),$(B)/bench/measure-gloo)
 
@@ -169,6 +169,15 @@ $(B)/bench/measure-openmpi $(B)/bench/measure-mpich: $(B)/bench/measure-%: tools
 $(B)/bench/measure-gloo: tools/bench/peers/gloo.cc $(B)/bench/measure.o
 	@$(call say,LD,$@)
 	$(Q)$(CXX) -std=c++14 -O2 -g -o $@ $^ -lgloo -pthread
+
+# As the module's makefile has it: no contraction, and no compiler's vectors.
+openmpi := $(wildcard /usr/bin/mpicc.openmpi)
+
+$(B)/bench/reduce: tools/bench/peers/reduce.c $(wildcard kernel/soft/*.[ch])
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(or $(openmpi),$(CC)) $(if $(openmpi),-DHAVE_MPI) $(CPPFLAGS) -Iselftests -O2 -std=gnu11 \
+		-ffp-contract=off -o $@ $<
 
 $(B)/bench/limits: tools/bench/peers/limits.c
 	@$(call say,LD,$@)

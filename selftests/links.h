@@ -18,6 +18,7 @@
 struct links {
 	uint64_t steps[LINKS_DEVS][LINKS_DEVS];	/* [from][to] */
 	uint64_t bytes[LINKS_DEVS][LINKS_DEVS];
+	uint64_t bells;				/* on all links, with and without interrupt */
 };
 
 struct links_request {
@@ -48,11 +49,20 @@ static inline void links_note(const struct nlmsghdr *nlh, struct links *links)
 	const uint32_t *to = links_attr(nlh, NPULINK_A_LINK_PEER);
 	const uint64_t *steps = links_attr(nlh, NPULINK_A_LINK_STEPS);
 	const uint64_t *bytes = links_attr(nlh, NPULINK_A_LINK_BYTES);
+	const void *rung = links_attr(nlh, NPULINK_A_LINK_DOORBELLS);
+	const void *spared = links_attr(nlh, NPULINK_A_LINK_INLINE_BELLS);
+	uint64_t bells;
 
 	if (!from || !to || !steps || !bytes || *from >= LINKS_DEVS || *to >= LINKS_DEVS)
 		return;
 	memcpy(&links->steps[*from][*to], steps, sizeof(*steps));
 	memcpy(&links->bytes[*from][*to], bytes, sizeof(*bytes));
+	for (int i = 0; i < 2; i++) {
+		if (!(i ? rung : spared))
+			continue;
+		memcpy(&bells, i ? rung : spared, sizeof(bells));
+		links->bells += bells;
+	}
 }
 
 /* Sends one request and reads all answers; the family's id, 0, or -1. */

@@ -448,7 +448,9 @@ static int engine_run(struct __test_metadata *_metadata, struct engine *e,
 
 TEST_F(engine, variants_agree)
 {
-	static const char *const variants[] = { "scalar", "swar", "sse2", "avx2", "auto" };
+	static const char *const variants[] = {
+		"scalar", "swar", "sse2", "avx2", "avx512", "auto"
+	};
 	static const size_t lens[] = { 8, 504, 520, ENGINE_LEN };
 	uint8_t *first = malloc(ENGINE_LEN);
 	unsigned int v, d, op, l;
@@ -464,7 +466,7 @@ TEST_F(engine, variants_agree)
 				for (i = 0; i < ENGINE_DST; i++)
 					self->e.mem[i] = random() >> 8;
 				for (v = 0; v < ARRAY_SIZE(variants); v++) {
-					/* A CPU without AVX2 has no such variant. */
+					/* A CPU without AVX has no such variant. */
 					if (put_text(DEBUG "engine", variants[v]))
 						continue;
 					memset(self->e.mem + ENGINE_DST, 0x55, ENGINE_LEN + 8);

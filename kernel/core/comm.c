@@ -210,10 +210,12 @@ int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank
 		e->rank = rank->rank;
 		e->call = *call;
 	} else if (e->number == number + 1 && memcmp(&e->call, call, sizeof(*call))) {
-		*cause = (struct npulink_cause) {
-			.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank, .peer = e->rank,
-			.step = ~0U, .number = number, .calls[0] = *call, .calls[1] = e->call,
-		};
+		if (cause)
+			*cause = (struct npulink_cause) {
+				.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank,
+				.peer = e->rank, .step = ~0U, .number = number,
+				.calls[0] = *call, .calls[1] = e->call,
+			};
 		rc = -EPROTO;
 	}
 	spin_unlock(&comm->lock);
@@ -243,6 +245,7 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	put_user_ns(comm->userns);
 	bitmap_free(comm->left);
 	kvfree(comm->ranks);
+	kvfree(comm->meets);
 	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
 	kfree(comm);
@@ -293,6 +296,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->userns = get_user_ns(current_user_ns());
 	comm->ranks = kvcalloc(nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
 	comm->left = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
+	comm->meets = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*comm->meets), GFP_KERNEL_ACCOUNT);
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
 	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
@@ -302,7 +306,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
 	/* Whoever sees it by its serial sees all of it. */
-	if (!comm->ranks || !comm->left ||
+	if (!comm->ranks || !comm->left || !comm->meets ||
 	    xa_alloc_cyclic(&npulink_comms_by_serial, &serial, NULL, xa_limit_31b, &next_serial,
 			    GFP_KERNEL_ACCOUNT) < 0) {
 		npulink_comm_free(comm);
@@ -448,6 +452,9 @@ static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npu
 
 	spin_lock_irq(&by->lock);
 	list_for_each_entry(op, &by->ops, node) {
+		/* All have posted it, and the last of them is at it. */
+		if (op->raw && READ_ONCE(op->meet.state) == NPULINK_MEET_NOT)
+			continue;
 		for (i = 0; !missed && i < op->plan->nstreams; i++) {
 			const struct npulink_stream *s = &op->plan->streams[i];
 

@@ -113,7 +113,8 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 	peer = me->conn->peer;
 	spin_lock_irqsave(&peer->lock, flags);
 	pop = npulink_peer_op(peer, op, &passed);
-	if (!pop || pop->state != NPULINK_OP_RUNNING) {
+	/* One that is raw will look for us when it starts. */
+	if (!pop || pop->state != NPULINK_OP_RUNNING || pop->raw) {
 		const struct npulink_call *call = NULL;
 
 		i = op->number % NPULINK_HISTORY;

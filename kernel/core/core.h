@@ -47,6 +47,7 @@ struct npulink_flight;
 struct npulink_flight_peer;
 struct npulink_op;
 struct npulink_rank;
+struct npulink_script;
 
 /* ---- device.c, link.c -------------------------------------------------- */
 
@@ -317,12 +318,28 @@ struct npulink_called {
 	struct npulink_call call;
 };
 
+/*
+ * struct npulink_meet - ranks that wait for all others to post a small collective (meet.c)
+ * @number: of the collective, + 1
+ * @count: ranks that have posted it
+ * @broken: each starts for itself
+ * @script: what they have in common
+ * @first: their operations, the latest first
+ */
+struct npulink_meet {
+	u64 number;
+	u32 count;
+	bool broken;
+	struct npulink_script *script;
+	struct npulink_op *first;
+};
+
 extern struct mutex npulink_comms_lock;
 
 /*
  * struct npulink_comm - a communicator, as far as it is on this node
  * @mutex: join, leave, abort
- * @lock: calls, cause
+ * @lock: calls, cause, meets
  * @ranks: members of this node by rank, RCU
  * @left: ranks that left in good order
  * @failed: set once, after cause was filled in
@@ -344,7 +361,7 @@ struct npulink_comm {
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
-	spinlock_t lock;		/* calls, cause */
+	spinlock_t lock;		/* calls, cause, meets */
 	bool failed;
 	bool flooded;
 	struct npulink_cause cause;
@@ -353,6 +370,7 @@ struct npulink_comm {
 	u32 *map;
 	struct npulink_comm *child;
 	struct npulink_called calls[NPULINK_CALL_TABLE];
+	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
 };
 
 /*
@@ -515,8 +533,10 @@ struct npulink_step_pos {
 /*
  * struct npulink_plan - a verified plan, ready to run
  * @spare: an operation kept for the next POST
+ * @script: how it is run together with all other ranks' plans; under comm->lock
+ * @script_tries: how often that was found out
  *
- * Frozen when its id is published, but for @spare and @inflight.
+ * Frozen when its id is published, but for those and @inflight.
  */
 struct npulink_plan {
 	struct npulink_object obj;
@@ -549,6 +569,8 @@ struct npulink_plan {
 	bool p2p_send;
 	size_t op_size;
 	struct npulink_op *spare;
+	struct npulink_script *script;
+	u32 script_tries;
 	atomic_t inflight;
 	struct work_struct release_work;
 };
@@ -622,6 +644,29 @@ struct npulink_op_stream {
 	u32 stream;			/* the peer's stream */
 };
 
+enum npulink_meet_state {
+	NPULINK_MEET_NOT,
+	NPULINK_MEET_LISTED,	/* has started the usual way */
+	NPULINK_MEET_GATHERED,	/* waits for the others; counts as in flight */
+};
+
+enum npulink_meet_verdict {
+	NPULINK_MEET_START,	/* the usual way */
+	NPULINK_MEET_MAKE,	/* a script for next time, then as above */
+	NPULINK_MEET_WAIT,	/* for the last to come */
+	NPULINK_MEET_RUN,	/* this one is the last */
+};
+
+/* An operation's part in a meeting; under comm->lock until the meeting is over. */
+struct npulink_op_meet {
+	struct npulink_op *next;
+	struct npulink_op *other;
+	struct npulink_script *script;
+	u8 state;
+	u8 verdict;
+	bool restart;
+};
+
 struct npulink_bound {
 	struct npulink_buf *buf;
 	u64 off;
@@ -655,13 +700,15 @@ struct npulink_op {
 	bool held;
 	bool done;
 	bool is_mirror;
+	bool raw;			/* units and cells are not set up: no peer may look */
 	u32 units_left;
-	u32 inflight;			/* requests that are not in free_reqs */
+	u32 inflight;			/* requests that are not in free_reqs, a meeting */
 	u32 starting, starved_first, starved_last;
 	u32 drain;			/* next of plan->drains */
 	struct npulink_result result;
 	struct list_head free_reqs;
 	struct npulink_bound binds[NPULINK_MAX_SLOTS];
+	struct npulink_op_meet meet;
 	struct npulink_unit_state *units;
 	struct npulink_op_stream *streams;
 	u32 *drain_left;
@@ -717,6 +764,7 @@ static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32
 }
 
 struct npulink_op *npulink_op_alloc(struct npulink_plan *plan);
+void npulink_op_reset(struct npulink_op *op);
 void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_free(struct npulink_req *req);
 void npulink_op_put(struct npulink_op *op);
@@ -750,6 +798,14 @@ int npulink_check_submit(struct npulink_req *req);
 bool npulink_check_landed(struct npulink_req *req);
 void npulink_check_cause(const struct npulink_req *req, struct npulink_cause *cause);
 bool npulink_check_put_bufs(struct npulink_req *req);
+
+/* ---- meet.c ---------------------------------------------------------------- */
+
+void npulink_script_put(struct npulink_script *s);
+void npulink_meet_arrive(struct npulink_op *op);
+bool npulink_meet_leave(struct npulink_op *op);
+void npulink_meet_go(struct npulink_op *op, struct npulink_run *run);
+void npulink_meet_dissolve(struct npulink_op *op);
 
 /* ---- wait.c, event.c ------------------------------------------------------- */
 

@@ -275,7 +275,8 @@ static bool dl_stream_starves(const struct dl *dl, const struct npulink_op *op, 
 	struct npulink_rank *peer;
 
 	lockdep_assert_held(&op->rank->lock);
-	if (op->streams[i].peer)
+	/* One that is raw was posted a moment ago. */
+	if (op->raw || op->streams[i].peer)
 		return false;
 	rcu_read_lock();
 	peer = rcu_dereference(op->rank->comm->ranks[op->plan->peers[s->peer].conn->rank]);
@@ -650,6 +651,9 @@ static bool npulink_deadlock_search(void)
 	if (rc)
 		goto out;
 	any = dl->nwaits || dl->young;
+	/* Who has waited for so long may as well have steps that say for what. */
+	for (i = 0; i < dl->nwaits; i++)
+		npulink_meet_dissolve(dl->waits[i].op);
 	if (!dl->nwaits || dl_read_procs(dl))
 		goto out;
 	dl_count_threads(dl);

@@ -291,6 +291,7 @@ void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 	u64 number = op->number;
 	u32 hops;
 
+	npulink_meet_dissolve(op);
 	for (hops = 0; hops < comm->nranks; hops++) {
 		struct npulink_rank *next = NULL;
 		struct npulink_op *o = NULL, *it;

@@ -77,6 +77,7 @@ void npulink_flight_op(struct npulink_op *op, struct npulink_run *run);
 void npulink_flight_arrived(struct npulink_op *op, u32 unit, u32 i, struct npulink_run *run);
 void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 			   struct npulink_run *run);
+void npulink_flight_met(struct npulink_op *op, u32 last, u64 met, struct npulink_run *run);
 
 /* A unit may start. */
 static inline void npulink_flight_start(struct npulink_op *op, struct npulink_unit_state *us,

@@ -146,6 +146,8 @@ static u32 npulink_op_waits(struct npulink_op *op, struct npulink_wait_info *w, 
 {
 	u32 i, n = 0;
 
+	if (READ_ONCE(op->raw))
+		return 0;	/* it is being carried out */
 	for (i = 0; i < op->plan->nunits && n < max; i++) {
 		u8 phase = READ_ONCE(op->units[i].phase);
 
@@ -258,6 +260,14 @@ static int npulink_genl_dump_rank_ops(struct sk_buff *skb, struct netlink_callba
 	int rc;
 
 	for (; (op = npulink_rank_op(rank, seq, &info)); ++*seq) {
+		if (READ_ONCE(op->raw)) {
+			/* Its steps shall say what they wait for. */
+			npulink_meet_dissolve(op);
+			npulink_op_put(op);
+			op = npulink_rank_op(rank, seq, &info);
+			if (!op)
+				break;
+		}
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_OP_GET);
 		rc = header ? npulink_genl_fill_op(skb, op, &info) : -EMSGSIZE;
 		npulink_op_put(op);

@@ -43,83 +43,21 @@ void npulink_seq_exit(void)
 	flush_work(&npulink_dead_ops_work);
 }
 
-/* A fresh operation of @plan, with a reference to plan and rank. May sleep. */
-struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
+/* Set up what its steps need; nobody looks at them yet. */
+void npulink_op_reset(struct npulink_op *op)
 {
-	struct npulink_op *op = xchg(&plan->spare, NULL);
+	const struct npulink_plan *plan = op->plan;
 	u32 i;
 
-	if (!op) {
-		op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
-		if (!op)
-			return NULL;
-		op->units = kvcalloc(plan->nunits, sizeof(*op->units), GFP_KERNEL_ACCOUNT);
-		op->streams = kvcalloc(plan->nstreams, sizeof(*op->streams), GFP_KERNEL_ACCOUNT);
-		op->drain_left = kvcalloc(plan->ndrains, sizeof(u32), GFP_KERNEL_ACCOUNT);
-		op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan),
-				    GFP_KERNEL_ACCOUNT);
-		if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
-		    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs) ||
-		    (plan->mirror && npulink_remote_op_alloc(op, plan))) {
-			npulink_op_destroy(op);
-			return NULL;
-		}
-		op->plan = plan;
-		for (i = 0; plan->check && i < plan->nreqs; i++) {
-			op->checks[i] = npulink_check_alloc(plan);
-			if (!op->checks[i]) {
-				npulink_op_destroy(op);
-				return NULL;
-			}
-			npulink_op_req(op, i)->core.check = op->checks[i];
-		}
-		for (i = 0; i < plan->nsteps; i++)
-			op->cells[i].ev.kind = i;
-	}
-	kref_get(&plan->obj.kref);
-	op->plan = plan;
-	op->rank = npulink_rank_get(plan->rank);
-	refcount_set(&op->refs, 1);
-	op->state = NPULINK_OP_NEW;
-	op->number = ~0ULL;
-	op->done = false;
-	op->held = false;
-	op->has_deadline = false;
-	op->slow = false;
-	op->slow_ns = 0;
-	op->bytes = 0;
 	op->units_left = plan->nunits;
-	op->inflight = 0;
 	op->starting = NONE;
 	op->starved_first = NONE;
 	op->starved_last = NONE;
 	op->drain = 0;
-	op->wait_ns = 0;
-	op->queue_ns = 0;
-	op->engine_ns = 0;
-	op->take_ns = 0;
-	memset(&op->result, 0, sizeof(op->result));
-	op->result.step = NONE;
-	op->result.peer = NPULINK_NO_PEER;
-	op->result.number = ~0ULL;
-	INIT_LIST_HEAD(&op->node);
-	INIT_LIST_HEAD(&op->p2p_node);
-	memset(op->binds, 0, sizeof(op->binds[0]) * plan->nslots);
 	for (i = 0; i < plan->nsteps; i++) {
 		op->cells[i].avail = 0;
 		op->cells[i].taken = 0;
 		atomic_set(&op->cells[i].ev.pending, 0);
-	}
-	for (i = 0; i < plan->nstreams; i++)
-		op->streams[i].peer = NULL;
-	INIT_LIST_HEAD(&op->free_reqs);
-	for (i = 0; i < plan->nreqs; i++) {
-		struct npulink_req *req = npulink_op_req(op, i);
-
-		req->ev.kind = NPULINK_EV_REQ;
-		req->core.op = op;
-		req->core.state = NPULINK_REQ_FREE;
-		list_add_tail(&req->core.node, &op->free_reqs);
 	}
 	for (i = 0; i < plan->nunits; i++) {
 		struct npulink_unit_state *us = &op->units[i];
@@ -134,6 +72,87 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
 	if (op->far)
 		npulink_remote_op_reset(op);
+	op->raw = false;
+}
+
+/* What does not change from one run to the next. */
+static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
+{
+	struct npulink_op *op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+	u32 i;
+
+	if (!op)
+		return NULL;
+	op->units = kvcalloc(plan->nunits, sizeof(*op->units), GFP_KERNEL_ACCOUNT);
+	op->streams = kvcalloc(plan->nstreams, sizeof(*op->streams), GFP_KERNEL_ACCOUNT);
+	op->drain_left = kvcalloc(plan->ndrains, sizeof(u32), GFP_KERNEL_ACCOUNT);
+	op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan), GFP_KERNEL_ACCOUNT);
+	if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
+	    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs) ||
+	    (plan->mirror && npulink_remote_op_alloc(op, plan))) {
+		npulink_op_destroy(op);
+		return NULL;
+	}
+	op->plan = plan;
+	for (i = 0; plan->check && i < plan->nreqs; i++) {
+		op->checks[i] = npulink_check_alloc(plan);
+		if (!op->checks[i]) {
+			npulink_op_destroy(op);
+			return NULL;
+		}
+		npulink_op_req(op, i)->core.check = op->checks[i];
+	}
+	for (i = 0; i < plan->nsteps; i++)
+		op->cells[i].ev.kind = i;
+	INIT_LIST_HEAD(&op->node);
+	INIT_LIST_HEAD(&op->p2p_node);
+	INIT_LIST_HEAD(&op->free_reqs);
+	for (i = 0; i < plan->nreqs; i++) {
+		struct npulink_req *req = npulink_op_req(op, i);
+
+		req->ev.kind = NPULINK_EV_REQ;
+		req->core.op = op;
+		req->core.state = NPULINK_REQ_FREE;
+		list_add_tail(&req->core.node, &op->free_reqs);
+	}
+	return op;
+}
+
+/*
+ * A fresh operation of @plan, with a reference to plan and rank. May sleep. One that has
+ * run before has let go of buffers, peers and requests.
+ */
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
+{
+	struct npulink_op *op = xchg(&plan->spare, NULL) ?: npulink_op_new(plan);
+
+	if (!op)
+		return NULL;
+	kref_get(&plan->obj.kref);
+	op->rank = npulink_rank_get(plan->rank);
+	refcount_set(&op->refs, 1);
+	op->state = NPULINK_OP_NEW;
+	op->number = ~0ULL;
+	op->done = false;
+	op->held = false;
+	op->has_deadline = false;
+	op->slow = false;
+	op->slow_ns = 0;
+	op->bytes = 0;
+	op->inflight = 0;
+	op->meet.state = NPULINK_MEET_NOT;
+	op->wait_ns = 0;
+	op->queue_ns = 0;
+	op->engine_ns = 0;
+	op->take_ns = 0;
+	memset(&op->result, 0, sizeof(op->result));
+	op->result.step = NONE;
+	op->result.peer = NPULINK_NO_PEER;
+	op->result.number = ~0ULL;
+	/* One that is likely to be run by a script needs no more. */
+	op->raw = READ_ONCE(plan->script);
+	if (!op->raw)
+		npulink_op_reset(op);
 	return op;
 }
 
@@ -217,6 +236,9 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	if (op->far)
 		npulink_remote_op_finish(op, run);
 	npulink_op_set_state(op, NPULINK_OP_DONE);
+	/* Its plan may be such that it need not wait for everybody. */
+	if (READ_ONCE(op->meet.state) != NPULINK_MEET_NOT)
+		npulink_meet_leave(op);
 	npulink_op_unlist(op);
 	for (i = 0; i < op->plan->nslots; i++) {
 		struct npulink_buf *buf = op->binds[i].buf;
@@ -263,6 +285,8 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 	if (op->state != NPULINK_OP_RUNNING)
 		return;
 	npulink_op_set_state(op, NPULINK_OP_FAILING);
+	if (npulink_meet_leave(op))
+		op->inflight--;
 	for (i = 0; i < op->plan->nreqs; i++) {
 		struct npulink_req *req = npulink_op_req(op, i);
 		bool mine = false;
@@ -292,6 +316,8 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	u32 i, k;
 
 	lockdep_assert_held(&op->rank->lock);
+	if (op->raw)
+		return false;	/* see npulink_meet_dissolve() */
 	for (i = 0; i < plan->nunits; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->units[i].phase;

@@ -24,6 +24,7 @@ static void npulink_plan_free(struct work_struct *work)
 	kvfree(plan->streams);
 	kvfree(plan->stream_steps);
 	kvfree(plan->drains);
+	npulink_script_put(plan->script);
 	if (plan->rank)
 		npulink_rank_put(plan->rank);
 	kfree(plan);
@@ -53,7 +54,7 @@ void npulink_plan_destroy(struct npulink_object *obj)
 
 /* ---- streams --------------------------------------------------------------- */
 
-struct npulink_meet {
+struct npulink_plan_meet {
 	u32 peer;
 	u32 step;
 	u16 channel;
@@ -62,7 +63,7 @@ struct npulink_meet {
 
 static int npulink_meet_cmp(const void *va, const void *vb, const void *priv)
 {
-	const struct npulink_meet *a = va, *b = vb;
+	const struct npulink_plan_meet *a = va, *b = vb;
 	u32 *n = (u32 *)priv;
 
 	if (!(++*n & 0xffff))
@@ -76,7 +77,7 @@ static int npulink_meet_cmp(const void *va, const void *vb, const void *priv)
 	return a->step < b->step ? -1 : 1;
 }
 
-static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_meet *meet)
+static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_plan_meet *meet)
 {
 	u32 i, n = 0;
 
@@ -85,13 +86,13 @@ static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_me
 
 		if (st->op & NPULINK_STEP_RECV) {
 			if (meet)
-				meet[n] = (struct npulink_meet) {
+				meet[n] = (struct npulink_plan_meet) {
 					st->recv_peer, i, st->channel, false };
 			n++;
 		}
 		if (st->op & NPULINK_STEP_SEND) {
 			if (meet)
-				meet[n] = (struct npulink_meet) {
+				meet[n] = (struct npulink_plan_meet) {
 					st->send_peer, i, st->channel, true };
 			n++;
 		}
@@ -102,7 +103,7 @@ static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_me
 static int npulink_plan_make_streams(struct npulink_plan *plan)
 {
 	u32 n = npulink_plan_meets(plan, NULL);
-	struct npulink_meet *meet;
+	struct npulink_plan_meet *meet;
 	u32 i, ncmp = 0, p, s;
 	int rc = -ENOMEM;
 
@@ -126,7 +127,7 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 	if (!plan->peers || !plan->streams)
 		goto out;
 	for (i = 0, p = ~0U, s = ~0U; i < n; i++) {
-		const struct npulink_meet *m = &meet[i];
+		const struct npulink_plan_meet *m = &meet[i];
 		struct npulink_step_pos *pos = &plan->pos[m->step];
 		bool peer = !i || m->peer != m[-1].peer;
 

@@ -74,28 +74,39 @@ static bool npulink_binds_overlap(const struct npulink_op *op)
 	return false;
 }
 
-static int npulink_bind(struct npulink_file *file, struct npulink_op *op,
-			const struct npulink_post *post)
+static int npulink_bind_all(struct npulink_file *file, struct npulink_op *op, u32 n,
+			    const struct npulink_bind *binds)
 {
-	struct npulink_bind binds[NPULINK_MAX_SLOTS];
-	const struct npulink_bind *b = post->inline_binds;
 	u32 i;
 	int rc;
 
-	if (post->nbinds > NPULINK_POST_BINDS) {
-		if (copy_from_user(binds, u64_to_user_ptr(post->binds),
-				   post->nbinds * sizeof(*binds)))
-			return -EFAULT;
-		b = binds;
-	} else if (post->binds) {
-		return -EINVAL;
-	}
-	for (i = 0; i < post->nbinds; i++) {
-		rc = npulink_bind_one(file, op, i, &b[i]);
+	for (i = 0; i < n; i++) {
+		rc = npulink_bind_one(file, op, i, &binds[i]);
 		if (rc)
 			return rc;
 	}
 	return npulink_binds_overlap(op) ? -ENOTUNIQ : 0;
+}
+
+/* Out of the way of the others, who would have to clear that much stack. */
+static noinline int npulink_bind_many(struct npulink_file *file, struct npulink_op *op,
+				      const struct npulink_post *post)
+{
+	struct npulink_bind binds[NPULINK_MAX_SLOTS];
+
+	if (copy_from_user(binds, u64_to_user_ptr(post->binds), post->nbinds * sizeof(*binds)))
+		return -EFAULT;
+	return npulink_bind_all(file, op, post->nbinds, binds);
+}
+
+static int npulink_bind(struct npulink_file *file, struct npulink_op *op,
+			const struct npulink_post *post)
+{
+	if (post->nbinds > NPULINK_POST_BINDS)
+		return npulink_bind_many(file, op, post);
+	if (post->binds)
+		return -EINVAL;
+	return npulink_bind_all(file, op, post->nbinds, post->inline_binds);
 }
 
 static void npulink_unbind(struct npulink_op *op)
@@ -110,7 +121,7 @@ static void npulink_unbind(struct npulink_op *op)
 }
 
 /* From here on peers can find it, and a failure of the communicator ends it. */
-static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause)
+static int npulink_op_publish(struct npulink_op *op)
 {
 	struct npulink_rank *rank = op->rank;
 	struct npulink_plan *plan = op->plan;
@@ -136,7 +147,7 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 			rc = -EBUSY;
 		else
 			rc = npulink_comm_check_call(rank->comm, rank, rank->next, &plan->call,
-						     cause);
+						     NULL);
 		if (!rc) {
 			*entry = op;
 			rank->next++;
@@ -149,9 +160,28 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_cause *cause
 		rank->stats.inflight++;
 		atomic_inc(&plan->inflight);
 		refcount_inc(&op->refs);	/* the rank's, until it has finished */
+		if (plan->p2p)
+			op->meet.verdict = NPULINK_MEET_START;
+		else
+			npulink_meet_arrive(op);
 	}
 	spin_unlock_irqrestore(&rank->lock, flags);
 	return rc;
+}
+
+/* Another rank has called something else under the same number. */
+static noinline void npulink_op_fail_call(struct npulink_op *op)
+{
+	struct npulink_rank *rank = op->rank;
+	struct npulink_cause cause = {};
+	unsigned long flags;
+	int rc;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	rc = npulink_comm_check_call(rank->comm, rank, op->number, &op->plan->call, &cause);
+	spin_unlock_irqrestore(&rank->lock, flags);
+	if (rc)
+		npulink_comm_fail_now(rank->comm, &cause);
 }
 
 /*
@@ -164,7 +194,6 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 					   struct npulink_run *run)
 {
 	struct npulink_device *dev = file->dev;
-	struct npulink_cause cause = {};
 	struct npulink_object *obj;
 	struct npulink_plan *plan;
 	struct npulink_op *op;
@@ -210,18 +239,16 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -EFAULT;
 	if (put_user(op->seq, &user->out_seq))
 		goto err_slot;
-	rc = npulink_op_publish(op, &cause);
+	rc = npulink_op_publish(op);
 	if (rc) {
-		if (cause.cause)
-			npulink_comm_fail_now(op->rank->comm, &cause);
+		if (rc == -EPROTO && op->number != ~0ULL)
+			npulink_op_fail_call(op);
 		goto err_slot;
 	}
 	trace_npulink_post(op);
 	if (op->has_deadline)
 		npulink_watchdog_arm(file, op);
-	if (npulink_op_connect(op, &cause))
-		npulink_comm_fail_now(op->rank->comm, &cause);
-	npulink_op_start(op, run);
+	npulink_meet_go(op, run);
 	npulink_plan_put(plan);
 	return op;
 

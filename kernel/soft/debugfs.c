@@ -19,7 +19,7 @@
  *			so, or with "all" as PEER; the own name: local work
  *	npuN/link	"PEER up" or "PEER down" for each device: its link to PEER;
  *			written so, or with "all" as PEER
- *	engine		which loops are used; written: scalar, swar, sse2, avx2, auto
+ *	engine		which loops are used; written: scalar, swar, sse2, avx2, avx512, auto
  */
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>

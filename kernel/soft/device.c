@@ -84,6 +84,7 @@ static void soft_quiesce(struct npulink_device *dev)
 
 static const struct npulink_device_ops soft_device_ops = {
 	.submit = soft_submit,
+	.run = soft_run_now,
 	.cancel = soft_cancel,
 	.map = soft_map,
 	.unmap = soft_unmap,
@@ -120,6 +121,7 @@ static int soft_device_add(void)
 	dev->redops = BIT(NPULINK_REDOPS) - 1;
 	dev->slice = slice;
 	dev->inline_max = inline_max;
+	dev->direct = true;
 	rc = npulink_device_register(dev);
 	if (rc)
 		goto err_irq;

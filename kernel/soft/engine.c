@@ -23,21 +23,15 @@ struct soft_run {
 	u32 block;
 };
 
-static int soft_run_init(struct soft_run *run, const struct npulink_req *req)
+static void soft_run_init(struct soft_run *run, const struct npulink_req *req)
 {
-	if (WARN_ON_ONCE(!req->nsrc || req->nsrc > SOFT_MAX_SRC))
-		return -EINVAL;
 	if (req->nsrc == 1) {
 		run->fpu = false;
 		run->block = SOFT_COPY_BLOCK;
-		return 0;
+		return;
 	}
-	if (WARN_ON_ONCE(req->dtype >= NPULINK_DTYPES || req->redop >= NPULINK_REDOPS ||
-			 !(req->dev->dtypes & BIT(req->dtype)) || req->div > SOFT_DIV_MAX))
-		return -EINVAL;
 	run->fpu = soft_select(&run->k, req->dtype, req->redop, req->div, req->len);
 	run->block = max_t(u32, rounddown(SOFT_BLOCK_INPUT / req->nsrc, 64), SOFT_BLOCK_MIN);
-	return 0;
 }
 
 static void soft_run_block(const struct soft_run *run, const struct npulink_req *req,
@@ -54,17 +48,64 @@ static void soft_run_block(const struct soft_run *run, const struct npulink_req 
 		soft_fpu_end();
 }
 
-static int soft_run(struct npulink_req *req)
+/* Where the @len bytes of an operand are, if they are in one piece; else NULL. */
+static void *soft_contiguous(const struct npulink_operand *o, u64 len)
+{
+	const struct npulink_buf_mem *mem = npulink_buf_mem(o->buf);
+	const struct npulink_range *r = mem->ranges;
+
+	if (mem->nranges > 1)
+		r += npulink_mem_range(mem, o->off);
+	return r[1].off - o->off >= len ? r->va + (o->off - r->off) : NULL;
+}
+
+/*
+ * Little data, all operands in one piece each: no blocks, no walk, no preparations that cost
+ * more than the work. False, with nothing done, if it is not like that.
+ */
+static bool soft_run_small(const struct npulink_req *req)
+{
+	void *dst = soft_contiguous(&req->dst, req->len);
+	const void *a = soft_contiguous(&req->src[0], req->len);
+	struct soft_kernel k;
+	unsigned int i;
+	bool fpu;
+
+	if (!dst || !a)
+		return false;
+	if (req->nsrc == 1) {
+		if (dst != a)
+			memcpy(dst, a, req->len);
+		return true;
+	}
+	for (i = 1; i < req->nsrc; i++)
+		if (!soft_contiguous(&req->src[i], req->len))
+			return false;
+	fpu = soft_select(&k, req->dtype, req->redop, req->div, req->len);
+	if (fpu) {
+		if (!soft_fpu_usable())
+			return false;
+		soft_fpu_begin();
+	}
+	for (i = 1; i < req->nsrc; i++) {
+		k.reduce(dst, a, soft_contiguous(&req->src[i], req->len), req->len >> k.shift);
+		a = dst;
+	}
+	if (k.by > 1)
+		k.div(dst, req->len >> k.shift, k.by);
+	if (fpu)
+		soft_fpu_end();
+	return true;
+}
+
+static noinline int soft_run_blocks(struct npulink_req *req)
 {
 	u32 hint[SOFT_MAX_SRC + 1];
 	struct soft_run run;
 	u64 at;
 	u32 n;
-	int rc;
 
-	rc = soft_run_init(&run, req);
-	if (rc)
-		return rc;
+	soft_run_init(&run, req);
 	/* Cannot happen in a task, and there is no other way to compute. */
 	if (run.fpu && !soft_fpu_usable())
 		return -EIO;
@@ -78,6 +119,20 @@ static int soft_run(struct npulink_req *req)
 		soft_run_block(&run, req, at, n, hint);
 	}
 	return 0;
+}
+
+static int soft_run(struct npulink_req *req)
+{
+	if (WARN_ON_ONCE(!req->nsrc || req->nsrc > SOFT_MAX_SRC))
+		return -EINVAL;
+	if (WARN_ON_ONCE(req->nsrc > 1 &&
+			 (req->dtype >= NPULINK_DTYPES || req->redop >= NPULINK_REDOPS ||
+			  !(req->dev->dtypes & BIT(req->dtype)) || req->div > SOFT_DIV_MAX)))
+		return -EINVAL;
+	if (req->len * req->nsrc <= SOFT_BLOCK_INPUT && !READ_ONCE(req->cancelled) &&
+	    soft_run_small(req))
+		return 0;
+	return soft_run_blocks(req);
 }
 
 /* The corrupt knob: one bit in the middle of the result. */
@@ -137,4 +192,25 @@ int soft_submit(struct npulink_device *dev, struct npulink_req *req)
 	/* From here on it may be reported and used again. */
 	soft_irq_raise(sd, SOFT_VECTOR_DONE, &req->ev);
 	return -EINPROGRESS;
+}
+
+/**
+ * soft_run_now() - npulink_device_ops.run
+ * @dev: device
+ * @req: request
+ *
+ * Not called while knobs or the timing model are in use, see soft_fault_update().
+ */
+int soft_run_now(struct npulink_device *dev, struct npulink_req *req)
+{
+	int rc;
+
+	if (WARN_ON_ONCE(READ_ONCE(to_soft_dev(dev)->quiesced)))
+		return -ENODEV;
+	rc = soft_run(req);
+	if (rc)
+		return rc;
+	soft_account(dev, req);
+	atomic64_inc(&dev->stats.inline_done);
+	return 0;
 }

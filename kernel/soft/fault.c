@@ -27,6 +27,7 @@ void soft_fault_update(struct soft_dev *sd)
 	for (i = 0; i < SOFT_KNOBS; i++)
 		special |= sd->knobs[i] != (i == SOFT_HOLD ? SOFT_HOLD_OFF : 0);
 	WRITE_ONCE(sd->special, special);
+	WRITE_ONCE(sd->dev->direct, !special);
 }
 
 /* Use up one of a knob's count. */

@@ -29,6 +29,12 @@ static inline bool soft_fpu_has_avx2(void)
 	return boot_cpu_has(X86_FEATURE_AVX2) && boot_cpu_has(X86_FEATURE_F16C);
 }
 
+static inline bool soft_fpu_has_avx512(void)
+{
+	return boot_cpu_has(X86_FEATURE_AVX512F) && boot_cpu_has(X86_FEATURE_AVX512BW) &&
+	       boot_cpu_has(X86_FEATURE_AVX512DQ) && boot_cpu_has(X86_FEATURE_AVX512VL);
+}
+
 static inline void soft_fpu_begin(void)
 {
 	/*

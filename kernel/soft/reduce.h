@@ -4,7 +4,7 @@
  *
  * The loops are plain C without any kernel service, written once over "lanes"
  * (lanes.h) and compiled several times: portable, in 64-bit words, with SSE2, with
- * AVX2. selftests/lib/reduce.c compiles the same files in user space and
+ * AVX2, with AVX-512. selftests/lib/reduce.c compiles the same files in user space and
  * compares them bit for bit.
  *
  * What all variants agree on: integers wrap around; floats are rounded to nearest
@@ -56,6 +56,7 @@ extern const struct soft_variant soft_int_swar;
 extern const struct soft_variant soft_fp_scalar;
 extern const struct soft_variant soft_fp_sse2;
 extern const struct soft_variant soft_fp_avx2;
+extern const struct soft_variant soft_fp_avx512;
 
 /* Half precision by any divisor, in fp_scalar.c; the loops do small ones. */
 #define SOFT_HALF_DIV_MAX	2048

@@ -27,6 +27,7 @@ static const struct soft_variant *const soft_variants[] = {
 #ifdef CONFIG_X86_64
 	&soft_fp_sse2,
 	&soft_fp_avx2,
+	&soft_fp_avx512,
 #endif
 };
 
@@ -50,6 +51,8 @@ static bool soft_variant_runs(const struct soft_variant *v)
 #ifdef CONFIG_X86_64
 	if (v == &soft_fp_avx2)
 		return soft_fpu_has_avx2();
+	if (v == &soft_fp_avx512)
+		return soft_fpu_has_avx512();
 #endif
 	return true;
 }

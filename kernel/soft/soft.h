@@ -183,6 +183,7 @@ void soft_select_show(struct seq_file *m);
 
 /* engine.c */
 int soft_submit(struct npulink_device *dev, struct npulink_req *req);
+int soft_run_now(struct npulink_device *dev, struct npulink_req *req);
 
 /* irq.c */
 int soft_irq_init(struct soft_dev *sd);

@@ -94,7 +94,7 @@ static __always_inline HFLOAT SOFT_NAME(widen)(WORD x)
 {
 	HFLOAT f;
 
-	asm("vcvtph2ps %1, %0" : "=x" (f) : "xm" (x));
+	asm("vcvtph2ps %1, %0" : "=v" (f) : "vm" (x));
 	return f;
 }
 
@@ -105,7 +105,7 @@ static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u3
 	HFLOAT quiet = SOFT_FN(half, as_float)(SEL(u32, f != f, SOFT_NAN32,
 						   SOFT_FN(half, as_bits)(f)));
 
-	asm("vcvtps2ph $0, %1, %0" : "=x" (x) : "x" (quiet));
+	asm("vcvtps2ph $0, %1, %0" : "=v" (x) : "v" (quiet));
 	return x;
 }
 #else

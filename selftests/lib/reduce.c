@@ -19,6 +19,10 @@
 #pragma GCC target("avx2,f16c")
 #include "../../kernel/soft/fp_vec_avx2.c"
 #pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+#include "../../kernel/soft/fp_vec_avx512.c"
+#pragma GCC pop_options
 #endif
 #include "../../kernel/soft/walk.c"
 
@@ -268,6 +272,7 @@ FIXTURE(loops) {
 FIXTURE_VARIANT(loops) {
 	const struct soft_variant *v;
 	bool avx2;
+	bool avx512;
 };
 
 FIXTURE_VARIANT_ADD(loops, int_scalar) { .v = &soft_int_scalar };
@@ -276,6 +281,7 @@ FIXTURE_VARIANT_ADD(loops, fp_scalar) { .v = &soft_fp_scalar };
 #ifdef __x86_64__
 FIXTURE_VARIANT_ADD(loops, sse2) { .v = &soft_fp_sse2 };
 FIXTURE_VARIANT_ADD(loops, avx2) { .v = &soft_fp_avx2, .avx2 = true };
+FIXTURE_VARIANT_ADD(loops, avx512) { .v = &soft_fp_avx512, .avx512 = true };
 #endif
 
 FIXTURE_SETUP(loops)
@@ -284,6 +290,9 @@ FIXTURE_SETUP(loops)
 #ifdef __x86_64__
 	if (variant->avx2 && (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")))
 		SKIP(return, "this CPU has no AVX2");
+	if (variant->avx512 && !(__builtin_cpu_supports("avx512bw") &&
+				 __builtin_cpu_supports("avx512dq")))
+		SKIP(return, "this CPU has no AVX-512");
 #endif
 }
 

@@ -105,7 +105,7 @@ struct npulink_req {
 /**
  * struct npulink_device_ops - a device, as its backend implements it
  *
- * All members but @submit may be NULL.
+ * All members but @submit may be NULL; see @run.
  */
 struct npulink_device_ops {
 	/**
@@ -118,6 +118,14 @@ struct npulink_device_ops {
 	 * this returns; other: it failed.
 	 */
 	int (*submit)(struct npulink_device *dev, struct npulink_req *req);
+	/**
+	 * @run: carry out @req, which is small, here and now. Task context, no
+	 * locks held. Needed if &npulink_device.direct is ever set; there
+	 * is no npulink_step_done() afterwards.
+	 *
+	 * Return: 0 or -errno.
+	 */
+	int (*run)(struct npulink_device *dev, struct npulink_req *req);
 	/**
 	 * @cancel: the operation has failed, do not go on with @req. Any context
 	 * but NMI, called with the rank's lock held.
@@ -251,6 +259,8 @@ struct npulink_device_stats {
  * @slice: largest request in bytes
  * @inline_max: requests and doorbells up to this size are not worth an
  *		interrupt; the backend may change it at any time
+ * @direct: small requests may be given to @run, be it in the system call of another
+ *	    rank; the backend may change it at any time
  * @ndoorbells: doorbell pages, 0 if it has none
  * @stats: kept by the backend
  * @priv: the backend's part, priv_size bytes
@@ -272,6 +282,7 @@ struct npulink_device {
 	u32 redops;
 	u32 slice;
 	u32 inline_max;
+	bool direct;
 	u32 ndoorbells;
 	struct npulink_device_stats stats;
 	void *priv;

@@ -326,10 +326,12 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 		return;
 	for (int r = 0; r < size; r++)
 		wrong += shared->outcomes[r].wrong;
-	printf("{\"lib\":\"%s\",\"setting\":\"%s\",\"ranks\":%d,\"coll\":\"%s\",\"bytes\":%zu,\"type\":\"%s\",\"mode\":\"%s\",\"iters\":%u,\"us\":%.3f,\"cpu_us\":%.3f,\"wrong\":%llu",
-	       lib, setting, size, kind_names[pt->call.kind], pt->call.bytes,
-	       pt->call.is_float ? "float32" : "int32", mode_names[pt->mode], iters,
-	       t * 1e6 / per, cpu * 1e6 / per, (unsigned long long)wrong);
+	printf("{\"lib\":\"%s\",\"setting\":\"%s\",\"ranks\":%d,", lib, setting, size);
+	printf("\"coll\":\"%s\",\"bytes\":%zu,", kind_names[pt->call.kind], pt->call.bytes);
+	printf("\"type\":\"%s\",", pt->call.is_float ? "float32" : "int32");
+	printf("\"mode\":\"%s\",\"iters\":%u,", mode_names[pt->mode], iters);
+	printf("\"us\":%.3f,\"cpu_us\":%.3f,", t * 1e6 / per, cpu * 1e6 / per);
+	printf("\"wrong\":%llu", (unsigned long long)wrong);
 	if (pt->mode == OVERLAP)
 		printf(",\"pure_us\":%.3f,\"compute_us\":%.3f", pure * 1e6, computing * 1e6);
 	printf("}\n");

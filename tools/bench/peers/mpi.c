@@ -7,7 +7,7 @@
 
 const bool lib_forks;
 
-static MPI_Request requests[BATCH];
+static MPI_Request request;
 
 void lib_prepare(unsigned char id[BENCH_ID_MAX], int size)
 {
@@ -61,14 +61,14 @@ void lib_run_batch(const struct bench_call *c)
 bool lib_start(const struct bench_call *c)
 {
 	if (c)
-		MPI_Iallreduce(c->send, c->recv, c->count, c->is_float ? MPI_FLOAT : MPI_INT, MPI_SUM,
-			       MPI_COMM_WORLD, &requests[0]);
+		MPI_Iallreduce(c->send, c->recv, c->count, c->is_float ? MPI_FLOAT : MPI_INT,
+			       MPI_SUM, MPI_COMM_WORLD, &request);
 	return true;
 }
 
 void lib_wait(void)
 {
-	MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+	MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 void lib_exit(void)

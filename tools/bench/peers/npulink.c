@@ -45,8 +45,10 @@ static int start(const struct bench_call *c, struct coll_request **req)
 
 	switch (c->kind) {
 	case BENCH_ALLREDUCE:
-		return req ? coll_iallreduce(comm, c->send, c->recv, c->count, type, COLL_SUM, req) :
-		       coll_allreduce(comm, c->send, c->recv, c->count, type, COLL_SUM);
+		if (req)
+			return coll_iallreduce(comm, c->send, c->recv, c->count, type, COLL_SUM,
+					       req);
+		return coll_allreduce(comm, c->send, c->recv, c->count, type, COLL_SUM);
 	case BENCH_REDUCE_SCATTER:
 		return coll_reduce_scatter(comm, c->send, c->recv, c->count, type, COLL_SUM);
 	case BENCH_ALLGATHER:

@@ -1,0 +1,835 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * meet.c - small collectives in one go: the last rank to post runs them to their end.
+ *
+ * When all ranks of a communicator have posted one collective, the steps of all their plans
+ * are known, and so is an order in which to run them. It is found once, by going through
+ * them as the sequencer would, and kept: a script, the list of all ranks' requests. When
+ * the same plans meet again, ranks that come early only register; the last one runs the
+ * script in its own system call and ends all the operations. No bell is rung, no rank
+ * looks at its steps, and each process sleeps and is woken once.
+ *
+ * This is done only for collectives whose ranks all depend on each other, among ranks of one
+ * machine, for requests that could be run inline, while no device does anything special and
+ * nobody traces steps or checks what comes over links. Until the last one comes, any rank
+ * may come with another plan, or somebody may want to see which step waits for what: then
+ * the meeting is dissolved, and its operations start the usual way. The flight recorder
+ * has such operations, and who was waited for, but no steps.
+ */
+#include <linux/moduleparam.h>
+#include "core.h"
+#include "flight.h"
+#include "trace.h"
+
+static bool npulink_scripts = true;
+module_param_named(scripts, npulink_scripts, bool, 0644);
+MODULE_PARM_DESC(scripts, "small collectives are run by the last rank to post, for all of them");
+
+#define NONE		0xffffffffU
+#define SCRIPT_TRIES	4		/* scripts that are made for one plan */
+#define SCRIPT_UNITS	32768U		/* of all ranks */
+#define SCRIPT_BYTES	(256U << 10)	/* read and written, by all ranks: it is one who works */
+
+/* Bytes of a slot of one rank's operation. */
+struct npulink_script_operand {
+	u32 rank;
+	u32 slot;
+	u64 off;
+};
+
+struct npulink_script_req {
+	u32 rank;		/* whose engine */
+	u32 unit;
+	u32 operand;		/* script->operands[operand ..]: dst, then nsrc inputs */
+	u16 nsrc;
+	u8 dtype;
+	u8 redop;
+	bool div;
+	u64 len;
+};
+
+/* What went over one link. */
+struct npulink_script_link {
+	u32 rank;		/* the receiver */
+	u32 peer;		/* index in its plan's peers */
+	u64 steps;
+	u64 bytes;
+};
+
+/*
+ * struct npulink_script - the requests of all ranks' plans, in an order that the plans allow
+ * @max_req: bytes read by the largest request
+ * @busy: bit 0: @ops is in use
+ * @ops: the operations being run, by rank
+ */
+struct npulink_script {
+	struct kref kref;
+	u32 nranks;
+	u32 nreqs;
+	u32 noperands;
+	u32 nlinks;
+	u64 max_req;
+	struct npulink_script_req *reqs;
+	struct npulink_script_operand *operands;
+	struct npulink_script_link *links;
+	unsigned long busy;
+	struct npulink_op *ops[];
+};
+
+static void npulink_script_release(struct kref *kref)
+{
+	struct npulink_script *s = container_of(kref, struct npulink_script, kref);
+
+	kvfree(s->reqs);
+	kvfree(s->operands);
+	kvfree(s->links);
+	kvfree(s);
+}
+
+/* May sleep. */
+void npulink_script_put(struct npulink_script *s)
+{
+	if (s)
+		kref_put(&s->kref, npulink_script_release);
+}
+
+/* ---- making a script ------------------------------------------------------- */
+
+#define UNIT_ACTIVE	1
+#define UNIT_OFFERED	2	/* sends: the receiver may read it */
+#define UNIT_TAKEN	4	/* sends: the receiver has read it */
+#define UNIT_DONE	8
+
+struct maker_unit {
+	u32 deps;
+	u8 flags;
+};
+
+/* The streams of one rank: those of its peers that they meet. */
+struct maker_rank {
+	struct npulink_plan *plan;
+	u32 base;		/* of its units in maker.units */
+	u32 drain;
+	u32 *drain_left;
+	u32 *peer_stream;
+	u32 *link;		/* by peer: index in script->links + 1 */
+};
+
+struct maker {
+	struct npulink_script *s;
+	struct maker_rank *ranks;
+	struct maker_unit *units;
+	u32 *stack;		/* units to look at, each at most once */
+	unsigned long *stacked;
+	u32 nstack;
+	u32 nunits;
+	u32 ndone;
+	u64 bytes;
+	bool bad;
+};
+
+static void maker_look(struct maker *m, u32 rank, u32 unit)
+{
+	u32 i = m->ranks[rank].base + unit;
+
+	if (!test_and_set_bit(i, m->stacked))
+		m->stack[m->nstack++] = i;
+}
+
+static void maker_less(struct maker *m, u32 rank, u32 unit)
+{
+	struct maker_unit *mu = &m->units[m->ranks[rank].base + unit];
+
+	if (--mu->deps)
+		return;
+	mu->flags |= UNIT_ACTIVE;
+	maker_look(m, rank, unit);
+}
+
+static void maker_drains(struct maker *m, u32 rank)
+{
+	struct maker_rank *mr = &m->ranks[rank];
+
+	while (mr->drain < mr->plan->ndrains && !mr->drain_left[mr->drain])
+		maker_less(m, rank, mr->plan->drains[mr->drain++]);
+}
+
+static void maker_done(struct maker *m, u32 rank, u32 unit)
+{
+	struct maker_rank *mr = &m->ranks[rank];
+	const struct npulink_plan *plan = mr->plan;
+	u32 i, d = mr->drain;
+
+	m->units[mr->base + unit].flags |= UNIT_DONE;
+	m->ndone++;
+	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
+		maker_less(m, rank, plan->out[i]);
+	while (d < plan->ndrains && unit >= plan->drains[d])
+		d++;
+	if (d < plan->ndrains)
+		mr->drain_left[d]--;
+	maker_drains(m, rank);
+}
+
+/* The peer's step that meets one of ours. */
+static u32 maker_peer_step(const struct maker *m, u32 rank, u32 stream, u32 pos, u32 *peer)
+{
+	const struct maker_rank *mr = &m->ranks[rank], *pr;
+	const struct npulink_plan *plan = mr->plan;
+
+	*peer = plan->peers[plan->streams[stream].peer].conn->rank;
+	pr = &m->ranks[*peer];
+	return pr->plan->stream_steps[pr->plan->streams[mr->peer_stream[stream]].start + pos];
+}
+
+static void maker_operand(struct maker *m, u32 rank, u8 slot, u64 off)
+{
+	m->s->operands[m->s->noperands++] = (struct npulink_script_operand) {
+		.rank = rank, .slot = slot, .off = off,
+	};
+}
+
+/* A window that is smaller than what goes through it is not for us. */
+static bool maker_windowed(const struct npulink_step *st)
+{
+	return st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off && st->src2_off < st->len;
+}
+
+static void maker_count(struct maker *m, u32 rank, u32 peer, u64 len)
+{
+	u32 *link = &m->ranks[rank].link[peer];
+	struct npulink_script *s = m->s;
+
+	if (!*link) {
+		s->links[s->nlinks] = (struct npulink_script_link) { .rank = rank, .peer = peer };
+		*link = ++s->nlinks;
+	}
+	s->links[*link - 1].steps++;
+	s->links[*link - 1].bytes += len;
+}
+
+/* The request of a unit whose inputs have all arrived, as npulink_req_fill() makes it. */
+static void maker_request(struct maker *m, u32 rank, u32 unit)
+{
+	const struct npulink_plan *plan = m->ranks[rank].plan;
+	const struct npulink_unit *un = &plan->units[unit];
+	const struct npulink_step *steps = &plan->steps[un->first];
+	const struct npulink_step *last = &steps[un->nsteps - 1];
+	struct npulink_script *s = m->s;
+	struct npulink_script_req req = {
+		.rank = rank, .unit = unit, .operand = s->noperands,
+		.div = last->flags & NPULINK_STEP_F_DIV, .len = last->len,
+	};
+	u32 i;
+
+	maker_operand(m, rank, last->dst_slot, last->dst_off);
+	for (i = 0; i < un->nsteps; i++) {
+		const struct npulink_step *st = &steps[i], *from;
+		const struct npulink_step_pos *pos = &plan->pos[un->first + i];
+		u32 peer, ps;
+
+		if (st->op & NPULINK_STEP_REDUCE) {
+			req.dtype = st->dtype;
+			req.redop = st->redop;
+		}
+		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
+			maker_operand(m, rank, st->src_slot, st->src_off);
+		if (st->op & NPULINK_STEP_RECV) {
+			ps = maker_peer_step(m, rank, pos->recv_stream, pos->recv_pos, &peer);
+			from = &m->ranks[peer].plan->steps[ps];
+			m->bad |= from->len != st->len || maker_windowed(from);
+			if (from->op == NPULINK_STEP_SEND)
+				maker_operand(m, peer, from->src_slot, from->src_off);
+			else
+				maker_operand(m, peer, from->dst_slot, from->dst_off);
+			maker_count(m, rank, plan->streams[pos->recv_stream].peer, st->len);
+		} else if (st->op & NPULINK_STEP_REDUCE) {
+			maker_operand(m, rank, st->src2_slot, st->src2_off);
+		}
+	}
+	req.nsrc = s->noperands - req.operand - 1;
+	m->bad |= maker_windowed(last);
+	if (!req.len) {
+		s->noperands = req.operand;
+		return;
+	}
+	s->max_req = max(s->max_req, req.len * req.nsrc);
+	m->bytes += req.len * (req.nsrc + 1);
+	m->bad |= m->bytes > SCRIPT_BYTES;
+	s->reqs[s->nreqs++] = req;
+}
+
+static bool maker_arrived(const struct maker *m, u32 rank, const struct npulink_unit *un)
+{
+	const struct npulink_plan *plan = m->ranks[rank].plan;
+	u32 i, peer, ps;
+
+	for (i = un->first; i < un->first + un->nsteps; i++) {
+		if (!(plan->steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		ps = maker_peer_step(m, rank, plan->pos[i].recv_stream, plan->pos[i].recv_pos,
+				     &peer);
+		ps = m->ranks[peer].plan->pos[ps].unit;
+		if (!(m->units[m->ranks[peer].base + ps].flags & UNIT_OFFERED))
+			return false;
+	}
+	return true;
+}
+
+/* All that a unit received may be overwritten by those who sent it. */
+static void maker_take(struct maker *m, u32 rank, const struct npulink_unit *un)
+{
+	const struct npulink_plan *plan = m->ranks[rank].plan;
+	u32 i, peer, ps;
+
+	for (i = un->first; i < un->first + un->nsteps; i++) {
+		if (!(plan->steps[i].op & NPULINK_STEP_RECV))
+			continue;
+		ps = maker_peer_step(m, rank, plan->pos[i].recv_stream, plan->pos[i].recv_pos,
+				     &peer);
+		ps = m->ranks[peer].plan->pos[ps].unit;
+		m->units[m->ranks[peer].base + ps].flags |= UNIT_TAKEN;
+		maker_look(m, peer, ps);
+	}
+}
+
+/* Go on with a unit as far as it goes, as npulink_unit_advance() does. */
+static void maker_advance(struct maker *m, u32 rank, u32 unit)
+{
+	const struct npulink_plan *plan = m->ranks[rank].plan;
+	struct maker_unit *mu = &m->units[m->ranks[rank].base + unit];
+	const struct npulink_unit *un = &plan->units[unit];
+	u32 last = un->first + un->nsteps - 1, peer, ps;
+
+	if (!(mu->flags & UNIT_ACTIVE) || mu->flags & UNIT_DONE)
+		return;
+	if (!(mu->flags & UNIT_OFFERED)) {
+		if (un->engine) {
+			if (!maker_arrived(m, rank, un))
+				return;
+			maker_request(m, rank, unit);
+			maker_take(m, rank, un);
+		}
+		mu->flags |= UNIT_OFFERED;
+		if (un->send) {
+			ps = maker_peer_step(m, rank, plan->pos[last].send_stream,
+					     plan->pos[last].send_pos, &peer);
+			maker_look(m, peer, m->ranks[peer].plan->pos[ps].unit);
+		}
+	}
+	if (!un->send || mu->flags & UNIT_TAKEN)
+		maker_done(m, rank, unit);
+}
+
+/* Which streams of two plans meet; false if they do not fit together. */
+static bool maker_streams(struct maker *m, u32 rank)
+{
+	struct maker_rank *mr = &m->ranks[rank];
+	const struct npulink_plan *plan = mr->plan;
+	u32 i, k;
+
+	for (i = 0; i < plan->npeers; i++) {
+		const struct npulink_plan_peer *me = &plan->peers[i];
+		const struct npulink_plan *pp = m->ranks[me->conn->rank].plan;
+		u32 other = npulink_find_peer(pp, rank);
+
+		if (!me->conn->back || other == NONE || pp->peers[other].nstreams != me->nstreams)
+			return false;
+		for (k = me->stream; k < me->stream + me->nstreams; k++) {
+			const struct npulink_stream *st = &plan->streams[k];
+
+			mr->peer_stream[k] = npulink_find_stream(pp, other, st->channel, !st->send);
+			if (mr->peer_stream[k] == NONE ||
+			    pp->streams[mr->peer_stream[k]].count != st->count)
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool maker_run(struct maker *m)
+{
+	u32 r, u, i;
+
+	for (r = 0; r < m->s->nranks; r++)
+		if (!maker_streams(m, r))
+			return false;
+	for (r = 0; r < m->s->nranks; r++) {
+		struct maker_rank *mr = &m->ranks[r];
+		const struct npulink_plan *plan = mr->plan;
+
+		for (u = 0; u < plan->nunits; u++) {
+			m->units[mr->base + u].deps = plan->units[u].ndeps;
+			if (plan->units[u].ndeps)
+				continue;
+			m->units[mr->base + u].flags = UNIT_ACTIVE;
+			maker_look(m, r, u);
+		}
+		for (i = 0; i < plan->ndrains; i++)
+			mr->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
+		maker_drains(m, r);
+	}
+	/* Who is it? Ranks are few, and the units of each are in one piece. */
+	for (r = 0; m->nstack && !m->bad; ) {
+		u = m->stack[--m->nstack];
+		clear_bit(u, m->stacked);
+		while (u < m->ranks[r].base)
+			r--;
+		while (u >= m->ranks[r].base + m->ranks[r].plan->nunits)
+			r++;
+		maker_advance(m, r, u - m->ranks[r].base);
+		if (!(m->ndone & 0xff))
+			cond_resched();
+	}
+	return !m->bad && m->ndone == m->nunits;
+}
+
+/* Room for what the plans of @m need at most. */
+static bool maker_alloc(struct maker *m)
+{
+	struct npulink_script *s = m->s;
+	u64 reqs = 0, operands = 0, links = 0, words = 0;
+	u32 r, i, *word;
+
+	for (r = 0; r < s->nranks; r++) {
+		const struct npulink_plan *plan = m->ranks[r].plan;
+
+		m->ranks[r].base = m->nunits;
+		m->nunits += plan->nunits;
+		links += plan->npeers;
+		words += plan->ndrains + plan->nstreams + plan->npeers;
+		for (i = 0; i < plan->nunits; i++) {
+			reqs += plan->units[i].engine;
+			operands += plan->units[i].engine ? plan->units[i].nsteps + 2 : 0;
+		}
+		if (m->nunits > SCRIPT_UNITS || operands > 8 * SCRIPT_UNITS)
+			return false;
+	}
+	s->reqs = kvmalloc_array(reqs, sizeof(*s->reqs), GFP_KERNEL_ACCOUNT);
+	s->operands = kvmalloc_array(operands, sizeof(*s->operands), GFP_KERNEL_ACCOUNT);
+	s->links = kvmalloc_array(links, sizeof(*s->links), GFP_KERNEL_ACCOUNT);
+	m->units = kvcalloc(m->nunits, sizeof(*m->units), GFP_KERNEL);
+	/* Nothing is on it twice. */
+	m->stack = kvmalloc_array(m->nunits, sizeof(*m->stack), GFP_KERNEL);
+	m->stacked = kvcalloc(BITS_TO_LONGS(m->nunits), sizeof(long), GFP_KERNEL);
+	word = kvcalloc(words, sizeof(*word), GFP_KERNEL);
+	m->ranks[0].drain_left = word;
+	if (!s->reqs || !s->operands || !s->links || !m->units || !m->stack || !m->stacked || !word)
+		return false;
+	for (r = 0; r < s->nranks; r++) {
+		m->ranks[r].drain_left = word;
+		word += m->ranks[r].plan->ndrains;
+		m->ranks[r].peer_stream = word;
+		word += m->ranks[r].plan->nstreams;
+		m->ranks[r].link = word;
+		word += m->ranks[r].plan->npeers;
+	}
+	return true;
+}
+
+/* A script for the plans of all ranks' operations, or NULL. Task context, may sleep. */
+static struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
+{
+	struct npulink_script *s = NULL;
+	struct maker m = {};
+	struct npulink_op *op;
+	bool ok = false;
+
+	m.ranks = kvcalloc(nranks, sizeof(*m.ranks), GFP_KERNEL);
+	m.s = kvzalloc(struct_size(s, ops, nranks), GFP_KERNEL_ACCOUNT);
+	if (m.ranks && m.s) {
+		kref_init(&m.s->kref);
+		m.s->nranks = nranks;
+		for (op = list; op; op = op->meet.next)
+			m.ranks[op->rank->rank].plan = op->plan;
+		ok = maker_alloc(&m) && maker_run(&m);
+	}
+	if (m.ranks)
+		kvfree(m.ranks[0].drain_left);
+	kvfree(m.ranks);
+	kvfree(m.units);
+	kvfree(m.stack);
+	kvfree(m.stacked);
+	if (ok)
+		return m.s;
+	if (m.s)
+		npulink_script_release(&m.s->kref);
+	return NULL;
+}
+
+/* ---- running it ------------------------------------------------------------ */
+
+static int npulink_script_req_run(const struct npulink_script *s,
+				  const struct npulink_script_req *sr)
+{
+	const struct npulink_script_operand *so = &s->operands[sr->operand];
+	struct npulink_op *op = s->ops[sr->rank];
+	struct npulink_req *req = npulink_op_req(op, 0);
+	struct npulink_device *dev = op->rank->dev;
+	u32 i;
+
+	req->dev = dev;
+	req->link = NULL;
+	req->dst.buf = s->ops[so->rank]->binds[so->slot].buf;
+	req->dst.off = s->ops[so->rank]->binds[so->slot].off + so->off;
+	req->len = sr->len;
+	req->nsrc = sr->nsrc;
+	req->remote = NPULINK_CHAIN_MAX + 1;
+	req->dtype = sr->dtype;
+	req->redop = sr->redop;
+	req->small = true;
+	req->cancelled = false;
+	req->div = sr->div ? s->nranks : 0;
+	req->step = op->plan->units[sr->unit].first;
+	op->bytes += sr->len;
+	for (i = 0; i < sr->nsrc; i++) {
+		so++;
+		req->src[i].buf = s->ops[so->rank]->binds[so->slot].buf;
+		req->src[i].off = s->ops[so->rank]->binds[so->slot].off + so->off;
+	}
+	return dev->ops->run(dev, req);
+}
+
+static noinline void npulink_script_fail(const struct npulink_script *s,
+					 const struct npulink_script_req *sr, int rc)
+{
+	const struct npulink_op *op = s->ops[sr->rank];
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_DEVICE, .rank = sr->rank, .peer = NPULINK_NO_PEER,
+		.step = op->plan->units[sr->unit].first, .number = op->number, .code = -rc,
+	};
+
+	npulink_comm_fail_now(op->rank->comm, &cause);
+}
+
+static bool npulink_script_run(const struct npulink_script *s)
+{
+	u32 i;
+	int rc;
+
+	for (i = 0; i < s->nreqs; i++) {
+		const struct npulink_script_req *sr = &s->reqs[i];
+
+		rc = npulink_script_req_run(s, sr);
+		if (rc) {
+			npulink_script_fail(s, sr, rc);
+			return false;
+		}
+		if (i % 64 == 63)
+			cond_resched();
+	}
+	for (i = 0; i < s->nlinks; i++) {
+		const struct npulink_script_link *sl = &s->links[i];
+		struct npulink_link *link = s->ops[sl->rank]->plan->peers[sl->peer].conn->back;
+
+		atomic64_add(sl->steps, &link->stats.steps);
+		atomic64_add(sl->bytes, &link->stats.bytes);
+	}
+	return true;
+}
+
+/* ---- meeting --------------------------------------------------------------- */
+
+/*
+ * Those whose ranks all depend on each other, so that nobody is kept waiting by this
+ * who would not have to wait anyway. The same on all ranks.
+ */
+static bool npulink_call_meets(const struct npulink_call *call)
+{
+	switch (call->collective) {
+	case NPULINK_COLL_BARRIER:
+		return true;
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_ALLTOALL:
+	case NPULINK_COLL_REDUCE_SCATTER:
+		return call->count;
+	default:
+		return false;
+	}
+}
+
+static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_script *s)
+{
+	const struct npulink_device *dev = op->rank->dev;
+
+	return READ_ONCE(npulink_scripts) && !trace_npulink_step_enabled() &&
+	       !trace_npulink_issue_enabled() && READ_ONCE(dev->direct) &&
+	       s->max_req <= READ_ONCE(dev->inline_max) && s->max_req <= dev->slice;
+}
+
+/*
+ * There will be no meeting. Who has waited for it has to start the usual way: returned,
+ * linked by meet.other, with a reference each. comm->lock held.
+ */
+static struct npulink_op *npulink_meet_break(struct npulink_meet *m)
+{
+	struct npulink_op *others = NULL, *op;
+
+	m->broken = true;
+	for (op = m->first; op; op = op->meet.next) {
+		if (op->meet.state != NPULINK_MEET_GATHERED)
+			continue;
+		op->meet.state = NPULINK_MEET_LISTED;
+		npulink_op_get(op);
+		op->meet.other = others;
+		others = op;
+	}
+	return others;
+}
+
+/*
+ * @op has got its number. Under its rank's lock; what remains to be done without it, and what
+ * npulink_meet_go() needs for that, is in op->meet.
+ */
+void npulink_meet_arrive(struct npulink_op *op)
+{
+	struct npulink_comm *comm = op->rank->comm;
+	bool meets = !comm->far && !comm->checksum && npulink_call_meets(&op->plan->call);
+	struct npulink_meet *m;
+	struct npulink_op *o;
+
+	lockdep_assert_held(&op->rank->lock);
+	m = &comm->meets[op->number % NPULINK_MAX_INFLIGHT];
+	op->meet.next = NULL;
+	op->meet.other = NULL;
+	op->meet.verdict = NPULINK_MEET_START;
+	spin_lock(&comm->lock);
+	op->meet.script = meets ? op->plan->script : NULL;
+	if (m->number < op->number + 1 && !m->first) {
+		m->number = op->number + 1;
+		m->count = 0;
+		m->broken = !op->meet.script;
+		m->script = op->meet.script;
+	}
+	/* Otherwise ranks have called different things, which it is not for us to find out. */
+	if (m->number == op->number + 1) {
+		if (!m->broken && (op->meet.script != m->script ||
+				   !npulink_op_fits(op, op->meet.script)))
+			op->meet.other = npulink_meet_break(m);
+		if (meets) {
+			op->meet.state = m->broken ? NPULINK_MEET_LISTED : NPULINK_MEET_GATHERED;
+			op->meet.next = m->first;
+			m->first = op;
+			m->count++;
+		}
+	}
+	if (op->meet.state == NPULINK_MEET_GATHERED) {
+		op->meet.verdict = NPULINK_MEET_WAIT;
+		op->raw = true;
+		op->inflight++;		/* until the meeting has ended */
+	}
+	if (op->meet.state != NPULINK_MEET_NOT && m->count == comm->nranks) {
+		op->meet.verdict = m->broken ? NPULINK_MEET_MAKE : NPULINK_MEET_RUN;
+		if (!m->broken)
+			kref_get(&op->meet.script->kref);
+		m->first = NULL;
+		for (o = op; o; o = o->meet.next) {
+			npulink_op_get(o);
+			o->meet.state = NPULINK_MEET_NOT;
+		}
+	}
+	spin_unlock(&comm->lock);
+}
+
+/*
+ * @op ends: it must not be found at the meeting any more. True if it has waited for that,
+ * and for nothing else. Under its rank's lock.
+ */
+bool npulink_meet_leave(struct npulink_op *op)
+{
+	struct npulink_comm *comm = op->rank->comm;
+	struct npulink_meet *m = &comm->meets[op->number % NPULINK_MAX_INFLIGHT];
+	bool gathered = false;
+	struct npulink_op **p;
+
+	lockdep_assert_held(&op->rank->lock);
+	spin_lock(&comm->lock);
+	if (op->meet.state != NPULINK_MEET_NOT) {
+		gathered = op->meet.state == NPULINK_MEET_GATHERED;
+		op->meet.state = NPULINK_MEET_NOT;
+		for (p = &m->first; *p != op; p = &(*p)->meet.next)
+			;
+		*p = op->meet.next;
+	}
+	spin_unlock(&comm->lock);
+	return gathered;
+}
+
+/* The meeting lets go of @op, in vain. True if it has to be started now. */
+static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
+{
+	unsigned long flags;
+	bool start = false;
+
+	spin_lock_irqsave(&op->rank->lock, flags);
+	op->inflight--;
+	if (op->state == NPULINK_OP_RUNNING) {
+		npulink_op_reset(op);
+		start = true;
+	} else {
+		npulink_op_finish(op, run);
+	}
+	spin_unlock_irqrestore(&op->rank->lock, flags);
+	return start;
+}
+
+/* The meeting has carried @op out. */
+static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, struct npulink_run *run)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&op->rank->lock, flags);
+	op->inflight--;
+	if (op->state == NPULINK_OP_RUNNING && op->rank->flight)
+		npulink_flight_met(op, last, met, run);
+	npulink_op_finish(op, run);
+	spin_unlock_irqrestore(&op->rank->lock, flags);
+}
+
+static void npulink_meet_start(struct npulink_op *op, struct npulink_run *run)
+{
+	struct npulink_cause cause = {};
+
+	if (npulink_op_connect(op, &cause))
+		npulink_comm_fail_now(op->rank->comm, &cause);
+	npulink_op_start(op, run);
+}
+
+/* Those of npulink_meet_break(). */
+static void npulink_meet_start_others(struct npulink_op *others, struct npulink_run *run)
+{
+	while (others) {
+		struct npulink_op *op = others;
+
+		others = op->meet.other;
+		if (npulink_meet_release(op, run))
+			npulink_meet_start(op, run);
+		npulink_op_put(op);
+	}
+}
+
+/* All have met, @list the last: carry it out, here. */
+static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
+{
+	struct npulink_script *s = list->meet.script;
+	struct npulink_comm *comm = list->rank->comm;
+	struct npulink_op *op, *next;
+	bool fits = true, done = false;
+	u64 met = npulink_run_now(run);
+	u32 n = 0;
+
+	for (op = list; op; op = op->meet.next, n++)
+		fits &= npulink_op_fits(op, s);
+	/* Less if one has failed, and then all will. */
+	fits &= n == comm->nranks;
+	/* Two threads of a rank may each have posted the last of a meeting. */
+	if (fits && !test_and_set_bit_lock(0, &s->busy)) {
+		for (op = list; op; op = op->meet.next)
+			s->ops[op->rank->rank] = op;
+		/* Pairs with npulink_comm_record(). */
+		if (!smp_load_acquire(&comm->failed))
+			done = npulink_script_run(s);
+		run->now = 0;
+		clear_bit_unlock(0, &s->busy);
+	}
+	/* All can be found by each other before the first one starts. */
+	for (op = list; op && !done; op = op->meet.next)
+		op->meet.restart = npulink_meet_release(op, run);
+	for (op = list; op; op = next) {
+		next = op->meet.next;
+		if (done)
+			npulink_meet_end(op, list->rank->rank, met, run);
+		else if (op->meet.restart)
+			npulink_meet_start(op, run);
+		npulink_op_put(op);
+	}
+	npulink_script_put(s);
+}
+
+/* All have met, @list the last, each for itself: make a script for the next time. */
+static void npulink_meet_make(struct npulink_op *list)
+{
+	struct npulink_comm *comm = list->rank->comm;
+	struct npulink_script *s = NULL, *old;
+	struct npulink_op *op, *next;
+	bool want = true, have = READ_ONCE(list->plan->script);
+	u32 n = 0;
+
+	for (op = list; op; op = op->meet.next, n++) {
+		want &= READ_ONCE(op->plan->script_tries) < SCRIPT_TRIES &&
+			READ_ONCE(op->rank->dev->direct);
+		have &= READ_ONCE(op->plan->script) == READ_ONCE(list->plan->script);
+	}
+	/*
+	 * They may have one that could not be used this time. Some may be over already, if
+	 * their plans need not wait for everybody.
+	 */
+	want &= !have && n == comm->nranks;
+	if (want)
+		s = npulink_script_make(list, comm->nranks);
+	for (op = list; op; op = next) {
+		next = op->meet.next;
+		if (want) {
+			spin_lock_irq(&comm->lock);
+			op->plan->script_tries++;
+			old = s ? op->plan->script : NULL;
+			if (s) {
+				kref_get(&s->kref);
+				op->plan->script = s;
+			}
+			spin_unlock_irq(&comm->lock);
+			npulink_script_put(old);
+		}
+		npulink_op_put(op);
+	}
+	npulink_script_put(s);
+}
+
+/* What npulink_meet_arrive() has found to do. Task context, no locks held. */
+void npulink_meet_go(struct npulink_op *op, struct npulink_run *run)
+{
+	unsigned long flags;
+
+	/* It may be on somebody else's list by now: meet.other is not ours. */
+	if (op->meet.verdict == NPULINK_MEET_WAIT)
+		return;
+	npulink_meet_start_others(op->meet.other, run);
+	switch (op->meet.verdict) {
+	case NPULINK_MEET_WAIT:
+		break;
+	case NPULINK_MEET_RUN:
+		npulink_meet_run(op, run);
+		return;
+	case NPULINK_MEET_MAKE:
+		npulink_meet_make(op);
+		break;
+	case NPULINK_MEET_START:
+		break;
+	}
+	if (op->raw) {
+		spin_lock_irqsave(&op->rank->lock, flags);
+		if (op->state == NPULINK_OP_RUNNING)
+			npulink_op_reset(op);
+		spin_unlock_irqrestore(&op->rank->lock, flags);
+	}
+	npulink_meet_start(op, run);
+}
+
+/*
+ * Have @op and those who wait with it start the usual way, so that each of their steps
+ * can say whom it waits for. Task context, no locks held.
+ */
+void npulink_meet_dissolve(struct npulink_op *op)
+{
+	struct npulink_comm *comm = op->rank->comm;
+	struct npulink_op *others = NULL;
+	NPULINK_RUN_TASK(run);
+
+	spin_lock_irq(&comm->lock);
+	if (op->meet.state == NPULINK_MEET_GATHERED)
+		others = npulink_meet_break(&comm->meets[op->number % NPULINK_MAX_INFLIGHT]);
+	spin_unlock_irq(&comm->lock);
+	npulink_meet_start_others(others, &run);
+	npulink_run(&run);
+}

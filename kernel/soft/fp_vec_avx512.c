@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * fp_vec_avx512.c - all loops compiled for AVX-512 (F, BW, DQ, VL), whose conversions
+ * serve float16.
+ */
+#include "reduce.h"
+
+#undef VARIANT
+#undef VBYTES
+#define VARIANT	avx512
+#define VBYTES	64
+#define SOFT_F16C
+#include "lanes.h"
+#include "instance_int.h"
+#include "instance_float.h"
+
+const struct soft_variant soft_fp_avx512 = {
+	.name = "avx512",
+	.fpu = true,
+	.reduce = {
+		SOFT_INT_TABLE,
+		[NPULINK_FLOAT16] = { SOFT_FLOAT_ROW(float16), SOFT_FMINMAX_ROW(f16bits) },
+		[NPULINK_BFLOAT16] = { SOFT_FLOAT_ROW(bfloat16), SOFT_FMINMAX_ROW(bf16bits) },
+		[NPULINK_FLOAT32] = { SOFT_FLOAT_ROW(f32), SOFT_FMINMAX_ROW(f32bits) },
+		[NPULINK_FLOAT64] = { SOFT_FLOAT_ROW(f64), SOFT_FMINMAX_ROW(f64bits) },
+	},
+	.div = { SOFT_FLOAT_DIVS },
+};
