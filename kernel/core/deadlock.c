@@ -29,7 +29,7 @@
 
 static unsigned int npulink_deadlock_ms = 500;
 module_param_named(deadlock_ms, npulink_deadlock_ms, uint, 0644);
-MODULE_PARM_DESC(deadlock_ms, "search for processes that wait for each other every so many milliseconds while some wait (0: never)");
+MODULE_PARM_DESC(deadlock_ms, "search for processes that wait for each other every so many milliseconds, among those that wait twice as long (0: never)");
 
 #define DL_MAX_MARKS	BIT(20)		/* give up rather than search for long */
 
@@ -633,7 +633,7 @@ static void dl_free(struct dl *dl)
 /* Returns whether anybody waits at all. */
 static bool npulink_deadlock_search(void)
 {
-	unsigned long before = jiffies - msecs_to_jiffies(READ_ONCE(npulink_deadlock_ms)) / 2;
+	unsigned long before = jiffies - 2 * msecs_to_jiffies(READ_ONCE(npulink_deadlock_ms));
 	struct npulink_device *dev;
 	struct dl *dl;
 	bool any = true;
