@@ -271,14 +271,9 @@ static void describe_cause(char *text, size_t size, const struct coll_comm *comm
 			 rank);
 		break;
 	case NPULINK_CAUSE_CHECKSUM:
-		if (st->out_code == UINT32_MAX)
-			snprintf(text, size,
-				 "data from %s, on another machine, arrived damaged at %s, twice",
-				 peer, rank);
-		else
-			snprintf(text, size,
-				 "data from %s arrived damaged at %s, twice, over the link from npu%u: see npulink link show, and replace what is broken",
-				 peer, rank, st->out_code);
+		snprintf(text, size,
+			 "data from %s arrived damaged at %s, twice, over the link from npu%u: see npulink link show, and replace what is broken",
+			 peer, rank, st->out_code);
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
 		describe_deadlock(text, size, st);

@@ -245,6 +245,29 @@ TEST_F(comm, err_peers)
 	EXPECT_EQ(-EHOSTUNREACH, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
 }
 
+TEST_F(comm, err_checksum)
+{
+	struct npulink_peer peer[2] = {};
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .npeers = 2, .peers = (uintptr_t)peer,
+	};
+	struct npulink_device_info info;
+
+	cmd.comm_id = join(self->fd[0], self->secret, 0, 2, NPULINK_COMM_CHECKSUM);
+	ASSERT_LT(0, (int)cmd.comm_id);
+	EXPECT_EQ(-EINVAL, join(self->fd[1], self->secret, 1, 2, 0));
+	ASSERT_EQ(0, raw_info(self->fd[0], &info));
+	memcpy(peer[0].node_id, info.out_node_id, 16);
+	peer[1] = peer[0];
+	EXPECT_EQ(0, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+	/* Not between nodes. */
+	peer[1].kind = NPULINK_PEER_RDMA;
+	peer[1].node_id[15] ^= 1;
+	peer[1].addr.ip[15] = 1;
+	peer[1].addr.port = 1;
+	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_COMM_PEERS, &cmd));
+}
+
 TEST_F(comm, test_err_port_info)
 {
 	struct npulink_port_info cmd = { .size = sizeof(cmd) };

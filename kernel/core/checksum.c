@@ -237,8 +237,7 @@ void npulink_check_cause(const struct npulink_req *req, struct npulink_cause *ca
 	cause->cause = NPULINK_CAUSE_CHECKSUM;
 	cause->step = src->step;
 	cause->peer = req->core.op->plan->steps[src->step].recv_peer;
-	/* Of a link to another machine only the near end is known here. */
-	cause->code = src->link->dev ? src->link->dev->id : ~0U;
+	cause->code = src->link->dev->id;
 }
 
 /* Let go of the buffers that the request was given. False: it has what it was given. */

@@ -212,7 +212,7 @@ struct npulink_buf_export {
  *	NPULINK_COMM_CHECKSUM: what comes over links is checked by CRC32C before it is
  *	used, and fetched once more if it was damaged; takes memory for up to twice
  *	DEVICE_INFO's out_slice for each input of a step, which is charged; needed
- *	from all
+ *	from all; only for ranks of one node
  * @secret: 128 random bits that the members share and nobody else knows
  * @rank: own rank
  * @nranks: number of ranks
@@ -283,7 +283,7 @@ struct npulink_peer {
  *
  *  - EADDRNOTAVAIL: LOCAL with the id of another node, RDMA with that of this one
  *  - EINVAL: RDMA without address, or the own rank is not LOCAL
- *  - EOPNOTSUPP: no such kind
+ *  - EOPNOTSUPP: no such kind, or RDMA and the communicator is one with CHECKSUM
  *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
  *    namespace
  *  - EBUSY: described otherwise before
