@@ -31,7 +31,10 @@ struct world {
 
 static struct world *w;
 
-#define COUNT(what) __atomic_fetch_add(&w->what, 1, __ATOMIC_RELAXED)
+static void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
 
 /* How operations and joining may end while the world is like this. */
 static const int allowed[] = {
@@ -63,15 +66,15 @@ static void *make_trouble(void *arg)
 	usleep(t->us);
 	switch (t->kind) {
 	case 0:
-		COUNT(aborts);
+		count(&w->aborts);
 		raw_abort(t->m->fd, t->m->comm, 5);
 		break;
 	case 1:
-		COUNT(closes);
+		count(&w->closes);
 		close(t->m->fd);
 		break;
 	case 2:
-		COUNT(unmaps);
+		count(&w->unmaps);
 		/* Not what this test writes its own notes to. */
 		munmap(t->m->send, 2 * t->m->len + 1);
 		break;
@@ -99,7 +102,7 @@ static void go_on(struct member *m)
 		post.deadline_ns = 300000000;
 		rc = raw_ioctl(s.fd, NPULINK_POST, &post);
 		if (!rc && !post.out_result.status) {
-			COUNT(shrinks);
+			count(&w->shrinks);
 			RAW_CHECK(!member_wrong(&s, 9));
 		}
 		rc = raw_destroy(s.fd, s.plan);
@@ -121,7 +124,9 @@ static void one_communicator(uint32_t g, uint32_t r, unsigned int *seed)
 
 	memcpy(secret + 4, &epoch, sizeof(epoch));
 	rc = member_join(&m, (r + epoch) % DEVICES, secret, r, RANKS, len);
-	for (round = 0; !rc && round < 50 && !__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE); round++) {
+	for (round = 0; !rc && round < 50; round++) {
+		if (__atomic_load_n(&w->stop, __ATOMIC_ACQUIRE))
+			break;
 		struct npulink_post post;
 
 		w->beat[g][r] = raw_now();
@@ -142,16 +147,17 @@ static void one_communicator(uint32_t g, uint32_t r, unsigned int *seed)
 			break;
 		}
 		if (!rc) {
-			COUNT(good);
+			count(&w->good);
 			RAW_CHECK(!member_wrong(&m, round));
 		}
 	}
 	if (rc) {
 		if (rc > -135)
-			COUNT(errors[-rc]);
-		COUNT(failed);
+			count(&w->errors[-rc]);
+		count(&w->failed);
 		if (!is_allowed(rc))
-			fprintf(stderr, "# group %u, rank %u, epoch %u: error %d\n", g, r, epoch, rc);
+			fprintf(stderr, "# group %u, rank %u, epoch %u: error %d\n",
+				g, r, epoch, rc);
 		RAW_CHECK(is_allowed(rc));
 	}
 	if (!troubled && m.plan > 0 && rand_r(seed) % 2)
@@ -177,7 +183,7 @@ static void rank_main(uint32_t g, uint32_t r, unsigned int seed)
 
 			if (!pid)
 				_exit(0);
-			COUNT(forks);
+			count(&w->forks);
 			waitpid(pid, NULL, 0);
 		}
 	}
@@ -197,7 +203,7 @@ static int list_devices(int *ids)
 	return n;
 }
 
-/* One of the four devices goes, with all that is going on on it, and comes again. */
+/* One of the four devices goes, with all that goes on there, and comes again. */
 static void replace_device(unsigned int id)
 {
 	char name[16];

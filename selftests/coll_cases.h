@@ -200,7 +200,7 @@ static inline void trial_encode(struct trial_run *r)
 
 /* Element @at of a buffer: what @rank has as its element @i. */
 static inline void trial_put(struct trial_run *r, struct trial_buf *b, bool want, size_t at,
-			    unsigned int rank, size_t i)
+			     unsigned int rank, size_t i)
 {
 	unsigned char *base = want ? b->want + CASE_GUARD : b->p;
 
@@ -327,7 +327,7 @@ static inline void trial_setup(struct trial_run *r)
 		for (q = 0; root && q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
 				trial_put(r, &r->send, false, r->sdispls[q] + i,
-					 q, i);
+					  q, i);
 		break;
 	case NPULINK_COLL_GATHER:
 	case NPULINK_COLL_GATHERV:
@@ -337,21 +337,21 @@ static inline void trial_setup(struct trial_run *r)
 	case NPULINK_COLL_ALLGATHERV:
 		for (i = 0; i < own; i++)
 			trial_put(r, in ? &r->recv : &r->send, false,
-				 (in ? r->rdispls[r->rank] : 0) + i, r->rank, i);
+				  (in ? r->rdispls[r->rank] : 0) + i, r->rank, i);
 		break;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_REDUCE_SCATTERV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
 				trial_put(r, trial_source(r), false, r->sdispls[q] + i,
-					 r->rank, q + i);
+					  r->rank, q + i);
 		break;
 	case NPULINK_COLL_ALLTOALL:
 	case NPULINK_COLL_ALLTOALLV:
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->scounts[q]; i++)
 				trial_put(r, trial_source(r), false, r->sdispls[q] + i,
-					 r->rank, 11 * q + i);
+					  r->rank, 11 * q + i);
 		break;
 	}
 }
@@ -401,7 +401,7 @@ static inline void trial_expect(struct trial_run *r)
 		for (q = 0; q < r->nranks; q++)
 			for (i = 0; i < r->rcounts[q]; i++)
 				trial_put(r, &r->recv, true, r->rdispls[q] + i,
-					 q, 11 * r->rank + i);
+					  q, 11 * r->rank + i);
 		break;
 	}
 }

@@ -86,7 +86,8 @@ static inline uint32_t nl_u32(struct nlattr *attr)
 	return *(uint32_t *)nl_value(attr);
 }
 
-static inline void nl_note_error(struct nl_reply *reply, struct nlmsghdr *nlh, int error, size_t skip)
+static inline void nl_note_error(struct nl_reply *reply, struct nlmsghdr *nlh, int error,
+				 size_t skip)
 {
 	struct nlattr *attrs[NL_ATTRS];
 
@@ -161,7 +162,7 @@ static inline bool nl_next(struct nl_reply *reply, size_t *off, struct nlattr *a
 	if (*off >= reply->len)
 		return false;
 	nl_parse((char *)nlh + NLMSG_HDRLEN + GENL_HDRLEN,
-	      nlh->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN, attrs);
+		 nlh->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN, attrs);
 	*off += NLMSG_ALIGN(nlh->nlmsg_len);
 	return true;
 }

@@ -108,8 +108,11 @@ static inline void remote_setup(unsigned int ndev, unsigned int timeout_ms)
 	rc = rc ? rc : run("tools/vm/modules load ndev=%u", ndev);
 	rc = rc ? rc : run("tools/vm/modules insert npulink_rdma peer_timeout=%u", timeout_ms);
 	/* An address is in the port's table a moment after the port is there. */
-	for (int i = 0; !rc && i < 50 && run("build/tools/npulink link ports | grep -q usable"); i++)
+	for (int i = 0; !rc && i < 50; i++) {
+		if (!run("build/tools/npulink link ports | grep -q usable"))
+			break;
 		usleep(100000);
+	}
 	rc = rc ? rc : remote_link("add", ndev);
 	if (rc)
 		ksft_exit_fail_msg("cannot set up links\n");
@@ -199,7 +202,9 @@ static inline int remote_ranks(unsigned int per, remote_fn fn)
 
 static inline int remote_check(int rc, struct coll_comm *comm, unsigned int rank, const char *what)
 {
-	return rc ? remote_fail("rank %u: %s: %d: %s", rank, what, rc, coll_comm_last_error(comm)) : 0;
+	if (!rc)
+		return 0;
+	return remote_fail("rank %u: %s: %d: %s", rank, what, rc, coll_comm_last_error(comm));
 }
 
 static inline int remote_case(struct coll_comm *comm, unsigned int rank, const struct coll_case *c)

@@ -168,9 +168,9 @@ FIXTURE_TEARDOWN(signals)
 
 #define RETRY(expr) ({ \
 	long rc_; \
-	do \
+	do { \
 		rc_ = (expr); \
-	while (rc_ == -EINTR || rc_ == -EAGAIN); \
+	} while (rc_ == -EINTR || rc_ == -EAGAIN); \
 	rc_; \
 })
 

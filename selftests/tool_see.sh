@@ -17,6 +17,7 @@ valid()
 	local name=$1 schema=$2 got=0
 
 	shift 2
+	# shellcheck disable=SC2154 # tool_lib.sh
 	"$@" >"$scratch/json" 2>"$scratch/err" || [ $? = 3 ] || got=1
 	jq -r --slurpfile schema "$schemas/$schema.json" -f "$schemas/validate.jq" \
 		"$scratch/json" >"$scratch/out" 2>>"$scratch/err" || got=1
@@ -27,11 +28,13 @@ valid()
 # The validator itself finds what is wrong.
 invalid()
 {
-	local name=$1 schema=$2 text=$3
+	local name=$1 schema=$2 text=$3 got
 
 	echo "$text" | jq -r --slurpfile schema "$schemas/$schema.json" -f "$schemas/validate.jq" \
 		>"$scratch/out" 2>"$scratch/err"
-	result $([ -s "$scratch/out" ]; echo $?) "$name"
+	got=0
+	[ -s "$scratch/out" ] || got=1
+	result "$got" "$name"
 }
 
 invalid "a missing member" stat '{}'

@@ -273,7 +273,8 @@ static void examine(struct report *rep, uint64_t limit_ns)
 static const char *const whys[][2] = {
 	{ "never-called",	"has not called it" },
 	{ "not-joined",		"has never joined the communicator" },
-	{ "other-machine",	"has not called it; it is on another machine: run npulink hang there" },
+	{ "other-machine",	"has not called it; it is on another machine: "
+				"run npulink hang there" },
 	{ "left",		"has left the communicator" },
 	{ "dead",		"is dead" },
 	{ "death",		"is dead" },

@@ -180,8 +180,9 @@ static void check_text(const struct coll_algorithm *alg, const struct coll_sim_c
 {
 	char t1[16], t2[16];
 
-	printf("%-16s %-20s %6" PRIu64 " %10" PRIu64 " %s %9.2g", coll_collective_name(alg->collective),
-	       alg->name, r->points, r->messages, alg->exact ? " =" : "<=", r->worst);
+	printf("%-16s %-20s %6" PRIu64 " %10" PRIu64 " %s %9.2g",
+	       coll_collective_name(alg->collective), alg->name, r->points,
+	       r->messages, alg->exact ? " =" : "<=", r->worst);
 	if (!alg->exact)
 		printf("  down to %.2g of it", 1 + r->slack);
 	if (fabs(r->worst) > COLL_SIM_CLOSE)

@@ -120,7 +120,8 @@ static void prove(struct row *row, const struct coll_algorithm *alg, const struc
 	row->messages += report.messages;
 	if (rc)
 		snprintf(row->bad, sizeof(row->bad), "%u ranks, root %u: rank %u: %s", p,
-			 args->root, report.rank, rc == -EINVAL ? report.reason : coll_strerror(rc));
+			 args->root, report.rank,
+			 rc == -EINVAL ? report.reason : coll_strerror(rc));
 }
 
 static void prove_ranks(struct row *row, const struct coll_algorithm *alg, uint32_t p)

@@ -87,7 +87,9 @@ static bool has_address(struct ibv_context *ctx, uint8_t num, int ngids)
 			continue;
 		if (!memcmp(gid.raw, mapped, sizeof(mapped)))
 			return true;
-		if ((gid.raw[0] || gid.raw[15]) && (gid.raw[0] != 0xfe || (gid.raw[1] & 0xc0) != 0x80))
+		if (!gid.raw[0] && !gid.raw[15])
+			continue;
+		if (gid.raw[0] != 0xfe || (gid.raw[1] & 0xc0) != 0x80)
 			return true;
 	}
 	return false;

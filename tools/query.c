@@ -260,7 +260,8 @@ void query_title(const struct query *q, char *text, size_t size)
 	n = snprintf(text, size, "%s, algorithm %s: %u ranks",
 		     coll_collective_name(args->collective), q->alg->name, args->nranks);
 	if (args->counts)
-		n += snprintf(text + n, size - n, ", uneven shards of %s", dtype_label(args->dtype));
+		n += snprintf(text + n, size - n, ", uneven shards of %s",
+			      dtype_label(args->dtype));
 	else if (args->collective != NPULINK_COLL_BARRIER)
 		n += snprintf(text + n, size - n, ", %" PRIu64 " %s", args->count,
 			      dtype_label(args->dtype));

@@ -71,8 +71,10 @@ static void draw_frame(const struct frame *f)
 	svg_text(f->svg, LEFT - 8, TOP - 10, "end", 11, SVG_FAINT, "rank");
 	step = svg_step(f->seconds * factor, 10);
 	for (t = 0; f->seconds > 0 && t <= f->seconds * factor * (1 + 1e-9); t += step) {
-		svg_line(f->svg, x_of(f, t / factor), TOP, x_of(f, t / factor), bottom, SVG_GRID, 1);
-		svg_text(f->svg, x_of(f, t / factor), bottom + 17, "middle", 11, SVG_FAINT, "%.6g",
+		double x = x_of(f, t / factor);
+
+		svg_line(f->svg, x, TOP, x, bottom, SVG_GRID, 1);
+		svg_text(f->svg, x, bottom + 17, "middle", 11, SVG_FAINT, "%.6g",
 			 t);
 	}
 	svg_text(f->svg, (LEFT + WIDTH - RIGHT) / 2, bottom + 38, "middle", 12, SVG_INK,

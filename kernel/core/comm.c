@@ -87,7 +87,7 @@ static struct npulink_rank *npulink_comm_next_rank(struct npulink_comm *comm, u3
 /* End what is in flight on all ranks. What is posted later sees comm->failed. */
 static void npulink_comm_flood(struct npulink_comm *comm)
 {
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_rank *rank;
 	u32 i = 0;
 
@@ -707,12 +707,13 @@ static int npulink_comm_peer(struct npulink_rank *rank, u32 index,
 			     const struct npulink_peer *peer)
 {
 	bool here = !memcmp(peer->node_id, npulink_node_id, sizeof(peer->node_id));
+	bool local = peer->kind == NPULINK_PEER_LOCAL;
 	struct npulink_conn *conn;
 
 	if (peer->kind > NPULINK_PEER_RDMA || peer->reserved ||
 	    memchr_inv(peer->addr.reserved, 0, sizeof(peer->addr.reserved)))
 		return -EOPNOTSUPP;
-	if (here != (peer->kind == NPULINK_PEER_LOCAL))
+	if (here != local)
 		return -EADDRNOTAVAIL;
 	if (!here)
 		return npulink_remote_describe(rank, index, &peer->addr);

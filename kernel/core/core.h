@@ -725,9 +725,9 @@ struct npulink_run {
 	u64 now;		/* what the clock said after the last work was done; 0: look */
 };
 
-#define NPULINK_RUN_TASK(name) \
+#define NPULINK_DEFINE_RUN_TASK(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192 }
-#define NPULINK_RUN_IRQ(name) \
+#define NPULINK_DEFINE_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0 }
 
 /* All times of operations and steps are on this clock. */
@@ -855,10 +855,10 @@ struct npulink_notice {
 	u64 lost;
 };
 
-#define NPULINK_NOTICE(_type) (struct npulink_notice) { \
+#define NPULINK_NOTICE(_type) ((struct npulink_notice) { \
 	.type = _type, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
 	.rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, .step = ~0U, .number = ~0ULL, \
-}
+})
 
 /* Totals since the module was loaded. */
 struct npulink_totals {

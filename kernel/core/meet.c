@@ -824,7 +824,7 @@ void npulink_meet_dissolve(struct npulink_op *op)
 {
 	struct npulink_comm *comm = op->rank->comm;
 	struct npulink_op *others = NULL;
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 
 	spin_lock_irq(&comm->lock);
 	if (op->meet.state == NPULINK_MEET_GATHERED)

@@ -332,13 +332,16 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 		for (k = un->first; k < un->first + un->nsteps; k++) {
 			const struct npulink_op_stream *os;
 			u64 avail = 0;
+			u32 ps;
 
 			if (!(plan->steps[k].op & NPULINK_STEP_RECV))
 				continue;
 			os = &op->streams[plan->pos[k].recv_stream];
-			if (os->peer)
-				avail = READ_ONCE(os->peer->cells[npulink_peer_step(op,
-					plan->pos[k].recv_stream, plan->pos[k].recv_pos)].avail);
+			if (os->peer) {
+				ps = npulink_peer_step(op, plan->pos[k].recv_stream,
+						       plan->pos[k].recv_pos);
+				avail = READ_ONCE(os->peer->cells[ps].avail);
+			}
 			if (avail > op->units[i].done + 1)
 				continue;
 			*step = k;

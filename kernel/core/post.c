@@ -281,7 +281,7 @@ int npulink_post_ioctl(struct npulink_ucmd *ucmd)
 	const struct npulink_post *post = ucmd->cmd;
 	bool wait = post->flags & NPULINK_POST_WAIT;
 	struct npulink_file *file = ucmd->file;
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_op *op;
 	int rc = 0;
 
@@ -306,7 +306,7 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 	bool wait = cmd->flags & NPULINK_POST_WAIT;
 	struct npulink_file *file = ucmd->file;
 	struct npulink_op **ops = NULL;
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 	int rc = 0, wait_rc = 0;
 	u32 i;
 

@@ -117,7 +117,7 @@ void npulink_put_room(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
 	unsigned long flags;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	remote->full = remote->shut;
@@ -132,7 +132,7 @@ void npulink_put_up(struct npulink_put *put)
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_CONNECTING)
@@ -152,7 +152,7 @@ void npulink_put_down(struct npulink_put *put, int status)
 	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
 	u32 i;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_DOWN)
@@ -198,7 +198,7 @@ static void npulink_remote_tick(struct work_struct *work)
 	struct npulink_wire_msg msg;
 	struct npulink_op *op;
 	u32 n = 0;
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 
 	spin_lock_irq(&rank->lock);
 	if (list_empty(&rank->ops) || remote->state >= NPULINK_REMOTE_LEFT)

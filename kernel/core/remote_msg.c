@@ -259,7 +259,7 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 	unsigned long flags;
 	const char *wrong;
 	bool keep = false;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	/* It may come before npulink_put_up() has. */

@@ -309,7 +309,7 @@ void npulink_put_revoked(struct npulink_put *put, u32 index)
 	struct npulink_grant *grant = &remote->grants[index];
 	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (grant->state == NPULINK_GRANT_REVOKING) {

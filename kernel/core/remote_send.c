@@ -184,7 +184,7 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 	struct npulink_remote_step *rs = cookie;
 	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (len)

@@ -417,19 +417,21 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 	const struct npulink_unit *un = &op->plan->units[unit];
 	const struct npulink_step *steps = &op->plan->steps[un->first];
 	u64 done = op->units[unit].done, len = steps[0].len;
-	struct npulink_link_stats *stats;
 	u32 i;
 
 	for (i = 0; i < un->nsteps; i++) {
 		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
+		const struct npulink_op_stream *os = &op->streams[pos->recv_stream];
+		struct npulink_link_stats *stats;
 		struct npulink_op *peer;
-		u32 ps;
+		u32 from, ps;
 
 		if (!(steps[i].op & NPULINK_STEP_RECV))
 			continue;
-		peer = op->streams[pos->recv_stream].peer;
+		peer = os->peer;
 		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
-		stats = &op->plan->peers[op->plan->streams[pos->recv_stream].peer].conn->back->stats;
+		from = op->plan->streams[pos->recv_stream].peer;
+		stats = &op->plan->peers[from].conn->back->stats;
 		atomic64_add(n, &stats->bytes);
 		if (done == len)
 			atomic64_inc(&stats->steps);
@@ -719,7 +721,7 @@ struct npulink_req *npulink_ready_pop(struct npulink_file *file)
 void npulink_req_run(struct npulink_req *req)
 {
 	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
-	NPULINK_RUN_TASK(run);
+	NPULINK_DEFINE_RUN_TASK(run);
 	unsigned long flags;
 	int rc;
 
@@ -736,7 +738,7 @@ void npulink_req_run(struct npulink_req *req)
 
 void npulink_step_done(struct npulink_req *req, int status)
 {
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	req->core.status = status;
 	rcu_read_lock();
@@ -748,7 +750,7 @@ EXPORT_SYMBOL_NPULINK(npulink_step_done);
 
 void npulink_link_event(struct npulink_link *link, int event, struct npulink_event *ev)
 {
-	NPULINK_RUN_IRQ(run);
+	NPULINK_DEFINE_RUN_IRQ(run);
 
 	switch (event) {
 	case NPULINK_LINK_BELL:

@@ -292,6 +292,7 @@ void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
 		rdma_conn_fail(conn, -EACCES);
 		return;
 	}
+	/* After what the handshake wrote: whoever sees it up may use it without the lock. */
 	smp_store_release(&conn->up, true);
 	npulink_put_up(conn->put);
 }
@@ -373,7 +374,7 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 	} while (found);
 }
 
-/* ---- what the core calls ---------------------------------------------------------------------- */
+/* ---- what the core calls --------------------------------------------------------------- */
 
 int rdma_open(struct npulink_put *put)
 {

@@ -456,7 +456,7 @@ void rdma_probe_done(struct ib_cq *cq, struct ib_wc *wc)
 		rdma_conn_fail(conn, -EHOSTDOWN);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------- */
+/* ---- the end ---------------------------------------------------------------------------- */
 
 void rdma_shut(struct npulink_put *put, const struct npulink_wire_msg *msg, const void *payload,
 	       u32 len)

@@ -404,32 +404,35 @@ static void test_sha256(void)
 	struct coll_sha256 s;
 	struct coll_hmac h;
 	uint8_t digest[32], key[131];
+	bool ok;
 
 	coll_sha256_init(&s);
 	coll_sha256_add(&s, "abc", 3);
 	coll_sha256_end(&s, digest);
-	ksft_test_result(is_hex(digest,
-		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"), "sha256\n");
+	ok = is_hex(digest,
+		    "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+	ksft_test_result(ok, "sha256\n");
 	coll_sha256_init(&s);
 	for (int i = 0; i < 1000000; i += 100)
 		for (int k = 0; k < 4; k++)
 			coll_sha256_add(&s, "aaaaaaaaaaaaaaaaaaaaaaaaa", 25);
 	coll_sha256_end(&s, digest);
-	ksft_test_result(is_hex(digest,
-		"cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
-			 "sha256 of a million\n");
+	ok = is_hex(digest,
+		    "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+	ksft_test_result(ok, "sha256 of a million\n");
 	coll_hmac_init(&h, "Jefe", 4);
 	coll_sha256_add(&h.inner, "what do ya want for nothing?", 28);
 	coll_hmac_end(&h, digest);
-	ksft_test_result(is_hex(digest,
-		"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"), "hmac\n");
+	ok = is_hex(digest,
+		    "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+	ksft_test_result(ok, "hmac\n");
 	memset(key, 0xaa, sizeof(key));
 	coll_hmac_init(&h, key, sizeof(key));
 	coll_sha256_add(&h.inner, "Test Using Larger Than Block-Size Key - Hash Key First", 54);
 	coll_hmac_end(&h, digest);
-	ksft_test_result(is_hex(digest,
-		"60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
-			 "hmac with a long key\n");
+	ok = is_hex(digest,
+		    "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+	ksft_test_result(ok, "hmac with a long key\n");
 }
 
 int main(void)

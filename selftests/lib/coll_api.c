@@ -409,7 +409,8 @@ static void test_failures(void)
 	if (!rc)
 		rc = coll_broadcast(comms[1], x, x + 4, 3, COLL_FLOAT32, 1);
 	ksft_test_result(refused(comms[1], rc, -EPROTO,
-				 "rank 1 broadcast of 3 float32, root 1, rank 0 allreduce of 4 int32 (sum)"),
+				 "rank 1 broadcast of 3 float32, root 1, "
+				 "rank 0 allreduce of 4 int32 (sum)"),
 			 "mismatch: names both calls\n");
 	ksft_test_result(refused(comms[0], coll_wait(&req), -EPROTO, "rank 0 allreduce of 4 int32"),
 			 "mismatch: on the other rank, too\n");

@@ -81,7 +81,8 @@ static void test_one_call(size_t count, const char *what)
 	pthread_create(&thread, NULL, late, (void *)count);
 	bad |= coll_allreduce(comms[0], in[0], out[0], count, COLL_INT32, COLL_SUM);
 	pthread_join(thread, &rc);
-	ksft_test_result(!bad && !rc && total() - before == 2, "%s: one ioctl for each rank\n", what);
+	ksft_test_result(!bad && !rc && total() - before == 2,
+			 "%s: one ioctl for each rank\n", what);
 }
 
 static void test_signals(void)

@@ -374,8 +374,8 @@ static bool engine_bytes(const char *name, uint32_t collective, uint32_t reads_n
 				if (stats.read != (read_all ? n : reads_num * (p - 1) * shard) ||
 				    stats.written != (read_all ? shard :
 						      writes_num * (p - 1) * shard)) {
-					ksft_print_msg("p = %u: reads %llu, writes %llu, n = %llu\n", p,
-						       (unsigned long long)stats.read,
+					ksft_print_msg("p = %u: reads %llu, writes %llu, n = %llu\n",
+						       p, (unsigned long long)stats.read,
 						       (unsigned long long)stats.written,
 						       (unsigned long long)n);
 					ok = false;

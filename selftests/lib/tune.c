@@ -43,7 +43,8 @@ static void test_overrides(void)
 			 !strcmp(choice(&t, NPULINK_COLL_ALLREDUCE, 1ULL << 33), "ring"),
 			 "override by size\n");
 	coll_tune_free(&t);
-	ksft_test_result(!init(&t, "", " allgather:ring ; broadcast : 1M-1g:ring;allreduce:ring;") &&
+	ksft_test_result(!init(&t, "",
+			       " allgather:ring ; broadcast : 1M-1g:ring;allreduce:ring;") &&
 			 !strcmp(choice(&t, NPULINK_COLL_ALLGATHER, 1), "ring") &&
 			 !strcmp(choice(&t, NPULINK_COLL_BROADCAST, 1 << 20), "ring"),
 			 "override of several collectives\n");
@@ -161,7 +162,8 @@ static void test_calibration_by_type(void)
 				    "cpu.request = 3e-6\ncpu.copy = 4e-10\ncpu.reduce = 5e-10\n"
 				    "cpu.reduce.int32 = 6e-10\n") &&
 			 t.work.processors == 2 && t.work.call == 1 / 1e5 &&
-			 t.work.message == 2 / 1e6 && t.work.request == 3 / 1e6 && t.work.copy == 4 / 1e10 &&
+			 t.work.message == 2 / 1e6 && t.work.request == 3 / 1e6 &&
+			 t.work.copy == 4 / 1e10 &&
 			 t.work.reduces[NPULINK_INT8] == 5 / 1e10 &&
 			 t.work.reduces[NPULINK_INT32] == 6 / 1e10, "calibration: processors\n");
 	ksft_test_result(with_file(&t, "gamma.int7 = 1e-10\n") == -EINVAL &&

@@ -397,7 +397,8 @@ struct npulink_comm_abort {
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
  * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
- *	CHECKSUM, the device at the far end of the link; with DEADLOCK, whether out_peer's process waits in another communicator
+ *	CHECKSUM, the device at the far end of the link; with DEADLOCK, whether
+ *	out_peer's process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank
  * @out_calls: with MISMATCH, what out_rank and out_peer called; with DEADLOCK, what

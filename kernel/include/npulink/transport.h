@@ -72,6 +72,7 @@ struct npulink_put {
 
 /**
  * struct npulink_transport - a kind of link to other machines
+ * @node: on the list of all
  * @name: "rdma"
  * @kind: NPULINK_PEER_*
  * @owner: module, held by each port and each connection
@@ -96,7 +97,8 @@ struct npulink_transport {
 	int (*open)(struct npulink_put *put);
 	/**
 	 * @close: undo open, after npulink_put_down() if that was not called before. If
-	 * @msg is not NULL, it is sent first, and if possible arrives. May sleep, for a bounded time.
+	 * @msg is not NULL, it is sent first, and if possible arrives. May sleep, for a
+	 * bounded time.
 	 */
 	void (*close)(struct npulink_put *put, const struct npulink_wire_msg *msg);
 	/**
@@ -122,8 +124,8 @@ struct npulink_transport {
 	void (*revoke)(struct npulink_put *put, u32 grant);
 	/**
 	 * @write: put @len bytes from @from at the peer's @addr; ends in
-	 * npulink_put_written() with @cookie, in any case. With @last, the peer is told @imm. -EAGAIN as for
-	 * send. Rank's lock held.
+	 * npulink_put_written() with @cookie, in any case. With @last, the peer is told
+	 * @imm. -EAGAIN as for send. Rank's lock held.
 	 */
 	int (*write)(struct npulink_put *put, void *cookie, const struct npulink_operand *from,
 		     u32 len, u64 addr, u32 rkey, bool last, u32 imm);

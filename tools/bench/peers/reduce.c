@@ -108,7 +108,7 @@ static void stream_past_cache(void *d, const void *x, const void *y, size_t n)
 
 	for (size_t i = 0; i < n / 4; i++)
 		_mm256_stream_si256(r + i, _mm256_add_epi64(_mm256_loadu_si256(p + i),
-							   _mm256_loadu_si256(q + i)));
+							    _mm256_loadu_si256(q + i)));
 	_mm_sfence();
 }
 #endif
