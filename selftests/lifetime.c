@@ -4,10 +4,14 @@
  * close, dup, passing a file on, exec, fork, waiting threads, removal of a device with
  * operations in flight. At the end of each test all pages are back.
  */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include "team.h"
 #include "harness.h"
 
@@ -459,6 +463,97 @@ TEST_F(life, device_removed_while_running)
 		for (r = 0; r < 3; r++)
 			member_leave(&m[r]);
 	}
+}
+
+/* A page whose first write waits until the test lets it through. */
+struct gate {
+	int fd;
+	char *page;
+};
+
+static int gate_open(struct gate *g)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP };
+	struct uffdio_register reg = { .mode = UFFDIO_REGISTER_MODE_WP };
+
+	g->page = raw_anon(4096);
+	if (g->page == MAP_FAILED)
+		return -ENOMEM;
+	g->fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (g->fd < 0)
+		return -errno;
+	reg.range.start = (uintptr_t)g->page;
+	reg.range.len = 4096;
+	if (ioctl(g->fd, UFFDIO_API, &api) || ioctl(g->fd, UFFDIO_REGISTER, &reg))
+		return -errno;
+	/* Only what is there can be protected. */
+	g->page[0] = 0;
+	return 0;
+}
+
+static int gate_protect(struct gate *g, bool on)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { (uintptr_t)g->page, 4096 },
+		.mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0,
+	};
+
+	return ioctl(g->fd, UFFDIO_WRITEPROTECT, &wp) ? -errno : 0;
+}
+
+struct slow_post {
+	int fd, rc;
+	struct npulink_post *post;
+};
+
+static void *post_slowly(void *arg)
+{
+	struct slow_post *p = arg;
+
+	p->rc = raw_ioctl(p->fd, NPULINK_POST, p->post);
+	return NULL;
+}
+
+/* A POST that waits for its own process's page fault does not keep a device from going. */
+TEST_F(life, device_removed_while_post_faults)
+{
+	struct pollfd waiting = { .events = POLLIN };
+	struct slow_post p = { .rc = 1 };
+	struct uffd_msg msg;
+	struct member m[2];
+	uint8_t secret[16];
+	pthread_t thread;
+	struct gate g;
+	int dev, r;
+
+	r = gate_open(&g);
+	if (r == -ENOSYS || r == -EINVAL)
+		SKIP(return, "this kernel has no userfaultfd that protects");
+	ASSERT_EQ(0, r);
+	dev = new_devices(1);
+	ASSERT_GE(dev, 8);
+	raw_secret(secret);
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(0, member_join(&m[r], r ? dev : 0, secret, r, 2, LEN));
+	p.fd = m[1].fd;
+	p.post = (struct npulink_post *)g.page;
+	*p.post = member_post_cmd(&m[1], NPULINK_POST_HELD);
+	ASSERT_EQ(0, gate_protect(&g, true));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, post_slowly, &p));
+	waiting.fd = g.fd;
+	ASSERT_EQ(1, poll(&waiting, 1, 20000)) {
+		TH_LOG("not even POST's answer waits: %d", p.rc);
+	}
+	ASSERT_EQ(sizeof(msg), read(g.fd, &msg, sizeof(msg)));
+	EXPECT_EQ(UFFD_EVENT_PAGEFAULT, msg.event);
+	EXPECT_EQ(0, remove_device(dev));
+	ASSERT_EQ(0, gate_protect(&g, false));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(-ENODEV, p.rc);
+	for (r = 0; r < 2; r++)
+		member_leave(&m[r]);
+	close(g.fd);
+	munmap(g.page, 4096);
 }
 
 struct traffic {

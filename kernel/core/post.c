@@ -214,13 +214,10 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 		rc = plan->rank->comm->cause.status;
 		goto err_plan;
 	}
-	rc = -ENODEV;
-	if (!percpu_ref_tryget_live(&dev->users))
-		goto err_plan;
 	rc = -ENOMEM;
 	op = npulink_op_alloc(plan);
 	if (!op)
-		goto err_users;
+		goto err_plan;
 	rc = npulink_bind(file, op, post);
 	if (rc)
 		goto err_op;
@@ -239,11 +236,18 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -EFAULT;
 	if (put_user(op->seq, &user->out_seq))
 		goto err_slot;
+	/*
+	 * Not before the last access to the user's memory: a page fault takes as long as
+	 * the user likes, and the removal of a device waits for its users.
+	 */
+	rc = -ENODEV;
+	if (!percpu_ref_tryget_live(&dev->users))
+		goto err_slot;
 	rc = npulink_op_publish(op);
 	if (rc) {
 		if (rc == -EPROTO && op->number != ~0ULL)
 			npulink_op_fail_call(op);
-		goto err_slot;
+		goto err_users;
 	}
 	trace_npulink_post(op);
 	if (op->has_deadline)
@@ -252,13 +256,13 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	npulink_plan_put(plan);
 	return op;
 
+err_users:
+	percpu_ref_put(&dev->users);
 err_slot:
 	npulink_slot_give(file, op);
 err_op:
 	npulink_unbind(op);
 	npulink_op_put(op);
-err_users:
-	percpu_ref_put(&dev->users);
 err_plan:
 	npulink_plan_put(plan);
 	return ERR_PTR(rc);
