@@ -192,16 +192,13 @@ struct differ {
 	struct npulink_call call;
 };
 
-#define CALL(...)	{ .collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32, \
-			  .count = LEN / 4, ##__VA_ARGS__ }
-
 static const struct differ differs[] = {
-	{ "count", CALL(.count = LEN / 4 - 1) },
-	{ "reduction", CALL(.redop = NPULINK_MAX) },
-	{ "type", CALL(.dtype = NPULINK_UINT32) },
-	{ "collective", CALL(.collective = NPULINK_COLL_REDUCE_SCATTER) },
-	{ "root", CALL(.collective = NPULINK_COLL_REDUCE, .root = 1) },
-	{ "algorithm", CALL(.set_id = 7) },
+	{ "count",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4 - 1 } },
+	{ "reduction",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, NPULINK_MAX, .count = LEN / 4 } },
+	{ "type",	{ NPULINK_COLL_ALLREDUCE, NPULINK_UINT32, .count = LEN / 4 } },
+	{ "collective",	{ NPULINK_COLL_REDUCE_SCATTER, NPULINK_INT32, .count = LEN / 4 } },
+	{ "root",	{ NPULINK_COLL_REDUCE, NPULINK_INT32, .root = 1, .count = LEN / 4 } },
+	{ "algorithm",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4, .set_id = 7 } },
 };
 
 FIXTURE(mismatch) {
@@ -249,8 +246,12 @@ static int plan_of_call(struct member *m, const struct npulink_call *call)
 
 FIXTURE_SETUP(mismatch)
 {
-	static const struct npulink_call reduce = CALL(.collective = NPULINK_COLL_REDUCE);
-	static const struct npulink_call usual = CALL();
+	static const struct npulink_call reduce = {
+		NPULINK_COLL_REDUCE, NPULINK_INT32, .count = LEN / 4,
+	};
+	static const struct npulink_call usual = {
+		NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4,
+	};
 	uint8_t secret[16];
 	int r;
 
@@ -323,7 +324,9 @@ TEST_F(mismatch, both_calls_are_named)
 /* The same two collectives, but in another order. */
 TEST(mismatch_of_order)
 {
-	struct npulink_call call = CALL(.collective = NPULINK_COLL_ALLREDUCE);
+	struct npulink_call call = {
+		NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4,
+	};
 	struct npulink_comm_status st;
 	struct npulink_result res;
 	uint8_t secret[16];
