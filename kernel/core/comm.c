@@ -527,6 +527,7 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 	if (!conn)
 		return ERR_PTR(-ENOMEM);
 	conn->rank = peer;
+	conn->dev = NPULINK_NO_DEV;
 	if (far) {
 		conn->far = true;
 		conn->addr = *far;
@@ -587,6 +588,7 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		npulink_link_put(link);
 	if (cmpxchg(&conn->back, NULL, back))
 		npulink_link_put(back);
+	WRITE_ONCE(conn->dev, peer->dev->id);
 	if (conn->ledger)
 		WRITE_ONCE(conn->ledger->dev, peer->dev->id);
 	if (cmpxchg(&conn->peer, NULL, peer))

@@ -378,6 +378,9 @@ struct npulink_comm {
  * @peer: the peer's rank structure, referenced, once it has joined
  * @link: to the peer's device
  * @back: from the peer's device
+ * @dev: id of the peer's device, NPULINK_NO_DEV until it has joined, and if it is elsewhere
+ * @steps: steps whose payload came from the peer
+ * @bytes: its bytes
  * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
@@ -389,6 +392,9 @@ struct npulink_conn {
 	struct npulink_rank *peer;
 	struct npulink_link *link;
 	struct npulink_link *back;
+	u32 dev;
+	atomic64_t steps;
+	atomic64_t bytes;
 	struct npulink_flight_peer *ledger;
 	struct list_head p2p[2];
 	u64 p2p_next[2];

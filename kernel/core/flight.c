@@ -46,6 +46,7 @@ static void npulink_flight_release(struct kref *kref)
 		kfree(peer);
 	xa_destroy(&flight->peers);
 	put_pid(flight->tgid);
+	put_cred(flight->cred);
 	kvfree(flight->ops);
 	kvfree(flight->steps);
 	kfree(flight);
@@ -62,7 +63,6 @@ void npulink_flight_put(struct npulink_flight *flight)
 struct npulink_flight *npulink_flight_new(struct npulink_file *file)
 {
 	u32 nsteps = READ_ONCE(npulink_flight_steps), nops;
-	const struct cred *cred = file->cred;
 	struct npulink_flight *flight;
 	int rc = -ENOMEM;
 
@@ -76,10 +76,7 @@ struct npulink_flight *npulink_flight_new(struct npulink_file *file)
 	kref_init(&flight->kref);
 	INIT_LIST_HEAD(&flight->kept);
 	xa_init(&flight->peers);
-	if (uid_eq(cred->uid, cred->euid) && uid_eq(cred->uid, cred->suid))
-		flight->uid = cred->uid;
-	else
-		flight->uid = INVALID_UID;
+	flight->cred = get_cred(file->cred);
 	flight->tgid = get_pid(file->tgid);
 	get_task_comm(flight->task, current);
 	flight->ops_mask = nops - 1;
@@ -157,7 +154,7 @@ static void npulink_flight_make_room(const struct npulink_flight *newest)
 
 	lockdep_assert_held(&npulink_flights_lock);
 	list_for_each_entry(f, &npulink_flights_kept, kept) {
-		if (!uid_eq(f->uid, newest->uid))
+		if (!uid_eq(f->cred->euid, newest->cred->euid))
 			continue;
 		oldest = oldest ?: f;
 		mine += f->bytes;
@@ -291,6 +288,9 @@ void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 		peer->move_ns += engine;
 		peer->move_bytes += req->len;
 		peer->slow[clamp(slow, 0, NPULINK_FLIGHT_BUCKETS - 1)]++;
+		atomic64_inc(&req->link->stats.moves);
+		atomic64_add(req->len, &req->link->stats.move_bytes);
+		atomic64_add(engine, &req->link->stats.move_ns);
 	}
 }
 

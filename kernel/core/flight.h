@@ -22,7 +22,7 @@
 
 /*
  * struct npulink_flight - what is recorded of one rank
- * @uid: whose it is; none if its process has changed user
+ * @cred: its process's when it opened the device
  * @rank: the rank, NULL once it has gone; under npulink_flights_lock, as is
  * @kept: on the list of those whose rank has gone
  * @number: the rank's
@@ -40,7 +40,7 @@ struct npulink_flight {
 	u32 id;
 	struct npulink_rank *rank;
 	struct list_head kept;
-	kuid_t uid;
+	const struct cred *cred;
 	struct pid *tgid;
 	char task[16];
 	u32 comm;

@@ -27,6 +27,10 @@ static const struct nla_policy npulink_genl_op_policy[] = {
 	[NPULINK_A_OP_COMM] = { .type = NLA_U32 },
 };
 
+static const struct nla_policy npulink_genl_conn_policy[] = {
+	[NPULINK_A_CONN_COMM] = { .type = NLA_U32 },
+};
+
 static const struct nla_policy npulink_genl_buf_policy[] = {
 	[NPULINK_A_BUF_FILE] = { .type = NLA_U32 },
 };
@@ -35,20 +39,6 @@ static const struct nla_policy npulink_genl_buf_policy[] = {
 static const struct nla_policy npulink_genl_no_policy[] = {
 	[1] = { .type = NLA_REJECT },
 };
-
-void *npulink_genl_put(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
-{
-	return genlmsg_put(skb, NETLINK_CB(cb->skb).portid, cb->nlh->nlmsg_seq,
-			   &npulink_genl_family, NLM_F_MULTI, cmd);
-}
-
-void npulink_genl_done(struct sk_buff *skb, void *header, int rc)
-{
-	if (rc)
-		genlmsg_cancel(skb, header);
-	else
-		genlmsg_end(skb, header);
-}
 
 static int npulink_genl_put_u64(struct sk_buff *skb, int attr, const atomic64_t *value, int pad)
 {
@@ -99,7 +89,12 @@ static int npulink_genl_fill_link(struct sk_buff *skb, struct npulink_link *link
 	    nla_put_string(skb, NPULINK_A_LINK_TYPE, link->dev->backend) ||
 	    nla_put_u32(skb, NPULINK_A_LINK_STATE, READ_ONCE(link->lost) ?
 			NPULINK_LINK_STATE_DOWN : NPULINK_LINK_STATE_UP) ||
-	    npulink_genl_put_u64(skb, NPULINK_A_LINK_ERRORS, &stats->errors, NPULINK_A_LINK_PAD))
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_ERRORS, &stats->errors, NPULINK_A_LINK_PAD) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_MOVES, &stats->moves, NPULINK_A_LINK_PAD) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_MOVE_BYTES, &stats->move_bytes,
+				 NPULINK_A_LINK_PAD) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_LINK_MOVE_NS, &stats->move_ns,
+				 NPULINK_A_LINK_PAD))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -159,95 +154,50 @@ static int npulink_genl_dev_start(struct netlink_callback *cb)
 	return 0;
 }
 
-/* A dump goes on with the device args[0]. */
+static int npulink_genl_dump_dev(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
+{
+	void *header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_DEV_GET);
+	int rc = header ? npulink_genl_fill_dev(skb, obj) : -EMSGSIZE;
+
+	npulink_genl_done(skb, header, rc);
+	return rc;
+}
+
 static int npulink_genl_dev_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	u32 id = cb->args[0];
-	struct npulink_device *dev;
-	void *header;
-	int rc;
-
-	while ((dev = npulink_device_next(&id))) {
-		id = dev->id;
-		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_DEV_GET);
-		rc = header ? npulink_genl_fill_dev(skb, dev) : -EMSGSIZE;
-		put_device(&dev->dev);
-		npulink_genl_done(skb, header, rc);
-		if (rc) {
-			cb->args[0] = id;
-			return skb->len ?: rc;
-		}
-		id++;
-	}
-	cb->args[0] = NPULINK_MAX_DEVICES;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_devs, 0, npulink_genl_dump_dev);
 }
 
 static int npulink_genl_link_start(struct netlink_callback *cb)
 {
-	struct nlattr *attr = npulink_genl_dump_attrs(cb)[NPULINK_A_LINK_DEV];
-	struct npulink_device *dev;
-
-	if (!attr)
-		return 0;
-	dev = npulink_device_get_by_minor(nla_get_u32(attr));
-	if (!dev) {
-		NL_SET_ERR_MSG_ATTR(cb->extack, attr, "no such device");
-		return -ENODEV;
-	}
-	cb->args[0] = dev->id;
-	put_device(&dev->dev);
-	return 0;
+	return npulink_genl_start(cb, &npulink_genl_devs, NPULINK_A_LINK_DEV);
 }
 
-/* Links of @dev to devices from *@peer on; with an error, *@peer is the first left. */
-static int npulink_genl_dump_links(struct sk_buff *skb, struct netlink_callback *cb,
-				   struct npulink_device *dev, unsigned long *peer)
+/* Goes on with the link to device args[1]. */
+static int npulink_genl_dump_links(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
+	unsigned long peer = cb->args[1];
 	struct npulink_link *link;
 	void *header;
 	int rc;
 
-	while ((link = npulink_link_next(dev, peer))) {
-		*peer = link->peer->id;
+	for (; (link = npulink_link_next(obj, &peer)); peer++) {
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_LINK_GET);
 		rc = header ? npulink_genl_fill_link(skb, link) : -EMSGSIZE;
 		npulink_link_put(link);
 		npulink_genl_done(skb, header, rc);
-		if (rc)
+		if (rc) {
+			cb->args[1] = peer;
 			return rc;
-		++*peer;
+		}
 	}
 	return 0;
 }
 
-/* A dump goes on with the link from device args[0] to device args[1]. */
 static int npulink_genl_link_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	struct nlattr *only = npulink_genl_dump_attrs(cb)[NPULINK_A_LINK_DEV];
-	u32 id = cb->args[0], resumed = id;
-	struct npulink_device *dev;
-	unsigned long peer;
-	int rc;
-
-	while ((dev = npulink_device_next(&id))) {
-		id = dev->id;
-		if (only && id != nla_get_u32(only)) {
-			put_device(&dev->dev);
-			break;
-		}
-		peer = id == resumed ? cb->args[1] : 0;
-		rc = npulink_genl_dump_links(skb, cb, dev, &peer);
-		put_device(&dev->dev);
-		if (rc) {
-			cb->args[0] = id;
-			cb->args[1] = peer;
-			return skb->len ?: rc;
-		}
-		id++;
-	}
-	cb->args[0] = NPULINK_MAX_DEVICES;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_devs, NPULINK_A_LINK_DEV,
+				 npulink_genl_dump_links);
 }
 
 static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_notice *n)
@@ -391,6 +341,13 @@ static const struct genl_ops npulink_genl_ops[] = {
 		.dumpit = npulink_genl_buf_dumpit,
 		.policy = npulink_genl_buf_policy,
 		.maxattr = ARRAY_SIZE(npulink_genl_buf_policy) - 1,
+	},
+	{
+		.cmd = NPULINK_GENL_CMD_CONN_GET,
+		.start = npulink_genl_conn_start,
+		.dumpit = npulink_genl_conn_dumpit,
+		.policy = npulink_genl_conn_policy,
+		.maxattr = ARRAY_SIZE(npulink_genl_conn_policy) - 1,
 	},
 	{
 		.cmd = NPULINK_GENL_CMD_STAT_GET,

@@ -12,25 +12,64 @@
 
 #define NPULINK_GENL_END	LONG_MAX	/* in cb->args[0]: the dump is over */
 
+/*
+ * struct npulink_genl_kind - objects that are dumped
+ * @next: the first one with an id of at least *id, referenced; sets *id
+ * @put: let go of it
+ * @sees: may who sent @asked see it?
+ * @error: if there is none with the id that was asked for
+ * @missing: the same in words
+ */
+struct npulink_genl_kind {
+	void *(*next)(unsigned long *id);
+	void (*put)(void *obj);
+	bool (*sees)(const struct sk_buff *asked, void *obj);
+	int error;
+	const char *missing;
+};
+
+extern const struct npulink_genl_kind npulink_genl_devs;
+extern const struct npulink_genl_kind npulink_genl_comms;
+extern const struct npulink_genl_kind npulink_genl_files;
+
+/* What there is to tell of one object, from cb->args[1] on; -EMSGSIZE: there is more. */
+typedef int (*npulink_genl_dump_fn)(struct sk_buff *skb, struct netlink_callback *cb, void *obj);
+
+int npulink_genl_start(struct netlink_callback *cb, const struct npulink_genl_kind *kind, int only);
+int npulink_genl_dump(struct sk_buff *skb, struct netlink_callback *cb,
+		      const struct npulink_genl_kind *kind, int only, npulink_genl_dump_fn dump);
+
 /* Begin one message of a dump, or NULL. */
 void *npulink_genl_put(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd);
 /* The message is complete, or with @rc is taken back. */
 void npulink_genl_done(struct sk_buff *skb, void *header, int rc);
 
-/* May the reader see what belongs to @uid and was made in @ns? */
-bool npulink_genl_sees(const struct sk_buff *skb, kuid_t uid, struct user_namespace *ns);
-bool npulink_genl_sees_file(const struct sk_buff *skb, const struct npulink_file *file);
-bool npulink_genl_sees_comm(const struct sk_buff *skb, struct npulink_comm *comm);
+/* Who sees what: the only places that decide it. */
+bool npulink_genl_sees_cred(const struct sk_buff *asked, const struct cred *cred);
+bool npulink_genl_sees_comm(const struct sk_buff *asked, struct npulink_comm *comm);
 
 /* As the reader knows them. */
 u32 npulink_genl_pid(const struct npulink_file *file);
 u32 npulink_genl_uid(kuid_t uid);
 
-/* The communicator with that serial, referenced, if the reader may see it. */
-struct npulink_comm *npulink_genl_comm(const struct sk_buff *skb, u32 serial);
 /* The rank of @comm from *i on that is here, referenced; sets *i. */
 struct npulink_rank *npulink_genl_rank(struct npulink_comm *comm, unsigned long *i);
 
+/* What an operation waits for; struct npulink_genl_wait says the same. */
+struct npulink_wait_info {
+	u32 kind;
+	u32 step;
+	u32 peer;
+	u32 dev;		/* bytes go from there .. */
+	u32 peer_dev;		/* .. to there */
+	bool met;
+	bool remote;
+	u64 since_ns;
+	u64 done;
+	u64 len;
+};
+
+int npulink_genl_put_wait(struct sk_buff *skb, int attr, const struct npulink_wait_info *w);
 int npulink_genl_put_call(struct sk_buff *skb, int attr, const struct npulink_call *call);
 
 int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
@@ -41,6 +80,8 @@ int npulink_genl_op_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int npulink_genl_file_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int npulink_genl_buf_start(struct netlink_callback *cb);
 int npulink_genl_buf_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
+int npulink_genl_conn_start(struct netlink_callback *cb);
+int npulink_genl_conn_dumpit(struct sk_buff *skb, struct netlink_callback *cb);
 int npulink_genl_stat_doit(struct sk_buff *skb, struct genl_info *info);
 
 #endif /* NPULINK_GENL_H */

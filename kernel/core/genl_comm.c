@@ -9,26 +9,32 @@
 
 /* ---- who sees what -------------------------------------------------------------- */
 
-bool npulink_genl_sees(const struct sk_buff *skb, kuid_t uid, struct user_namespace *ns)
+static bool npulink_genl_capable(const struct sk_buff *asked, struct user_namespace *ns)
 {
-	return uid_eq(NETLINK_CREDS(skb)->uid, uid) || netlink_ns_capable(skb, ns, CAP_SYS_PTRACE);
+	return netlink_ns_capable(asked, ns, CAP_SYS_PTRACE);
 }
 
-bool npulink_genl_sees_file(const struct sk_buff *skb, const struct npulink_file *file)
+/* What belongs to a process: its user, but not if it has changed user, as with ptrace(). */
+bool npulink_genl_sees_cred(const struct sk_buff *asked, const struct cred *cred)
 {
-	return npulink_genl_sees(skb, file->cred->euid, file->cred->user_ns);
+	kuid_t uid = NETLINK_CREDS(asked)->uid;
+
+	if (uid_eq(uid, cred->uid) && uid_eq(uid, cred->euid) && uid_eq(uid, cred->suid))
+		return true;
+	return npulink_genl_capable(asked, cred->user_ns);
 }
 
-/* Also who has a rank in it. */
-bool npulink_genl_sees_comm(const struct sk_buff *skb, struct npulink_comm *comm)
+/* Who made it, and who has a rank in it. */
+bool npulink_genl_sees_comm(const struct sk_buff *asked, struct npulink_comm *comm)
 {
 	struct npulink_rank *rank;
 	unsigned long i = 0;
 	bool sees;
 
-	sees = npulink_genl_sees(skb, comm->uid, comm->userns);
+	sees = uid_eq(NETLINK_CREDS(asked)->uid, comm->uid) ||
+	       npulink_genl_capable(asked, comm->userns);
 	for (; !sees && comm->any_uid && (rank = npulink_genl_rank(comm, &i)); i++) {
-		sees = npulink_genl_sees_file(skb, rank->file);
+		sees = npulink_genl_sees_cred(asked, rank->file->cred);
 		npulink_rank_put(rank);
 	}
 	return sees;
@@ -42,18 +48,6 @@ u32 npulink_genl_pid(const struct npulink_file *file)
 u32 npulink_genl_uid(kuid_t uid)
 {
 	return from_kuid_munged(current_user_ns(), uid);
-}
-
-struct npulink_comm *npulink_genl_comm(const struct sk_buff *skb, u32 serial)
-{
-	unsigned long id = serial;
-	struct npulink_comm *comm = npulink_comm_next(&id);
-
-	if (comm && (id != serial || !npulink_genl_sees_comm(skb, comm))) {
-		npulink_comm_put(comm);
-		comm = NULL;
-	}
-	return comm;
 }
 
 struct npulink_rank *npulink_genl_rank(struct npulink_comm *comm, unsigned long *i)
@@ -129,30 +123,18 @@ static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm
 	return 0;
 }
 
-/* A dump goes on with the communicator args[0]. */
+static int npulink_genl_dump_comm(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
+{
+	void *header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_COMM_GET);
+	int rc = header ? npulink_genl_fill_comm(skb, obj) : -EMSGSIZE;
+
+	npulink_genl_done(skb, header, rc);
+	return rc;
+}
+
 int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	unsigned long id = cb->args[0];
-	struct npulink_comm *comm;
-	void *header;
-	int rc;
-
-	for (; (comm = npulink_comm_next(&id)); id++) {
-		if (!npulink_genl_sees_comm(cb->skb, comm)) {
-			npulink_comm_put(comm);
-			continue;
-		}
-		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_COMM_GET);
-		rc = header ? npulink_genl_fill_comm(skb, comm) : -EMSGSIZE;
-		npulink_comm_put(comm);
-		npulink_genl_done(skb, header, rc);
-		if (rc) {
-			cb->args[0] = id;
-			return skb->len ?: rc;
-		}
-	}
-	cb->args[0] = NPULINK_GENL_END;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_comms, 0, npulink_genl_dump_comm);
 }
 
 /* ---- ranks ---------------------------------------------------------------------- */
@@ -186,7 +168,7 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BYTES, stats.bytes, NPULINK_A_RANK_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD))
 		return -EMSGSIZE;
-	if (!npulink_genl_sees_file(asked, file))
+	if (!npulink_genl_sees_cred(asked, file->cred))
 		return 0;
 	if (nla_put_u32(skb, NPULINK_A_RANK_PID, npulink_genl_pid(file)) ||
 	    nla_put_u32(skb, NPULINK_A_RANK_UID, npulink_genl_uid(file->cred->euid)) ||
@@ -204,89 +186,49 @@ static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm
 	return 0;
 }
 
-/* Ranks of @comm from *i on; with an error, *i is the first left. */
-static int npulink_genl_dump_ranks(struct sk_buff *skb, struct netlink_callback *cb,
-				   struct npulink_comm *comm, unsigned long *i)
+/* Goes on with rank args[1]. */
+static int npulink_genl_dump_ranks(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
-	for (; *i < comm->nranks; ++*i) {
+	struct npulink_comm *comm = obj;
+	unsigned long i;
+
+	for (i = cb->args[1]; i < comm->nranks; i++) {
 		struct npulink_rank *rank;
-		unsigned long k = *i;
+		unsigned long k = i;
 		void *header;
 		int rc;
 
 		rank = npulink_genl_rank(comm, &k);
 		/* Those between that have left. */
-		*i = find_next_bit(comm->left, k, *i);
-		if (*i < k && rank)
+		i = find_next_bit(comm->left, k, i);
+		if (i < k && rank)
 			npulink_rank_put(rank);
-		if (*i >= comm->nranks)
+		if (i >= comm->nranks)
 			return 0;
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_RANK_GET);
 		rc = -EMSGSIZE;
-		if (header && *i < k)
-			rc = npulink_genl_fill_left(skb, comm, *i);
+		if (header && i < k)
+			rc = npulink_genl_fill_left(skb, comm, i);
 		else if (header)
 			rc = npulink_genl_fill_rank(skb, cb->skb, rank);
-		if (*i == k)
+		if (i == k)
 			npulink_rank_put(rank);
 		npulink_genl_done(skb, header, rc);
-		if (rc)
+		if (rc) {
+			cb->args[1] = i;
 			return rc;
+		}
 	}
-	return 0;
-}
-
-static int npulink_genl_need_comm(struct netlink_callback *cb, const struct nlattr *attr)
-{
-	struct npulink_comm *comm;
-
-	if (!attr)
-		return 0;
-	comm = npulink_genl_comm(cb->skb, nla_get_u32(attr));
-	if (!comm) {
-		NL_SET_ERR_MSG_ATTR(cb->extack, attr, "no such communicator");
-		return -ENOENT;
-	}
-	cb->args[0] = comm->serial;
-	npulink_comm_put(comm);
 	return 0;
 }
 
 int npulink_genl_rank_start(struct netlink_callback *cb)
 {
-	return npulink_genl_need_comm(cb, npulink_genl_dump_attrs(cb)[NPULINK_A_RANK_COMM]);
+	return npulink_genl_start(cb, &npulink_genl_comms, NPULINK_A_RANK_COMM);
 }
 
-int npulink_genl_op_start(struct netlink_callback *cb)
-{
-	return npulink_genl_need_comm(cb, npulink_genl_dump_attrs(cb)[NPULINK_A_OP_COMM]);
-}
-
-/* A dump goes on with the rank args[1] of the communicator args[0]. */
 int npulink_genl_rank_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	const struct nlattr *only = npulink_genl_dump_attrs(cb)[NPULINK_A_RANK_COMM];
-	unsigned long id = cb->args[0], rank = cb->args[1];
-	struct npulink_comm *comm;
-	unsigned long resumed = id;
-	int rc = 0;
-
-	for (; (comm = npulink_comm_next(&id)); id++) {
-		if (id != resumed)
-			rank = 0;
-		if (only && id != nla_get_u32(only)) {
-			npulink_comm_put(comm);
-			break;
-		}
-		if (npulink_genl_sees_comm(cb->skb, comm))
-			rc = npulink_genl_dump_ranks(skb, cb, comm, &rank);
-		npulink_comm_put(comm);
-		if (rc) {
-			cb->args[0] = id;
-			cb->args[1] = rank;
-			return skb->len ?: rc;
-		}
-	}
-	cb->args[0] = NPULINK_GENL_END;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_comms, NPULINK_A_RANK_COMM,
+				 npulink_genl_dump_ranks);
 }

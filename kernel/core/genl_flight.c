@@ -2,17 +2,13 @@
 /*
  * genl_flight.c - flight recorders over generic netlink: NPULINK_GENL_CMD_FLIGHT_GET.
  *
- * A user sees the recorders of own processes, CAP_SYS_ADMIN all. Reading takes no lock of
+ * Who sees a recorder is as with its rank's file. Reading takes no lock of
  * a rank, but for a moment to see what is in flight, and holds up nobody.
  */
-#include <linux/capability.h>
 #include <linux/ktime.h>
-#include <linux/npulink_genl.h>
 #include <linux/pid.h>
-#include <linux/uidgid.h>
-#include <net/genetlink.h>
-#include "core.h"
 #include "flight.h"
+#include "genl.h"
 
 const struct nla_policy npulink_genl_flight_policy[] = {
 	[NPULINK_A_FLIGHT_WHAT] = NLA_POLICY_MASK(NLA_U32, NPULINK_FLIGHT_ALL),
@@ -55,13 +51,6 @@ int npulink_genl_flight_start(struct netlink_callback *cb)
 	return 0;
 }
 
-static bool npulink_flight_may_see(struct netlink_callback *cb,
-				   const struct npulink_flight *flight)
-{
-	return uid_eq(flight->uid, NETLINK_CREDS(cb->skb)->uid) ||
-	       netlink_capable(cb->skb, CAP_SYS_ADMIN);
-}
-
 static int npulink_flight_put_u64(struct sk_buff *skb, int attr, u64 value)
 {
 	return nla_put_u64_64bit(skb, attr, value, NPULINK_A_FLIGHT_PAD);
@@ -69,15 +58,13 @@ static int npulink_flight_put_u64(struct sk_buff *skb, int attr, u64 value)
 
 static int npulink_flight_put_head(struct sk_buff *skb, const struct npulink_flight *flight)
 {
-	struct user_namespace *ns = current_user_ns();
-
 	if (nla_put_u32(skb, NPULINK_A_FLIGHT_COMM, flight->comm) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_RANK, flight->number) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_NRANKS, flight->nranks) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_DEV, flight->dev) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_PID, pid_vnr(flight->tgid)) ||
 	    nla_put_string(skb, NPULINK_A_FLIGHT_TASK, flight->task) ||
-	    nla_put_u32(skb, NPULINK_A_FLIGHT_UID, from_kuid_munged(ns, flight->uid)) ||
+	    nla_put_u32(skb, NPULINK_A_FLIGHT_UID, npulink_genl_uid(flight->cred->euid)) ||
 	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_JOINED, flight->joined_ns) ||
 	    (flight->left_ns &&
 	     npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_LEFT, flight->left_ns)) ||
@@ -246,9 +233,7 @@ static int npulink_flight_put_parts(struct sk_buff *skb, struct netlink_callback
 
 	while (d->part < FLIGHT_PARTS) {
 		if (npulink_flight_wanted(d)) {
-			header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid,
-					     cb->nlh->nlmsg_seq, &npulink_genl_family,
-					     NLM_F_MULTI, NPULINK_GENL_CMD_FLIGHT_GET);
+			header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_FLIGHT_GET);
 			if (!header)
 				return -EMSGSIZE;
 			if (nla_put_u32(skb, NPULINK_A_FLIGHT_ID, flight->id)) {
@@ -278,7 +263,7 @@ int npulink_genl_flight_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 	int rc = 0;
 
 	while (!rc && (flight = npulink_flight_next(&d->id))) {
-		if (npulink_flight_may_see(cb, flight))
+		if (npulink_genl_sees_cred(cb->skb, flight->cred))
 			rc = npulink_flight_put_parts(skb, cb, flight);
 		npulink_flight_put(flight);
 		if (!rc) {

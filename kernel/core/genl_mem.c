@@ -48,30 +48,18 @@ static int npulink_genl_fill_file(struct sk_buff *skb, struct npulink_file *file
 	return 0;
 }
 
-/* A dump goes on with the file args[0]. */
+static int npulink_genl_dump_file(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
+{
+	void *header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_FILE_GET);
+	int rc = header ? npulink_genl_fill_file(skb, obj) : -EMSGSIZE;
+
+	npulink_genl_done(skb, header, rc);
+	return rc;
+}
+
 int npulink_genl_file_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	unsigned long id = cb->args[0];
-	struct npulink_file *file;
-	void *header;
-	int rc;
-
-	for (; (file = npulink_file_next(&id)); id++) {
-		if (!npulink_genl_sees_file(cb->skb, file)) {
-			npulink_file_put(file);
-			continue;
-		}
-		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_FILE_GET);
-		rc = header ? npulink_genl_fill_file(skb, file) : -EMSGSIZE;
-		npulink_file_put(file);
-		npulink_genl_done(skb, header, rc);
-		if (rc) {
-			cb->args[0] = id;
-			return skb->len ?: rc;
-		}
-	}
-	cb->args[0] = NPULINK_GENL_END;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_files, 0, npulink_genl_dump_file);
 }
 
 /* ---- buffers ------------------------------------------------------------------------ */
@@ -98,77 +86,40 @@ static int npulink_genl_fill_buf(struct sk_buff *skb, u32 file, const struct npu
 	return 0;
 }
 
-/* Buffers of @file from *i on; with an error, *i is the first left. */
-static int npulink_genl_dump_bufs(struct sk_buff *skb, struct netlink_callback *cb,
-				  struct npulink_file *file, unsigned long *i)
+/* Goes on with buffer args[1]. */
+static int npulink_genl_dump_bufs(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
-	struct npulink_object *obj;
+	struct npulink_file *file = obj;
+	struct npulink_object *found;
+	unsigned long i = cb->args[1];
 	void *header;
 	int rc;
 
-	for (; (obj = npulink_object_next(file, i, NPULINK_OBJ_BUF)); ++*i) {
+	for (; (found = npulink_object_next(file, &i, NPULINK_OBJ_BUF)); i++) {
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_BUF_GET);
 		rc = -EMSGSIZE;
 		if (header)
 			rc = npulink_genl_fill_buf(skb, file->id,
-						   container_of(obj, struct npulink_buf, obj));
-		npulink_object_put(obj);
+						   container_of(found, struct npulink_buf, obj));
+		npulink_object_put(found);
 		npulink_genl_done(skb, header, rc);
-		if (rc)
+		if (rc) {
+			cb->args[1] = i;
 			return rc;
+		}
 	}
 	return 0;
 }
 
 int npulink_genl_buf_start(struct netlink_callback *cb)
 {
-	const struct nlattr *attr = npulink_genl_dump_attrs(cb)[NPULINK_A_BUF_FILE];
-	struct npulink_file *file;
-	unsigned long id;
-	bool sees = false;
-
-	if (!attr)
-		return 0;
-	id = nla_get_u32(attr);
-	file = npulink_file_next(&id);
-	if (file) {
-		sees = id == nla_get_u32(attr) && npulink_genl_sees_file(cb->skb, file);
-		npulink_file_put(file);
-	}
-	if (!sees) {
-		NL_SET_ERR_MSG_ATTR(cb->extack, attr, "no such file");
-		return -ENOENT;
-	}
-	cb->args[0] = id;
-	return 0;
+	return npulink_genl_start(cb, &npulink_genl_files, NPULINK_A_BUF_FILE);
 }
 
-/* A dump goes on with the buffer args[1] of the file args[0]. */
 int npulink_genl_buf_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	const struct nlattr *only = npulink_genl_dump_attrs(cb)[NPULINK_A_BUF_FILE];
-	unsigned long id = cb->args[0], i = cb->args[1], resumed = id;
-	struct npulink_file *file;
-	int rc = 0;
-
-	for (; (file = npulink_file_next(&id)); id++) {
-		if (id != resumed)
-			i = 0;
-		if (only && id != nla_get_u32(only)) {
-			npulink_file_put(file);
-			break;
-		}
-		if (npulink_genl_sees_file(cb->skb, file))
-			rc = npulink_genl_dump_bufs(skb, cb, file, &i);
-		npulink_file_put(file);
-		if (rc) {
-			cb->args[0] = id;
-			cb->args[1] = i;
-			return skb->len ?: rc;
-		}
-	}
-	cb->args[0] = NPULINK_GENL_END;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_files, NPULINK_A_BUF_FILE,
+				 npulink_genl_dump_bufs);
 }
 
 /* ---- totals -------------------------------------------------------------------------- */

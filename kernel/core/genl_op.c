@@ -11,19 +11,6 @@
 
 #define NPULINK_GENL_WAITS	8	/* shown of one operation */
 
-struct npulink_wait_info {
-	u32 kind;
-	u32 step;
-	u32 peer;
-	u32 dev;		/* bytes go from there .. */
-	u32 peer_dev;		/* .. to there */
-	bool met;
-	bool remote;
-	u64 since_ns;
-	u64 done;
-	u64 len;
-};
-
 struct npulink_op_info {
 	u64 number;
 	u64 seq;
@@ -60,7 +47,12 @@ static void npulink_wait_link(const struct npulink_op *op, u32 stream, bool send
 	w->peer = conn->rank;
 	w->met = op->streams[stream].peer;
 	w->remote = conn->far;
-	if (link) {
+	/* The far end of a connection to another machine is no device of ours. */
+	if (conn->far && send) {
+		w->dev = op->rank->dev->id;
+	} else if (conn->far) {
+		w->peer_dev = op->rank->dev->id;
+	} else if (link) {
 		w->dev = link->dev->id;
 		w->peer_dev = link->peer->id;
 	}
@@ -165,9 +157,9 @@ static u32 npulink_op_waits(struct npulink_op *op, struct npulink_wait_info *w, 
 
 /* ---- messages --------------------------------------------------------------------- */
 
-static int npulink_genl_put_wait(struct sk_buff *skb, const struct npulink_wait_info *w)
+int npulink_genl_put_wait(struct sk_buff *skb, int attr, const struct npulink_wait_info *w)
 {
-	struct nlattr *nest = nla_nest_start(skb, NPULINK_A_OP_WAIT);
+	struct nlattr *nest = nla_nest_start(skb, attr);
 
 	if (!nest || nla_put_u32(skb, NPULINK_A_WAIT_KIND, w->kind) ||
 	    nla_put_u32(skb, NPULINK_A_WAIT_STEP, w->step) ||
@@ -217,7 +209,7 @@ static int npulink_genl_fill_op(struct sk_buff *skb, struct npulink_op *op,
 		return -EMSGSIZE;
 	n = npulink_op_waits(op, waits, ARRAY_SIZE(waits));
 	for (i = 0; i < n; i++) {
-		rc = npulink_genl_put_wait(skb, &waits[i]);
+		rc = npulink_genl_put_wait(skb, NPULINK_A_OP_WAIT, &waits[i]);
 		if (rc)
 			return rc;
 	}
@@ -278,40 +270,36 @@ static int npulink_genl_dump_rank_ops(struct sk_buff *skb, struct netlink_callba
 	return 0;
 }
 
-/* A dump goes on with the operation args[2] of the rank args[1] of communicator args[0]. */
+/* Goes on with the operation args[2] of rank args[1]. */
+static int npulink_genl_dump_ops(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
+{
+	struct npulink_comm *comm = obj;
+	unsigned long i = cb->args[1];
+	struct npulink_rank *rank;
+	u64 seq = cb->args[2];
+	int rc;
+
+	for (; (rank = npulink_genl_rank(comm, &i)); i++) {
+		if (i != cb->args[1])
+			seq = 0;
+		rc = npulink_genl_dump_rank_ops(skb, cb, rank, &seq);
+		npulink_rank_put(rank);
+		if (rc) {
+			cb->args[1] = i;
+			cb->args[2] = seq;
+			return rc;
+		}
+	}
+	return 0;
+}
+
+int npulink_genl_op_start(struct netlink_callback *cb)
+{
+	return npulink_genl_start(cb, &npulink_genl_comms, NPULINK_A_OP_COMM);
+}
+
 int npulink_genl_op_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
-	const struct nlattr *only = npulink_genl_dump_attrs(cb)[NPULINK_A_OP_COMM];
-	unsigned long id = cb->args[0], i = cb->args[1], was_id = id, was_i = i;
-	u64 seq = cb->args[2];
-	struct npulink_comm *comm;
-	struct npulink_rank *rank;
-	int rc = 0;
-
-	for (; !rc && (comm = npulink_comm_next(&id)); id++, i = 0) {
-		if (id != was_id)
-			i = 0;
-		if (only && id != nla_get_u32(only)) {
-			npulink_comm_put(comm);
-			break;
-		}
-		if (!npulink_genl_sees_comm(cb->skb, comm))
-			i = comm->nranks;
-		for (; (rank = npulink_genl_rank(comm, &i)); i++) {
-			if (id != was_id || i != was_i)
-				seq = 0;
-			rc = npulink_genl_dump_rank_ops(skb, cb, rank, &seq);
-			npulink_rank_put(rank);
-			if (rc) {
-				npulink_comm_put(comm);
-				cb->args[0] = id;
-				cb->args[1] = i;
-				cb->args[2] = seq;
-				return skb->len ?: rc;
-			}
-		}
-		npulink_comm_put(comm);
-	}
-	cb->args[0] = NPULINK_GENL_END;
-	return skb->len;
+	return npulink_genl_dump(skb, cb, &npulink_genl_comms, NPULINK_A_OP_COMM,
+				 npulink_genl_dump_ops);
 }

@@ -520,10 +520,12 @@ static bool npulink_script_run(const struct npulink_script *s)
 	}
 	for (i = 0; i < s->nlinks; i++) {
 		const struct npulink_script_link *sl = &s->links[i];
-		struct npulink_link *link = s->ops[sl->rank]->plan->peers[sl->peer].conn->back;
+		struct npulink_conn *conn = s->ops[sl->rank]->plan->peers[sl->peer].conn;
 
-		atomic64_add(sl->steps, &link->stats.steps);
-		atomic64_add(sl->bytes, &link->stats.bytes);
+		atomic64_add(sl->steps, &conn->steps);
+		atomic64_add(sl->bytes, &conn->bytes);
+		atomic64_add(sl->steps, &conn->back->stats.steps);
+		atomic64_add(sl->bytes, &conn->back->stats.bytes);
 	}
 	return true;
 }

@@ -3,9 +3,8 @@
  * port_genl.c - binding ports to devices, and looking at them, over generic netlink
  * (npulink link add, del, ports).
  */
-#include <linux/npulink_genl.h>
-#include <net/genetlink.h>
 #include <net/sock.h>
+#include "genl.h"
 #include "remote.h"
 
 const struct nla_policy npulink_genl_port_policy[NPULINK_A_PORT_NAME + 1] = {
@@ -14,8 +13,6 @@ const struct nla_policy npulink_genl_port_policy[NPULINK_A_PORT_NAME + 1] = {
 	[NPULINK_A_PORT_NAME] = { .type = NLA_NUL_STRING,
 				  .len = sizeof_field(struct npulink_port, name) - 1 },
 };
-
-const struct nla_policy npulink_genl_no_policy[1] = {};
 
 static int npulink_genl_port_do(struct genl_info *info,
 				int (*fn)(struct npulink_device *dev, const char *kind,
@@ -62,41 +59,25 @@ static int npulink_genl_fill_port(struct sk_buff *skb, const struct npulink_port
 	return 0;
 }
 
-/* A dump goes on with port args[1] of device args[0]. */
-int npulink_genl_port_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+/* Goes on with port args[1]. */
+static int npulink_genl_dump_ports(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
 	struct net *net = sock_net(cb->skb->sk);
-	u32 id = cb->args[0], index = cb->args[1];
-	struct npulink_device *dev;
+	const struct npulink_port *port;
+	void *header;
 	int rc = 0;
 
-	while (!rc && (dev = npulink_device_next(&id))) {
-		const struct npulink_port *port;
-
-		if (id != cb->args[0])
-			index = 0;
-		cb->args[0] = id;
-		mutex_lock(&npulink_ports_lock);
-		while (!rc && (port = npulink_port_at(dev, index, net))) {
-			void *header = genlmsg_put(skb, NETLINK_CB(cb->skb).portid,
-						   cb->nlh->nlmsg_seq, &npulink_genl_family,
-						   NLM_F_MULTI, NPULINK_GENL_CMD_PORT_GET);
-
-			rc = header ? npulink_genl_fill_port(skb, port) : -EMSGSIZE;
-			if (rc) {
-				genlmsg_cancel(skb, header);
-			} else {
-				genlmsg_end(skb, header);
-				index++;
-			}
-		}
-		mutex_unlock(&npulink_ports_lock);
-		cb->args[1] = index;
-		put_device(&dev->dev);
-		if (!rc)
-			id++;
+	mutex_lock(&npulink_ports_lock);
+	for (; !rc && (port = npulink_port_at(obj, cb->args[1], net)); cb->args[1] += !rc) {
+		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_PORT_GET);
+		rc = header ? npulink_genl_fill_port(skb, port) : -EMSGSIZE;
+		npulink_genl_done(skb, header, rc);
 	}
-	if (!rc)
-		cb->args[0] = NPULINK_MAX_DEVICES;
-	return skb->len ?: rc;
+	mutex_unlock(&npulink_ports_lock);
+	return rc;
+}
+
+int npulink_genl_port_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
+{
+	return npulink_genl_dump(skb, cb, &npulink_genl_devs, 0, npulink_genl_dump_ports);
 }

@@ -193,10 +193,11 @@ static void npulink_remote_tick(struct work_struct *work)
 {
 	struct npulink_remote *remote = container_of(to_delayed_work(work), struct npulink_remote,
 						     tick);
-	u64 long_ago = ktime_get_ns() - NPULINK_TICK_MS * NSEC_PER_MSEC;
+	u64 long_ago = npulink_clock() - NPULINK_TICK_MS * NSEC_PER_MSEC;
 	struct npulink_rank *rank = remote->rank;
 	struct npulink_wire_msg msg;
 	struct npulink_op *op;
+	bool asked = false;
 	u32 n = 0;
 	NPULINK_DEFINE_RUN_TASK(run);
 
@@ -211,8 +212,12 @@ static void npulink_remote_tick(struct work_struct *work)
 		if (op->start_ns > long_ago || n++ == 4)
 			break;
 		if (!op->far || op->state != NPULINK_OP_RUNNING ||
-		    npulink_find_peer(op->plan, remote->conn->rank) == ~0U ||
-		    (op->plan->p2p && op->plan->p2p_send))
+		    npulink_find_peer(op->plan, remote->conn->rank) == ~0U)
+			continue;
+		if (!asked)
+			npulink_remote_ask(remote, op);
+		asked = true;
+		if (op->plan->p2p && op->plan->p2p_send)
 			continue;
 		npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, &op->far->steps[0], false);
 		msg.len = 0;

@@ -128,6 +128,12 @@ struct npulink_held {
  * @credits: DATA messages that we may send
  * @owed: credits to give back
  * @held_count: slots that the peer's DATA occupies
+ * @answer: what the peer has said last of what it does
+ * @answered_ns: when that was, 0: never
+ * @asked: what the peer has asked last
+ * @asked_ns: when that was, 0: never
+ * @sent_steps: steps that are in the peer's memory
+ * @sent_bytes: their bytes
  * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
@@ -152,6 +158,12 @@ struct npulink_remote {
 	u32 owed;
 	u32 held_count;
 	u32 landings;			/* mask of those in use */
+	struct npulink_wire_msg answer;
+	u64 answered_ns;
+	struct npulink_wire_msg asked;
+	u64 asked_ns;
+	u64 sent_steps;
+	u64 sent_bytes;
 	u64 open_sent[2];		/* the last operation + 1 that OPEN was sent for */
 	struct list_head tx;
 	struct list_head rx;
@@ -184,6 +196,13 @@ int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *
 			const struct npulink_operand *from, u32 len);
 void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
 			const struct npulink_remote_step *rs, bool send);
+
+/* remote_ask.c */
+void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *op);
+void npulink_remote_asked(struct npulink_remote *remote, const struct npulink_wire_msg *msg);
+void npulink_remote_answered(struct npulink_remote *remote, const struct npulink_wire_msg *msg);
+const char *npulink_remote_check_ask(const struct npulink_remote *remote,
+				     const struct npulink_wire_msg *msg);
 
 /* remote_op.c */
 bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op);

@@ -216,16 +216,20 @@ static void npulink_remote_bye(struct npulink_remote *remote)
 static const char *npulink_remote_check(const struct npulink_remote *remote,
 					const struct npulink_wire_msg *msg, u32 size)
 {
+	bool asks = msg->type == NPULINK_WIRE_ASK || msg->type == NPULINK_WIRE_STATUS;
 	bool step = msg->type <= NPULINK_WIRE_REQ;
+	u8 flags = step ? NPULINK_WIRE_P2P : asks ? NPULINK_WIRE_P2P | NPULINK_WIRE_SENDS : 0;
 
 	if (!msg->type || msg->type >= NPULINK_WIRE_TYPES)
 		return "type";
-	if (msg->flags & ~(step ? NPULINK_WIRE_P2P : 0))
+	if (msg->flags & ~flags)
 		return "flags";
 	if (le32_to_cpu(msg->seq) != remote->rx_seq)
 		return "sequence number";
 	if (remote->credits + le16_to_cpu(msg->credits) > NPULINK_WIRE_CREDITS)
 		return "credits";
+	if (asks)
+		return size ? "payload" : npulink_remote_check_ask(remote, msg);
 	if (memchr_inv(msg->reserved, 0, sizeof(msg->reserved)))
 		return "reserved bytes";
 	if (msg->type == NPULINK_WIRE_DATA || msg->type == NPULINK_WIRE_ABORT) {
@@ -300,6 +304,12 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 		break;
 	case NPULINK_WIRE_BYE:
 		npulink_remote_bye(remote);
+		break;
+	case NPULINK_WIRE_ASK:
+		npulink_remote_asked(remote, &msg);
+		break;
+	case NPULINK_WIRE_STATUS:
+		npulink_remote_answered(remote, &msg);
 		break;
 	}
 	npulink_remote_pump(remote, &run);

@@ -25,11 +25,14 @@ static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
 	o->off = rs->op->binds[slot].off + base + off;
 }
 
-static void npulink_send_acked(struct npulink_remote_step *rs, u64 bytes, struct npulink_run *run)
+static void npulink_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			       u64 bytes, struct npulink_run *run)
 {
 	u64 len = rs->op->plan->steps[rs->step].len;
 
 	rs->acked += bytes;
+	remote->sent_bytes += bytes;
+	remote->sent_steps += rs->acked == len;
 	/* They have been read: the engine may overwrite them. */
 	smp_store_release(&rs->op->cells[rs->step].taken, rs->acked == len ? len + 1 : rs->acked);
 	npulink_remote_ring(rs, run);
@@ -114,7 +117,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 			remote->credits--;
 			rs->sent = len;
 			rs->done = true;
-			npulink_send_acked(rs, len, run);
+			npulink_send_acked(remote, rs, len, run);
 			return 0;
 		}
 		if (avail == len && piece == len &&
@@ -188,7 +191,7 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 
 	spin_lock_irqsave(&rank->lock, flags);
 	if (len)
-		npulink_send_acked(rs, len, &run);
+		npulink_send_acked(remote, rs, len, &run);
 	npulink_remote_op_less(rs->op, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);

@@ -422,7 +422,7 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 	for (i = 0; i < un->nsteps; i++) {
 		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
 		const struct npulink_op_stream *os = &op->streams[pos->recv_stream];
-		struct npulink_link_stats *stats;
+		struct npulink_conn *conn;
 		struct npulink_op *peer;
 		u32 from, ps;
 
@@ -431,10 +431,13 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 		peer = os->peer;
 		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
 		from = op->plan->streams[pos->recv_stream].peer;
-		stats = &op->plan->peers[from].conn->back->stats;
-		atomic64_add(n, &stats->bytes);
-		if (done == len)
-			atomic64_inc(&stats->steps);
+		conn = op->plan->peers[from].conn;
+		atomic64_add(n, &conn->bytes);
+		atomic64_add(n, &conn->back->stats.bytes);
+		if (done == len) {
+			atomic64_inc(&conn->steps);
+			atomic64_inc(&conn->back->stats.steps);
+		}
 		/* Our engine has read them: the peer may overwrite them. */
 		smp_store_release(&peer->cells[ps].taken, done == len ? len + 1 : done);
 		/* Before the end, only who sends through a window waits for credit. */

@@ -50,6 +50,13 @@ expect "hang: no time" 2 npulink hang -t teapot
 expect "monitor: no number" 2 npulink monitor -n 0
 expect "monitor: unknown word" 2 npulink monitor teapot
 
+expect "top --help" 0 npulink top --help
+for option in "-n 0" "-n teapot" "-d 0" "-d -1" "-d nan" "-d 1x" "-d 1e9" teapot --teapot; do
+	# shellcheck disable=SC2086 # words
+	expect "top $option" 2 npulink top $option
+done
+expect "link show: bad interval" 2 npulink link show -wteapot
+expect "link show: unknown word" 2 npulink link show npu0 teapot
 expect "report --help" 0 npulink report --help
 expect "report: unknown word" 2 npulink report teapot
 expect "report: no such folder" 1 npulink report -o /no/such/folder
@@ -71,12 +78,21 @@ names()
 	' "$tree/uapi/specs/npulink.yaml"
 }
 
-for set in dev link call cause comm rank op wait file buf failure stat event flight; do
+for set in dev link conn status call cause comm rank op wait file buf failure stat event flight; do
 	names $set >"$scratch/spec"
 	check "spec names attributes of $set" test -s "$scratch/spec"
 	sed -n "s/^\t\(NPULINK_A_${set^^}_[A-Z0-9_]*\),$/\1/p" "$tree/uapi/linux/npulink_genl.h" |
 		grep -v _UNSPEC >"$scratch/header"
 	check "header and spec agree about $set" cmp "$scratch/spec" "$scratch/header"
 done
+
+# Commands, numbered as in the header's enum.
+sed -n 's/^\tNPULINK_GENL_CMD_\([A-Z_]*\),$/\1/p' "$tree/uapi/linux/npulink_genl.h" |
+	grep -v UNSPEC | awk '{ print $1, NR }' >"$scratch/header"
+sed '1,/^operations:/d' "$tree/uapi/specs/npulink.yaml" |
+	awk '/^      name:/ { name = toupper($2); gsub(/-/, "_", name) }
+		/^      value:/ { print name, $2 }' | sort -k 2n >"$scratch/spec"
+check "spec has commands" test -s "$scratch/spec"
+check "header and spec agree about commands" cmp "$scratch/spec" "$scratch/header"
 
 finish

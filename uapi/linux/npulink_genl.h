@@ -30,7 +30,7 @@
  * @NPULINK_GENL_CMD_LINK_GET: dump: all directed links, or with NPULINK_A_LINK_DEV
  *	those that leave one device
  * @NPULINK_GENL_CMD_FLIGHT_GET: dump: flight recorders: of ranks that are there, and
- *	of the last ones that are not. Those of other users only for CAP_SYS_ADMIN
+ *	of the last ones that are not
  * @NPULINK_GENL_CMD_PORT_ADD: do: bind the port NPULINK_A_PORT_NAME of the kind
  *	NPULINK_A_PORT_KIND to the device NPULINK_A_PORT_DEV, for processes in the caller's
  *	network namespace. Needs CAP_NET_ADMIN. Errors: ENODEV: no such device or
@@ -52,8 +52,15 @@
  * @NPULINK_GENL_CMD_STAT_GET: do: the whole node, no attributes
  * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
  *	processes nor users
+ * @NPULINK_GENL_CMD_CONN_GET: dump: what ranks of this node have got from each of their
+ *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no
+ *	such communicator
  * @__NPULINK_GENL_CMD_MAX: one more than the last
  * @NPULINK_GENL_CMD_MAX: the last
+ *
+ * Devices, links and totals are for everybody. Communicators, operations, memory and flight
+ * recorders are told to the user whose they are, and to who has CAP_SYS_PTRACE in the user
+ * namespace that they were made in.
  */
 enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_UNSPEC,
@@ -70,12 +77,22 @@ enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_BUF_GET,
 	NPULINK_GENL_CMD_STAT_GET,
 	NPULINK_GENL_CMD_EVENT,
+	NPULINK_GENL_CMD_CONN_GET,
 	__NPULINK_GENL_CMD_MAX,
 	NPULINK_GENL_CMD_MAX = __NPULINK_GENL_CMD_MAX - 1,
 };
 
 #define NPULINK_LINK_STATE_UP		1
 #define NPULINK_LINK_STATE_DOWN		2	/* lost: what is sent over it fails */
+
+#define NPULINK_CONN_STATE_CONNECTING	1
+#define NPULINK_CONN_STATE_UP		2
+#define NPULINK_CONN_STATE_LEFT		3	/* the peer has left in good order */
+#define NPULINK_CONN_STATE_DOWN		4
+
+#define NPULINK_CALLED_NOT		0
+#define NPULINK_CALLED_RUNNING		1
+#define NPULINK_CALLED_OVER		2
 
 #define NPULINK_RANK_STATE_JOINED	1
 #define NPULINK_RANK_STATE_DEAD		2	/* its process is gone, its file is still open */
@@ -157,6 +174,10 @@ enum npulink_genl_dev {
  * @NPULINK_A_LINK_TYPE: string, what it is: the name of the backend
  * @NPULINK_A_LINK_STATE: u32, NPULINK_LINK_STATE_*
  * @NPULINK_A_LINK_ERRORS: u64, times it was lost
+ * @NPULINK_A_LINK_MOVES: u64, requests of one step whose time was taken (none without flight
+ *	recorder), ..
+ * @NPULINK_A_LINK_MOVE_BYTES: u64, .. the bytes that they moved over it, ..
+ * @NPULINK_A_LINK_MOVE_NS: u64, .. and the ns that they took
  * @__NPULINK_A_LINK_MAX: one more than the last
  * @NPULINK_A_LINK_MAX: the last
  */
@@ -173,6 +194,9 @@ enum npulink_genl_link {
 	NPULINK_A_LINK_TYPE,
 	NPULINK_A_LINK_STATE,
 	NPULINK_A_LINK_ERRORS,
+	NPULINK_A_LINK_MOVES,
+	NPULINK_A_LINK_MOVE_BYTES,
+	NPULINK_A_LINK_MOVE_NS,
 	__NPULINK_A_LINK_MAX,
 	NPULINK_A_LINK_MAX = __NPULINK_A_LINK_MAX - 1,
 };
@@ -585,6 +609,89 @@ enum npulink_genl_wait {
 	NPULINK_A_WAIT_REMOTE,
 	__NPULINK_A_WAIT_MAX,
 	NPULINK_A_WAIT_MAX = __NPULINK_A_WAIT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_conn - what a rank of this node exchanges with a peer
+ * @NPULINK_A_CONN_UNSPEC: not used
+ * @NPULINK_A_CONN_PAD: aligns the 64-bit ones
+ * @NPULINK_A_CONN_COMM: u32, id of the communicator
+ * @NPULINK_A_CONN_RANK: u32, rank
+ * @NPULINK_A_CONN_PEER: u32, the other rank
+ * @NPULINK_A_CONN_DEV: u32, id of the rank's device
+ * @NPULINK_A_CONN_PEER_DEV: u32, id of the peer's; absent: it has not joined, or is elsewhere
+ * @NPULINK_A_CONN_STEPS: u64, steps whose payload came from the peer
+ * @NPULINK_A_CONN_BYTES: u64, payload bytes that came from the peer
+ * @NPULINK_A_CONN_IP: binary, 16 bytes: a peer on another machine: its address there, IPv4
+ *	in its mapped form. What follows is of such peers only
+ * @NPULINK_A_CONN_CM: u16, port of the RDMA connection manager there
+ * @NPULINK_A_CONN_STATE: u32, NPULINK_CONN_STATE_*; absent: no plan has needed it yet
+ * @NPULINK_A_CONN_KIND: string, "rdma"
+ * @NPULINK_A_CONN_VIA: string, port that it goes over, "rxe0/1"
+ * @NPULINK_A_CONN_SENT_STEPS: u64, steps whose payload was sent to the peer
+ * @NPULINK_A_CONN_SENT_BYTES: u64, payload bytes that are in its memory
+ * @NPULINK_A_CONN_STATUS: nest of enum npulink_genl_status, what the peer's kernel says that
+ *	it does; absent: it has not been asked, as nothing has waited for it for long
+ * @NPULINK_A_CONN_ASKED: u64, ns since the peer's kernel has last asked what the rank does,
+ *	because the peer waits for it; absent: never. It does so several times a second
+ * @NPULINK_A_CONN_ASKED_NUMBER: u64, number of the peer's operation that waits
+ * @NPULINK_A_CONN_ASKED_P2P: flag, that is a message between the two
+ * @NPULINK_A_CONN_ASKED_SINCE: u64, ns for which it had waited then
+ * @__NPULINK_A_CONN_MAX: one more than the last
+ * @NPULINK_A_CONN_MAX: the last
+ */
+enum npulink_genl_conn {
+	NPULINK_A_CONN_UNSPEC,
+	NPULINK_A_CONN_PAD,
+	NPULINK_A_CONN_COMM,
+	NPULINK_A_CONN_RANK,
+	NPULINK_A_CONN_PEER,
+	NPULINK_A_CONN_DEV,
+	NPULINK_A_CONN_PEER_DEV,
+	NPULINK_A_CONN_STEPS,
+	NPULINK_A_CONN_BYTES,
+	NPULINK_A_CONN_IP,
+	NPULINK_A_CONN_CM,
+	NPULINK_A_CONN_STATE,
+	NPULINK_A_CONN_KIND,
+	NPULINK_A_CONN_VIA,
+	NPULINK_A_CONN_SENT_STEPS,
+	NPULINK_A_CONN_SENT_BYTES,
+	NPULINK_A_CONN_STATUS,
+	NPULINK_A_CONN_ASKED,
+	NPULINK_A_CONN_ASKED_NUMBER,
+	NPULINK_A_CONN_ASKED_P2P,
+	NPULINK_A_CONN_ASKED_SINCE,
+	__NPULINK_A_CONN_MAX,
+	NPULINK_A_CONN_MAX = __NPULINK_A_CONN_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_status - what a rank on another machine does, as its kernel says
+ * @NPULINK_A_STATUS_UNSPEC: not used
+ * @NPULINK_A_STATUS_PAD: aligns the 64-bit ones
+ * @NPULINK_A_STATUS_AGE: u64, ns since it said so
+ * @NPULINK_A_STATUS_NEXT: u64, number of its next collective: so many it has called
+ * @NPULINK_A_STATUS_NUMBER: u64, operation that it was asked about
+ * @NPULINK_A_STATUS_P2P: flag, that is a message between the two
+ * @NPULINK_A_STATUS_CALLED: u32, NPULINK_CALLED_*
+ * @NPULINK_A_STATUS_TASK: u32, state of its process, a letter as ps has it
+ * @NPULINK_A_STATUS_WAIT: nest of enum npulink_genl_wait, what its operation waits for
+ * @__NPULINK_A_STATUS_MAX: one more than the last
+ * @NPULINK_A_STATUS_MAX: the last
+ */
+enum npulink_genl_status {
+	NPULINK_A_STATUS_UNSPEC,
+	NPULINK_A_STATUS_PAD,
+	NPULINK_A_STATUS_AGE,
+	NPULINK_A_STATUS_NEXT,
+	NPULINK_A_STATUS_NUMBER,
+	NPULINK_A_STATUS_P2P,
+	NPULINK_A_STATUS_CALLED,
+	NPULINK_A_STATUS_TASK,
+	NPULINK_A_STATUS_WAIT,
+	__NPULINK_A_STATUS_MAX,
+	NPULINK_A_STATUS_MAX = __NPULINK_A_STATUS_MAX - 1,
 };
 
 /**

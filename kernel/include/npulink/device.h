@@ -189,6 +189,9 @@ struct npulink_link_ops {
  * @bytes: payload bytes that came in over it, counted by the core
  * @damaged: times that bytes came in with a wrong checksum
  * @errors: times it was lost
+ * @moves: requests of one step whose time the flight recorder has taken, ..
+ * @move_bytes: .. the bytes that they moved over it, ..
+ * @move_ns: .. and how long the far end's engine worked on them
  */
 struct npulink_link_stats {
 	atomic64_t doorbells;
@@ -197,6 +200,9 @@ struct npulink_link_stats {
 	atomic64_t bytes;
 	atomic64_t damaged;
 	atomic64_t errors;
+	atomic64_t moves;
+	atomic64_t move_bytes;
+	atomic64_t move_ns;
 };
 
 /**

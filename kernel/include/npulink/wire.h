@@ -18,7 +18,8 @@
  * that step: each is a memory key for that range only, which the sender fills by RDMA
  * writes, the last one with the grant's number as immediate; then the key is
  * revoked, then the data used. A receiver that has no grants left for a step says OPEN:
- * from then on the sender tells it by REQ which steps of the operation have data.
+ * from then on the sender tells it by REQ which steps of the operation have data. A rank
+ * that has waited for long ASKs how its peer is, and is told by STATUS.
  */
 #ifndef NPULINK_WIRE_H
 #define NPULINK_WIRE_H
@@ -26,7 +27,7 @@
 #include <linux/types.h>
 
 #define NPULINK_WIRE_MAGIC	0x6b6c706eU	/* "nplk" */
-#define NPULINK_WIRE_VERSION	1
+#define NPULINK_WIRE_VERSION	2
 #define NPULINK_WIRE_SLOT	4096U		/* one message with its payload */
 #define NPULINK_WIRE_EAGER	(NPULINK_WIRE_SLOT - 128U)
 #define NPULINK_WIRE_CHUNK	(128U << 10)	/* largest grant */
@@ -96,9 +97,16 @@ struct npulink_wire_auth {
 #define NPULINK_WIRE_CREDIT	5
 #define NPULINK_WIRE_ABORT	6
 #define NPULINK_WIRE_BYE	7
-#define NPULINK_WIRE_TYPES	8
+#define NPULINK_WIRE_ASK	8
+#define NPULINK_WIRE_STATUS	9
+#define NPULINK_WIRE_TYPES	10
 
 #define NPULINK_WIRE_P2P	1
+#define NPULINK_WIRE_SENDS	2
+
+#define NPULINK_WIRE_NOT_CALLED	0
+#define NPULINK_WIRE_RUNNING	1
+#define NPULINK_WIRE_OVER	2
 
 /**
  * struct npulink_wire_call - struct npulink_call
@@ -119,9 +127,36 @@ struct npulink_wire_call {
 } __packed;
 
 /**
+ * struct npulink_wire_status - what a rank does; in STATUS, and in ASK with @since only
+ * @next: number of its next collective
+ * @since: ns for which it has waited for what @kind says
+ * @done: bytes of that step that are done
+ * @len: bytes of it
+ * @peer: rank that it waits for, NPULINK_NO_PEER: none
+ * @step: step of its plan
+ * @called: the operation that was asked for: NPULINK_WIRE_NOT_CALLED ..
+ * @kind: NPULINK_WAIT_* if that is running, 0: nothing
+ * @task: state of its process, a letter as ps has it
+ * @reserved: 0
+ */
+struct npulink_wire_status {
+	__le64 next;
+	__le64 since;
+	__le64 done;
+	__le64 len;
+	__le32 peer;
+	__le32 step;
+	__u8 called;
+	__u8 kind;
+	__u8 task;
+	__u8 reserved[69];
+} __packed;
+
+/**
  * struct npulink_wire_msg - header of every message
  * @type: NPULINK_WIRE_DATA ..
- * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair
+ * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair;
+ *	   NPULINK_WIRE_SENDS: ASK, STATUS: of which it is the asking rank that sends
  * @credits: slots for DATA that have become free again
  * @seq: messages of this direction are counted from 0
  * @number: operation
@@ -135,6 +170,7 @@ struct npulink_wire_call {
  * @pos: place of the step in its stream
  * @channel: its channel
  * @reserved: 0
+ * @status: ASK, STATUS: instead of all from @call on
  *
  * Members that a type does not use are 0.
  */
@@ -144,16 +180,21 @@ struct npulink_wire_msg {
 	__le16 credits;
 	__le32 seq;
 	__le64 number;
-	struct npulink_wire_call call;
-	__le64 len;
-	__le64 off;
-	__le64 addr;
-	__le32 size;
-	__le32 rkey;
-	__le32 imm;
-	__le32 pos;
-	__le16 channel;
-	__u8 reserved[38];
+	union {
+		struct {
+			struct npulink_wire_call call;
+			__le64 len;
+			__le64 off;
+			__le64 addr;
+			__le32 size;
+			__le32 rkey;
+			__le32 imm;
+			__le32 pos;
+			__le16 channel;
+			__u8 reserved[38];
+		} __packed;
+		struct npulink_wire_status status;
+	};
 } __packed;
 
 static_assert(sizeof(struct npulink_wire_msg) == NPULINK_WIRE_SLOT - NPULINK_WIRE_EAGER);
