@@ -8,10 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <netlink/genl/ctrl.h>
-#include <netlink/genl/genl.h>
-#include <netlink/netlink.h>
 #include "flight.h"
+#include "nl.h"
 #include "plan.h"
 
 /* What is being read: ops and steps are matched when all are there. */
@@ -28,16 +26,6 @@ static void *more(void *array, size_t n, size_t add, size_t size, int *error)
 	if (!p)
 		*error = -ENOMEM;
 	return p;
-}
-
-static uint64_t get_u64(struct nlattr **attrs, int type)
-{
-	return attrs[type] ? nla_get_u64(attrs[type]) : 0;
-}
-
-static uint32_t get_u32(struct nlattr **attrs, int type)
-{
-	return attrs[type] ? nla_get_u32(attrs[type]) : 0;
 }
 
 static void read_head(struct flight *f, struct nlattr **attrs, struct flight_log *log)
@@ -198,50 +186,17 @@ void flight_match(struct flight *f)
 	qsort(f->steps, f->nsteps, sizeof(*f->steps), by_start);
 }
 
-static int dump(uint32_t what, struct reader *r)
-{
-	struct nl_sock *sock = nl_socket_alloc();
-	struct nl_msg *msg = nlmsg_alloc();
-	int family, rc = -NLE_NOMEM;
-
-	if (!sock || !msg)
-		goto out;
-	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, on_message, r);
-	rc = genl_connect(sock);
-	if (rc < 0)
-		goto out;
-	nl_socket_set_msg_buf_size(sock, 64 * 1024);
-	family = genl_ctrl_resolve(sock, NPULINK_GENL_NAME);
-	rc = family;
-	if (rc < 0)
-		goto out;
-	rc = -NLE_NOMEM;
-	if (!genlmsg_put(msg, NL_AUTO_PORT, NL_AUTO_SEQ, family, 0, NLM_F_DUMP,
-			 NPULINK_GENL_CMD_FLIGHT_GET, NPULINK_GENL_VERSION) ||
-	    nla_put_u32(msg, NPULINK_A_FLIGHT_WHAT, what))
-		goto out;
-	rc = nl_send_auto(sock, msg);
-	if (rc >= 0)
-		rc = nl_recvmsgs_default(sock);
-out:
-	nlmsg_free(msg);
-	nl_socket_free(sock);
-	return rc < 0 ? rc : 0;
-}
-
 int flight_read(struct flight_log *log, uint32_t what, uint32_t comm)
 {
 	struct reader r = { .log = log, .comm = comm };
 	int rc;
 
 	*log = (struct flight_log){ };
-	rc = dump(what, &r);
+	rc = nl_ask(NPULINK_GENL_CMD_FLIGHT_GET, NPULINK_A_FLIGHT_WHAT, what, true, on_message, &r);
+	if (rc)
+		return nl_fail(rc, 0);
 	if (r.error)
 		return fail("cannot read flight recorders: %s", strerror(-r.error));
-	if (rc == -NLE_OBJ_NOTFOUND)
-		return nl_fail(-ENOPROTOOPT, 0);
-	if (rc)
-		return fail("cannot read flight recorders: %s", nl_geterror(rc));
 	for (size_t i = 0; i < log->n; i++)
 		flight_match(&log->v[i]);
 	return flight_index(log);

@@ -5,7 +5,8 @@
  * For each communicator: if it failed, why. If an operation is older than a limit: ranks
  * that have not called it are to blame; if all have, who waits for whom is followed to
  * a rank that waits for nobody, whose engine or link it then is. All this is known to the
- * kernel, so it works also when processes are stopped, traced, or blocked.
+ * kernel, so it works also when processes are stopped, traced, or blocked. Of ranks on other
+ * machines it knows what their kernels answer.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -17,13 +18,23 @@
 
 #define MAX_CULPRITS	16
 #define EXIT_HANGS	3
+#define ASKING_NS	2000000000ULL	/* who waits asks several times a second */
 
 struct culprit {
 	uint32_t rank;
 	const char *why;
 	const struct see_rank *at;	/* NULL: not on this machine */
+	const struct see_conn *far;	/* on another one */
 	const struct see_wait *wait;	/* that nothing else explains */
 	const struct see_op *elsewhere;
+};
+
+/* A rank that waits, and what for. */
+struct hop {
+	uint32_t rank, steps;
+	const struct see_wait *waits;
+	unsigned int nwaits;
+	const struct see_conn *far;	/* it is on another machine */
 };
 
 /* One communicator, and what was found out. */
@@ -31,10 +42,11 @@ struct report {
 	const struct see_comm *comm;
 	const char *state;
 	const struct see_op *op;	/* the oldest one */
+	const struct see_conn *asked;	/* without: who waits on another machine */
 	uint64_t number;
 	struct culprit culprits[MAX_CULPRITS];
 	size_t nculprits;		/* may be more than there is room for */
-	const struct see_op **chain;
+	struct hop *chain;
 	size_t nchain;
 	bool circle;
 };
@@ -43,7 +55,8 @@ static struct {
 	struct see_comm *comms;
 	struct see_rank *ranks;
 	struct see_op *ops;
-	size_t ncomms, nranks, nops;
+	struct see_conn *conns;
+	size_t ncomms, nranks, nops, nconns;
 } all;
 
 static const struct see_rank *find_rank(uint32_t comm, uint32_t rank)
@@ -85,6 +98,23 @@ static const struct see_op *find_op(const struct see_op *like, uint32_t rank)
 	return NULL;
 }
 
+/* What is known of a rank on another machine: by the connection with the latest answer. */
+static const struct see_conn *find_far(uint32_t comm, uint32_t rank)
+{
+	const struct see_conn *found = NULL;
+
+	for (size_t i = 0; i < all.nconns; i++) {
+		const struct see_conn *c = &all.conns[i];
+
+		if (!c->remote || c->comm != comm || c->peer != rank)
+			continue;
+		if (!found || (c->answered && (!found->answered ||
+					       c->status.age < found->status.age)))
+			found = c;
+	}
+	return found;
+}
+
 /* What the process of @r waits for in another communicator. */
 static const struct see_op *find_elsewhere(const struct see_rank *r)
 {
@@ -112,28 +142,58 @@ static void blame(struct report *rep, uint32_t rank, const char *why, const stru
 		return;
 	c = &rep->culprits[rep->nculprits - 1];
 	*c = (struct culprit) { .rank = rank, .why = why, .at = at, .wait = wait };
+	if (!at)
+		c->far = find_far(rep->comm->id, rank);
 	if (at && at->state == NPULINK_RANK_STATE_JOINED)
 		c->elsewhere = find_elsewhere(at);
+}
+
+static const char *why_task(char state)
+{
+	switch (state) {
+	case 'T':	return "stopped";
+	case 't':	return "traced";
+	case 'D':	return "blocked";
+	case 'Z':
+	case 'X':	return "dead";
+	default:	return "never-called";
+	}
 }
 
 /* Why has a rank that is here not called what the others have? */
 static const char *why_late(const struct see_rank *r)
 {
 	struct proc proc;
+	const char *why;
 
 	if (r->state == NPULINK_RANK_STATE_LEFT)
 		return "left";
 	if (r->state == NPULINK_RANK_STATE_DEAD)
 		return "dead";
 	proc_read(r->known ? r->pid : 0, &proc);
-	switch (proc.state) {
-	case 'T':	return "stopped";
-	case 't':	return "traced";
-	case 'D':	return "blocked";
-	case 'Z':
-	case 'X':	return "dead";
-	default:	return find_elsewhere(r) ? "waits-elsewhere" : "never-called";
-	}
+	why = why_task(proc.state);
+	return strcmp(why, "never-called") || !find_elsewhere(r) ? why : "waits-elsewhere";
+}
+
+/* The same of one that is not here; NULL: it has called it. */
+static const char *why_far(const struct report *rep, uint32_t rank, bool remote)
+{
+	const struct see_conn *far = find_far(rep->comm->id, rank);
+	bool called;
+
+	if (!far)
+		return remote ? "other-machine" : "not-joined";
+	if (far->state == NPULINK_CONN_STATE_CONNECTING)
+		return "not-connected";
+	if (far->state == NPULINK_CONN_STATE_LEFT)
+		return "left";
+	if (!far->answered)
+		return "other-machine";
+	called = far->status.next > rep->number;
+	if (rep->op->p2p)
+		called = far->status.p2p && far->status.number == rep->number &&
+			 far->status.called != NPULINK_CALLED_NOT;
+	return called ? NULL : why_task(far->status.task);
 }
 
 /* Those that have not called collective @rep->number, if somebody waits for it. */
@@ -155,58 +215,89 @@ static void find_lagging(struct report *rep)
 		for (unsigned int k = 0; k < op->nwaits; k++) {
 			const struct see_wait *w = &op->waits[k];
 
-			if (w->met || w->peer == NONE || find_rank(op->comm, w->peer) ||
+			const char *why;
+
+			/* To one on another machine there is always somebody to talk. */
+			if ((w->met && !w->remote) || w->peer == NONE ||
+			    find_rank(op->comm, w->peer) ||
 			    (w->kind != NPULINK_WAIT_RECV && w->kind != NPULINK_WAIT_SEND))
 				continue;
-			blame(rep, w->peer, w->remote ? "other-machine" : "not-joined", NULL);
+			why = why_far(rep, w->peer, w->remote);
+			if (why)
+				blame(rep, w->peer, why, NULL);
 		}
 	}
 }
 
-static const struct see_wait *root_wait(const struct see_op *op)
+static const struct see_wait *root_wait(const struct hop *hop)
 {
-	for (unsigned int k = 0; k < op->nwaits; k++)
-		if (op->waits[k].kind == NPULINK_WAIT_ENGINE ||
-		    op->waits[k].kind == NPULINK_WAIT_WORKER)
-			return &op->waits[k];
+	for (unsigned int k = 0; k < hop->nwaits; k++)
+		if (hop->waits[k].kind == NPULINK_WAIT_ENGINE ||
+		    hop->waits[k].kind == NPULINK_WAIT_WORKER)
+			return &hop->waits[k];
 	return NULL;
+}
+
+/* What @rank waits for in the operation that hangs; false: it is not in it, or not known. */
+static bool find_hop(const struct report *rep, uint32_t rank, struct hop *hop)
+{
+	const struct see_op *op = find_op(rep->op, rank);
+	const struct see_conn *far = op ? NULL : find_far(rep->comm->id, rank);
+
+	if (op) {
+		*hop = (struct hop) { rank, op->steps, op->waits, op->nwaits, NULL };
+		return true;
+	}
+	if (!far || !far->answered || !far->status.waits ||
+	    far->status.number != rep->op->number || far->status.p2p != rep->op->p2p)
+		return false;
+	*hop = (struct hop) { rank, 0, &far->status.wait, 1, far };
+	return true;
+}
+
+static void blame_root(struct report *rep, const struct hop *hop, const struct see_wait *w)
+{
+	if (rep->nculprits)
+		return;
+	blame(rep, hop->rank, w->kind == NPULINK_WAIT_WORKER ? "not-run" :
+	      w->dev != w->peer_dev ? "link" : "engine", w);
 }
 
 /* From the oldest operation to what it hangs on in the end. */
 static int find_chain(struct report *rep)
 {
-	const struct see_op *op = rep->op;
 	bool *seen = calloc(rep->comm->nranks, sizeof(*seen));
+	struct hop hop, next = { };
 	const struct see_wait *w;
+	bool more;
 
 	rep->chain = calloc(rep->comm->nranks, sizeof(*rep->chain));
-	while (seen && rep->chain && op && !rep->circle) {
-		const struct see_op *next = NULL;
-
-		if (seen[op->rank]) {
+	more = seen && rep->chain && find_hop(rep, rep->op->rank, &hop);
+	while (more) {
+		if (seen[hop.rank]) {
 			rep->circle = true;
 			break;
 		}
-		seen[op->rank] = true;
-		rep->chain[rep->nchain++] = op;
-		w = root_wait(op);
+		seen[hop.rank] = true;
+		rep->chain[rep->nchain++] = hop;
+		w = root_wait(&hop);
 		if (w) {
-			if (!rep->nculprits)
-				blame(rep, op->rank, w->kind == NPULINK_WAIT_WORKER ? "not-run" :
-				      w->dev != w->peer_dev ? "link" : "engine", w);
+			blame_root(rep, &hop, w);
 			break;
 		}
-		for (unsigned int k = 0; k < op->nwaits && !next; k++)
-			if (op->waits[k].peer != NONE)
-				next = find_op(op, op->waits[k].peer);
+		more = false;
+		for (unsigned int k = 0; k < hop.nwaits && !more; k++)
+			more = hop.waits[k].peer < rep->comm->nranks &&
+			       find_hop(rep, hop.waits[k].peer, &next);
 		/* A message that its peer has not called. */
-		if (!next && op->nwaits && op->waits[0].peer != NONE && !rep->nculprits) {
-			const struct see_rank *r = find_rank(op->comm, op->waits[0].peer);
+		if (!more && hop.nwaits && hop.waits[0].peer != NONE && !rep->nculprits) {
+			const struct see_rank *r = find_rank(rep->comm->id, hop.waits[0].peer);
+			const char *why = r ? why_late(r) : why_far(rep, hop.waits[0].peer,
+								    hop.waits[0].remote);
 
-			blame(rep, op->waits[0].peer, r ? why_late(r) : op->waits[0].remote ?
-			      "other-machine" : "not-joined", NULL);
+			blame(rep, hop.waits[0].peer, why ? why : "other-machine", NULL);
 		}
-		op = next;
+		hop = next;
 	}
 	free(seen);
 	return rep->chain ? 0 : -1;
@@ -235,6 +326,31 @@ static void find_failed(struct report *rep)
 	}
 }
 
+/* Nothing waits here: does anybody on another machine wait for a rank of ours? */
+static void find_asked(struct report *rep, uint64_t limit_ns)
+{
+	for (size_t i = 0; i < all.nconns; i++) {
+		const struct see_conn *c = &all.conns[i];
+		const struct see_rank *r;
+
+		if (c->comm != rep->comm->id || !c->asked || c->asked_p2p ||
+		    c->asked_age > ASKING_NS || c->asked_since + c->asked_age < limit_ns)
+			continue;
+		r = find_rank(c->comm, c->rank);
+		if (!r || r->next > c->asked_number)
+			continue;
+		if (!rep->asked || c->asked_number < rep->number) {
+			rep->asked = c;
+			rep->number = c->asked_number;
+			rep->nculprits = 0;
+		}
+		if (c->asked_number == rep->number)
+			blame(rep, c->rank, why_late(r), NULL);
+	}
+	if (rep->asked)
+		rep->state = "hangs";
+}
+
 static void examine(struct report *rep, uint64_t limit_ns)
 {
 	uint64_t oldest = 0;
@@ -252,8 +368,10 @@ static void examine(struct report *rep, uint64_t limit_ns)
 		oldest = op->age;
 		rep->op = op;
 	}
-	if (!rep->op || oldest < limit_ns)
+	if (!rep->op || oldest < limit_ns) {
+		find_asked(rep, limit_ns);
 		return;
+	}
 	rep->state = "hangs";
 	/* The lowest number in flight: later ones wait for it anyway. */
 	rep->number = rep->op->number;
@@ -273,8 +391,8 @@ static void examine(struct report *rep, uint64_t limit_ns)
 static const char *const whys[][2] = {
 	{ "never-called",	"has not called it" },
 	{ "not-joined",		"has never joined the communicator" },
-	{ "other-machine",	"has not called it; it is on another machine: "
-				"run npulink hang there" },
+	{ "other-machine",	"is on another machine, whose kernel has not answered yet" },
+	{ "not-connected",	"is on another machine, and there is no connection to it yet" },
 	{ "left",		"has left the communicator" },
 	{ "dead",		"is dead" },
 	{ "death",		"is dead" },
@@ -304,7 +422,7 @@ static const char *why_text(const char *why)
 
 static void culprit_text(const struct culprit *c)
 {
-	char text[128], since[24], a[16], b[16], stack[1024];
+	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
 	struct proc proc;
 
 	printf("  -> rank %u %s\n", c->rank, why_text(c->why));
@@ -315,6 +433,16 @@ static void culprit_text(const struct culprit *c)
 		if (c->wait->dev != c->wait->peer_dev)
 			printf(" over the link npu%u -> npu%u", c->wait->dev, c->wait->peer_dev);
 		printf("\n");
+	}
+	if (c->far) {
+		printf("     it is on %s", ip_text(c->far->ip, ip));
+		if (c->far->state)
+			printf(", over %s (%s)", *c->far->via ? c->far->via : "no port yet",
+			       conn_state_name(c->far->state));
+		if (c->far->answered)
+			printf(", whose kernel said so %s ago",
+			       human_ns(c->far->status.age, since));
+		printf("; run npulink hang there\n");
 	}
 	if (c->elsewhere)
 		printf("     its process waits for operation %" PRIu64 " of communicator %u: %s\n",
@@ -338,24 +466,33 @@ static void culprit_text(const struct culprit *c)
 static void report_text(const struct report *rep)
 {
 	const struct see_comm *c = rep->comm;
-	char text[320], age[24];
+	char text[320], age[24], ip[48];
 
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)
 		printf("  %s\n", cause_text(&c->cause, text, sizeof(text)));
-	if (strcmp(rep->state, "hangs") == 0)
+	if (rep->op && !strcmp(rep->state, "hangs"))
 		printf("  operation %" PRIu64 ", %s%s%s, for %s\n", rep->number,
 		       call_text(&rep->op->call, rep->op->p2p, text, sizeof(text)),
 		       *rep->op->algorithm ? ", " : "", rep->op->algorithm,
 		       human_ns(rep->op->age, age));
+	if (rep->asked)
+		printf("  operation %" PRIu64 ", which rank %u at %s has called, for %s\n",
+		       rep->number, rep->asked->peer, ip_text(rep->asked->ip, ip),
+		       human_ns(rep->asked->asked_since + rep->asked->asked_age, age));
 	for (size_t i = 0; i < rep->nchain; i++) {
-		const struct see_op *op = rep->chain[i];
+		const struct hop *hop = &rep->chain[i];
 
-		if (!op->nwaits || op->waits[0].peer == NONE || root_wait(op))
+		if (!hop->nwaits || hop->waits[0].peer == NONE || root_wait(hop))
 			continue;
-		printf("  rank %u waits for rank %u (step %u of %u, %s)\n", op->rank,
-		       op->waits[0].peer, op->waits[0].step, op->steps,
-		       human_ns(op->waits[0].since, age));
+		printf("  rank %u waits for rank %u (step %u", hop->rank, hop->waits[0].peer,
+		       hop->waits[0].step);
+		if (hop->steps)
+			printf(" of %u", hop->steps);
+		printf(", %s)", human_ns(hop->waits[0].since, age));
+		if (hop->far)
+			printf(", says %s", ip_text(hop->far->ip, ip));
+		printf("\n");
 	}
 	if (rep->circle)
 		printf("  ... and so on in a circle\n");
@@ -368,7 +505,7 @@ static void report_text(const struct report *rep)
 static struct json_object *culprit_json(const struct culprit *c)
 {
 	struct json_object *obj = json_object_new_object();
-	char stack[1024], text[8];
+	char stack[1024], text[8], ip[48];
 	struct proc proc;
 
 	put_u64(obj, "rank", c->rank);
@@ -379,6 +516,16 @@ static struct json_object *culprit_json(const struct culprit *c)
 	if (c->elsewhere) {
 		put_u64(obj, "elsewhere_comm", c->elsewhere->comm);
 		put_u64(obj, "elsewhere_number", c->elsewhere->number);
+	}
+	if (c->far) {
+		put_str(obj, "machine", ip_text(c->far->ip, ip));
+		put_str(obj, "via", *c->far->via ? c->far->via : NULL);
+		put_str(obj, "connection", conn_state_name(c->far->state));
+	}
+	if (c->far && c->far->answered) {
+		snprintf(text, sizeof(text), "%c", c->far->status.task);
+		put_u64(obj, "answered_ns", c->far->status.age);
+		put_str(obj, "process_state", text);
 	}
 	if (!c->at || !c->at->known)
 		return obj;
@@ -397,13 +544,19 @@ static struct json_object *report_json(const struct report *rep)
 {
 	struct json_object *obj = json_object_new_object();
 	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
+	char ip[48];
 
 	put_u64(obj, "comm", rep->comm->id);
 	put_str(obj, "state", rep->state);
 	json_object_object_add(obj, "cause", rep->comm->failed ?
 			       cause_json(&rep->comm->cause) : NULL);
-	if (!strcmp(rep->state, "hangs")) {
+	if (!strcmp(rep->state, "hangs"))
 		put_u64(obj, "number", rep->number);
+	if (rep->asked) {
+		put_u64(obj, "age_ns", rep->asked->asked_since + rep->asked->asked_age);
+		put_u64(obj, "asked_by", rep->asked->peer);
+		put_str(obj, "asked_from", ip_text(rep->asked->ip, ip));
+	} else if (rep->op && !strcmp(rep->state, "hangs")) {
 		put_u64(obj, "age_ns", rep->op->age);
 		json_object_object_add(obj, "call", call_json(&rep->op->call, rep->op->p2p));
 		put_str(obj, "algorithm", *rep->op->algorithm ? rep->op->algorithm : NULL);
@@ -411,13 +564,15 @@ static struct json_object *report_json(const struct report *rep)
 	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
 		json_object_array_add(culprits, culprit_json(&rep->culprits[i]));
 	for (size_t i = 0; i < rep->nchain; i++) {
-		const struct see_op *op = rep->chain[i];
+		const struct hop *hop = &rep->chain[i];
 		struct json_object *link = json_object_new_object();
 		struct json_object *waits = json_object_new_array();
 
-		put_u64(link, "rank", op->rank);
-		for (unsigned int k = 0; k < op->nwaits; k++)
-			json_object_array_add(waits, wait_json(&op->waits[k]));
+		put_u64(link, "rank", hop->rank);
+		if (hop->far)
+			put_str(link, "machine", ip_text(hop->far->ip, ip));
+		for (unsigned int k = 0; k < hop->nwaits; k++)
+			json_object_array_add(waits, wait_json(&hop->waits[k]));
 		json_object_object_add(link, "waits", waits);
 		json_object_array_add(chain, link);
 	}
@@ -504,9 +659,12 @@ int hang_cmd(int argc, char **argv)
 		rc = see_ranks(ANY_DEV, &all.ranks, &all.nranks);
 	if (!rc)
 		rc = see_ops(ANY_DEV, &all.ops, &all.nops);
+	if (!rc)
+		rc = see_conns(ANY_DEV, &all.conns, &all.nconns);
 	c = rc ? see_fail(rc, "communicator", id) : examine_all(id, seconds * 1000000000);
 	free(all.comms);
 	free(all.ranks);
 	free(all.ops);
+	free(all.conns);
 	return c;
 }

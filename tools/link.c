@@ -1,87 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * link.c - npulink link: what went over the links between devices, as a list
- * or as a square of senders and receivers.
+ * link.c - npulink link: its commands, and what went over the links between devices as a
+ * square of senders and receivers.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "npulink.h"
-
-static struct json_object *link_json(const struct link *link)
-{
-	struct json_object *obj = json_object_new_object();
-	char name[16];
-
-	snprintf(name, sizeof(name), "npu%u", link->dev);
-	put_str(obj, "dev", name);
-	snprintf(name, sizeof(name), "npu%u", link->peer);
-	put_str(obj, "peer", name);
-	put_u64(obj, "steps", link->steps);
-	put_u64(obj, "bytes", link->bytes);
-	put_u64(obj, "doorbells", link->doorbells);
-	put_u64(obj, "inline_bells", link->inline_bells);
-	put_u64(obj, "damaged", link->damaged);
-	return obj;
-}
-
-static const char show_usage[] =
-	"Usage: npulink [-j] link show [[dev] DEV]\n"
-	"\n"
-	"Shows every direction of every link between devices, or those that leave DEV:\n"
-	"steps and bytes that came over it, doorbells rung (each is an interrupt at the\n"
-	"peer), events that were told to the peer without one (inline), and payloads whose\n"
-	"checksum was wrong (damaged).\n"
-	"Links exist from the first plan that uses them.\n"
-	"\n"
-	"  -j, --json  JSON\n";
-
-static int link_show(int argc, char **argv)
-{
-	struct json_object *array;
-	struct link *links = NULL;
-	uint32_t id = ANY_DEV;
-	size_t nlinks = 0;
-	char bytes[16];
-	int c, rc;
-
-	while ((c = cmd_option(argc, argv, "", NULL, show_usage)) != -1)
-		return c == 'h' ? EXIT_SUCCESS : EXIT_USAGE;
-	argc -= optind;
-	argv += optind;
-	if (argc && !strcmp(argv[0], "dev")) {
-		argc--;
-		argv++;
-		if (!argc)
-			return usage_error("link show: dev needs a device");
-	}
-	if (argc > 1)
-		return usage_error("link show: unknown word \"%s\"", argv[1]);
-	if (argc && !parse_dev(argv[0], &id))
-		return usage_error("link show: \"%s\" is no device, which look like npu0", argv[0]);
-
-	rc = nl_links(id, &links, &nlinks);
-	if (rc)
-		return nl_fail(rc, id);
-	if (opts.json) {
-		array = json_object_new_array();
-		for (size_t i = 0; i < nlinks; i++)
-			json_object_array_add(array, link_json(&links[i]));
-		json_print(array);
-	} else if (nlinks) {
-		printf("%-9s    %-9s %10s %9s %10s %10s %8s\n", "FROM", "TO", "STEPS", "BYTES",
-		       "DOORBELLS", "INLINE", "DAMAGED");
-		for (size_t i = 0; i < nlinks; i++)
-			printf("npu%-6u -> npu%-6u %10" PRIu64 " %9s %10" PRIu64 " %10" PRIu64
-			       " %8" PRIu64 "\n",
-			       links[i].dev, links[i].peer, links[i].steps,
-			       human_bytes(links[i].bytes, bytes), links[i].doorbells,
-			       links[i].inline_bells, links[i].damaged);
-	}
-	free(links);
-	return EXIT_SUCCESS;
-}
 
 /* The counters that "link matrix" knows. */
 static const struct counter {
@@ -173,7 +99,6 @@ static const char matrix_usage[] =
 static int link_matrix(int argc, char **argv)
 {
 	const struct counter *counter = &counters[0];
-	struct json_object *array;
 	struct link *links = NULL;
 	size_t nlinks = 0, nids;
 	uint32_t *ids;
@@ -193,15 +118,12 @@ static int link_matrix(int argc, char **argv)
 	if (argc > 1)
 		return usage_error("link matrix: unknown word \"%s\"", argv[1]);
 
+	if (opts.json)
+		return link_show_all();
 	rc = nl_links(ANY_DEV, &links, &nlinks);
 	if (rc)
 		return nl_fail(rc, ANY_DEV);
-	if (opts.json) {
-		array = json_object_new_array();
-		for (size_t i = 0; i < nlinks; i++)
-			json_object_array_add(array, link_json(&links[i]));
-		json_print(array);
-	} else if (nlinks) {
+	if (nlinks) {
 		ids = link_ids(links, nlinks, &nids);
 		if (ids)
 			matrix_text(counter, links, nlinks, ids, nids);

@@ -17,6 +17,7 @@ static const struct cmd objects[] = {
 	{ "op",		op_cmd,		"operations in flight, and what they wait for" },
 	{ "buf",	buf_cmd,	"memory that processes have pinned" },
 	{ "stat",	stat_cmd,	"totals of the node" },
+	{ "top",	top_cmd,	"who moves how much over which link now" },
 	{ "hang",	hang_cmd,	"which rank everybody waits for, and why" },
 	{ "monitor",	monitor_cmd,	"events as they happen" },
 	{ "plan",	plan_cmd,	"plans: show the steps, prove them right" },

@@ -23,8 +23,13 @@ struct list {
 	int error;
 };
 
-/* Ask; @attr says about what unless @id is ANY_DEV. 0 or -errno. */
-int nl_request(int cmd, int attr, uint32_t id, bool dump, struct list *list);
+/* A socket, to be freed also after an error. The family, or -errno. */
+int nl_open(struct nl_sock **sock);
+/* Ask, with @attr unless it is 0, and have @fn called with each message. 0 or -errno. */
+int nl_ask(int cmd, int attr, uint32_t value, bool dump, nl_recvmsg_msg_cb_t fn, void *arg);
+/* Ask for a list; @attr says about what unless @id is ANY_DEV. 0 or -errno. */
+int nl_list(int cmd, int attr, uint32_t id, bool dump, struct list *list, void **items, size_t *n);
+/* -errno for what libnl returns, 0 if that is no error. */
 int nle_to_errno(int nle);
 uint32_t get_u32(struct nlattr **attrs, int attr);
 uint64_t get_u64(struct nlattr **attrs, int attr);

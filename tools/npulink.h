@@ -69,8 +69,10 @@ const char *human_bytes(uint64_t bytes, char buf[16]);
 bool parse_u64(const char *text, uint64_t max, uint64_t *value);
 bool parse_size(const char *text, uint64_t *bytes);
 bool parse_dev(const char *text, uint32_t *id);
+/* IPv6, or IPv4 in its mapped form. */
+const char *ip_text(const uint8_t ip[16], char buf[48]);
 
-/* nl.c */
+/* nl_dev.c */
 
 /* What NPULINK_GENL_CMD_DEV_GET tells. */
 struct dev {
@@ -85,7 +87,10 @@ struct dev {
 /* What NPULINK_GENL_CMD_LINK_GET tells: one direction. */
 struct link {
 	uint32_t dev, peer;
-	uint64_t steps, bytes, doorbells, inline_bells, damaged;
+	uint64_t steps, bytes, doorbells, inline_bells, damaged, errors;
+	uint64_t moves, move_bytes, move_ns;	/* those whose time was taken */
+	bool down;
+	char type[16];
 };
 
 #define ANY_DEV		0xffffffffU
@@ -106,8 +111,10 @@ int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *wh
 int link_add(int argc, char **argv);
 int link_del(int argc, char **argv);
 int link_ports(int argc, char **argv);
+int link_show(int argc, char **argv);
+int link_show_all(void);
 int nl_links(uint32_t id, struct link **links, size_t *nlinks);
-/* Says what -errno of these two means and what to do; returns EXIT_FAILURE. */
+/* nl.c: says what -errno of these means and what to do; returns EXIT_FAILURE. */
 int nl_fail(int rc, uint32_t id);
 
 /* dev.c */
@@ -134,6 +141,9 @@ int buf_cmd(int argc, char **argv);
 int stat_cmd(int argc, char **argv);
 int hang_cmd(int argc, char **argv);
 int monitor_cmd(int argc, char **argv);
+
+/* top.c */
+int top_cmd(int argc, char **argv);
 
 /* report.c */
 int report_cmd(int argc, char **argv);

@@ -85,6 +85,14 @@ int net_topo(const struct net_opts *o, uint32_t nranks, struct coll_topo *topo,
 const char *human_time(double seconds, char buf[16]);
 /* "64.0 GB/s", from seconds per byte */
 const char *human_speed(double per_byte, char buf[24]);
+
+/* calibration.c: the file that libcoll would use, NULL if there is none. */
+struct calibration {
+	const char *file;
+	double alpha, beta;	/* seconds, seconds per byte */
+};
+
+void calibration_get(struct calibration *cal);
 void put_double(struct json_object *obj, const char *key, double value);
 
 #endif /* TOOL_PLAN_NET_H */

@@ -4,7 +4,6 @@
  * machines. Ports are found by libibverbs; whether one is fit for it is decided by the
  * kernel when it is bound, and what can be said before is said here.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>
@@ -65,16 +64,6 @@ int link_del(int argc, char **argv)
 	return port_change(false, argc, argv);
 }
 
-static void port_address(const uint8_t *ip, char *text, size_t size)
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
-
-	if (!memcmp(ip, mapped, sizeof(mapped)))
-		inet_ntop(AF_INET, ip + 12, text, size);
-	else
-		inet_ntop(AF_INET6, ip, text, size);
-}
-
 /* Has the port an IP address? As the kernel looks for one. */
 static bool has_address(struct ibv_context *ctx, uint8_t num, int ngids)
 {
@@ -123,7 +112,7 @@ struct listing {
 static void show_port(struct listing *l, const char *name, const char *why)
 {
 	struct json_object *obj, *devs;
-	char text[INET6_ADDRSTRLEN] = "-";
+	char text[48] = "-";
 	char users[128] = "";
 
 	for (size_t i = 0; i < l->nbound; i++) {
@@ -131,7 +120,7 @@ static void show_port(struct listing *l, const char *name, const char *why)
 
 		if (strcmp(l->bound[i].name, name))
 			continue;
-		port_address(l->bound[i].ip, text, sizeof(text));
+		ip_text(l->bound[i].ip, text);
 		snprintf(users + used, sizeof(users) - used, "%snpu%u", used ? "," : "",
 			 l->bound[i].dev);
 	}

@@ -2,6 +2,7 @@
 /*
  * print.c - output in text and JSON, and reading numbers from the command line.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -147,4 +148,15 @@ bool parse_dev(const char *text, uint32_t *id)
 		return false;
 	*id = value;
 	return true;
+}
+
+const char *ip_text(const uint8_t ip[16], char buf[48])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+
+	if (!memcmp(ip, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET, ip + 12, buf, 48);
+	else
+		inet_ntop(AF_INET6, ip, buf, 48);
+	return buf;
 }

@@ -3,6 +3,7 @@
  * proc.c - what /proc tells of a process that others wait for: its name, whether it
  * runs, sleeps or is stopped, where in the kernel, and by whom it is traced.
  */
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include "see.h"
@@ -63,4 +64,15 @@ void proc_stack(uint32_t pid, char *buf, size_t size)
 		fclose(f);
 	}
 	buf[n] = 0;
+}
+
+const char *user_name(uint32_t uid, char buf[16])
+{
+	struct passwd *pw = getpwuid(uid);
+
+	if (pw)
+		snprintf(buf, 16, "%s", pw->pw_name);
+	else
+		snprintf(buf, 16, "%u", uid);
+	return buf;
 }

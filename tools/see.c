@@ -4,7 +4,6 @@
  * in flight, pinned memory, and in total; as tables or JSON, once or again and again.
  */
 #include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,17 +62,6 @@ static int show_run(const struct show *show, int argc, char **argv)
 	}
 }
 
-static const char *user_of(uint32_t uid, char buf[16])
-{
-	struct passwd *pw = getpwuid(uid);
-
-	if (pw)
-		snprintf(buf, 16, "%s", pw->pw_name);
-	else
-		snprintf(buf, 16, "%u", uid);
-	return buf;
-}
-
 /* ---- comm */
 
 static struct json_object *rank_json(const struct see_rank *r)
@@ -118,7 +106,7 @@ static void rank_text(const struct see_rank *r)
 	}
 	if (r->known) {
 		proc_read(r->pid, &proc);
-		user_of(r->uid, user);
+		user_name(r->uid, user);
 	}
 	if (r->ops)
 		human_ns(r->oldest, age);
@@ -154,7 +142,7 @@ static void comm_text(const struct see_comm *c, const struct see_rank *ranks, si
 	char text[320], user[16];
 
 	printf("comm %u: %u ranks, %u here, %u left, user %s%s", c->id, c->nranks, c->joined,
-	       c->left, user_of(c->uid, user), c->any_uid ? " and others" : "");
+	       c->left, user_name(c->uid, user), c->any_uid ? " and others" : "");
 	if (c->parent != NONE)
 		printf(", shrunk from %u", c->parent);
 	printf("\n");
@@ -367,7 +355,7 @@ static void file_text(const struct see_file *f, const struct see_buf *bufs, size
 
 	proc_read(f->pid, &proc);
 	printf("%5u npu%-4u %7u %-15s %-10s %5u %9s %9s %9s %9s %9s\n", f->id, f->dev, f->pid,
-	       *proc.name ? proc.name : "-", user_of(f->uid, user), f->bufs,
+	       *proc.name ? proc.name : "-", user_name(f->uid, user), f->bufs,
 	       human_bytes(f->registered, a), human_bytes(f->allocated, b),
 	       human_bytes(f->imported, c), human_bytes(f->arena + f->ring, d),
 	       human_bytes(f->pinned, e));

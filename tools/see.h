@@ -37,6 +37,31 @@ struct see_wait {
 	bool met, remote;
 };
 
+/* A rank on another machine. */
+struct see_status {
+	uint64_t age, next, number;
+	bool p2p;
+	uint32_t called;
+	char task;		/* state of its process, as ps has it */
+	bool waits;
+	struct see_wait wait;
+};
+
+/* What a rank exchanges with a peer; from @state on only of peers on another machine. */
+struct see_conn {
+	uint32_t comm, rank, peer, dev, peer_dev;
+	uint64_t steps, bytes;
+	bool remote;
+	uint8_t ip[16];
+	uint32_t state;		/* 0: not connected yet */
+	char kind[16], via[32];
+	uint64_t sent_steps, sent_bytes;
+	bool answered, asked;
+	struct see_status status;	/* what the peer's kernel says of it */
+	uint64_t asked_age, asked_number, asked_since;	/* what it wants to know of ours */
+	bool asked_p2p;
+};
+
 struct see_op {
 	uint32_t comm, rank, state, steps, units, units_left;
 	uint64_t number, seq, bytes, bytes_done, age, left, slow;
@@ -74,6 +99,7 @@ struct see_event {
 /* Arrays to be freed, in the kernel's order; of one communicator (file) or all. -errno. */
 int see_comms(struct see_comm **comms, size_t *n);
 int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n);
+int see_conns(uint32_t comm, struct see_conn **conns, size_t *n);
 int see_ops(uint32_t comm, struct see_op **ops, size_t *n);
 int see_files(struct see_file **files, size_t *n);
 int see_bufs(uint32_t file, struct see_buf **bufs, size_t *n);
@@ -87,6 +113,7 @@ int see_fail(int rc, const char *what, uint32_t id);
 const char *cause_name(uint32_t cause);
 const char *rank_state_name(uint32_t state);
 const char *wait_name(uint32_t kind);
+const char *conn_state_name(uint32_t state);
 const char *human_ns(uint64_t ns, char buf[24]);
 /* "allreduce of 1024 float32 (sum)" */
 const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size_t size);
@@ -106,6 +133,8 @@ struct proc {
 
 void proc_read(uint32_t pid, struct proc *proc);
 const char *proc_state_text(char state);
+/* Its name, or the number. */
+const char *user_name(uint32_t uid, char buf[16]);
 /* Lines of its kernel stack into @buf, or "". */
 void proc_stack(uint32_t pid, char *buf, size_t size);
 

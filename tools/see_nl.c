@@ -112,6 +112,56 @@ static int parse_wait(struct nlattr *nest, struct see_wait *wait)
 	return 0;
 }
 
+static void parse_status(struct nlattr *nest, struct see_conn *conn)
+{
+	struct nlattr *a[NPULINK_A_STATUS_MAX + 1];
+	struct see_status *st = &conn->status;
+
+	if (nla_parse_nested(a, NPULINK_A_STATUS_MAX, nest, NULL))
+		return;
+	conn->answered = true;
+	st->age = get_u64(a, NPULINK_A_STATUS_AGE);
+	st->next = get_u64(a, NPULINK_A_STATUS_NEXT);
+	st->number = get_u64(a, NPULINK_A_STATUS_NUMBER);
+	st->p2p = a[NPULINK_A_STATUS_P2P];
+	st->called = get_u32(a, NPULINK_A_STATUS_CALLED);
+	st->task = get_u32(a, NPULINK_A_STATUS_TASK);
+	st->waits = a[NPULINK_A_STATUS_WAIT] &&
+		    !parse_wait(a[NPULINK_A_STATUS_WAIT], &st->wait);
+}
+
+static int parse_conn(struct nlattr **a, void *item)
+{
+	struct see_conn *conn = item;
+
+	conn->comm = get_u32(a, NPULINK_A_CONN_COMM);
+	conn->rank = get_u32(a, NPULINK_A_CONN_RANK);
+	conn->peer = get_u32(a, NPULINK_A_CONN_PEER);
+	conn->dev = get_u32(a, NPULINK_A_CONN_DEV);
+	conn->peer_dev = get_or_none(a, NPULINK_A_CONN_PEER_DEV);
+	conn->steps = get_u64(a, NPULINK_A_CONN_STEPS);
+	conn->bytes = get_u64(a, NPULINK_A_CONN_BYTES);
+	conn->remote = a[NPULINK_A_CONN_IP];
+	if (!conn->remote)
+		return 0;
+	if (nla_len(a[NPULINK_A_CONN_IP]) != sizeof(conn->ip))
+		return -EPROTO;
+	memcpy(conn->ip, nla_data(a[NPULINK_A_CONN_IP]), sizeof(conn->ip));
+	conn->state = get_u32(a, NPULINK_A_CONN_STATE);
+	get_str(a, NPULINK_A_CONN_KIND, conn->kind, sizeof(conn->kind));
+	get_str(a, NPULINK_A_CONN_VIA, conn->via, sizeof(conn->via));
+	conn->sent_steps = get_u64(a, NPULINK_A_CONN_SENT_STEPS);
+	conn->sent_bytes = get_u64(a, NPULINK_A_CONN_SENT_BYTES);
+	conn->asked = a[NPULINK_A_CONN_ASKED];
+	conn->asked_age = get_u64(a, NPULINK_A_CONN_ASKED);
+	conn->asked_number = get_u64(a, NPULINK_A_CONN_ASKED_NUMBER);
+	conn->asked_since = get_u64(a, NPULINK_A_CONN_ASKED_SINCE);
+	conn->asked_p2p = a[NPULINK_A_CONN_ASKED_P2P];
+	if (a[NPULINK_A_CONN_STATUS])
+		parse_status(a[NPULINK_A_CONN_STATUS], conn);
+	return 0;
+}
+
 static int parse_op(struct nlmsghdr *nlh, struct nlattr **a, void *item)
 {
 	struct genlmsghdr *genl = genlmsg_hdr(nlh);
@@ -206,26 +256,13 @@ static int parse_stat(struct nlmsghdr *nlh, struct nlattr **a, void *item)
 	return 0;
 }
 
-static int get_list(int cmd, int attr, uint32_t id, struct list *list, void **items, size_t *n)
-{
-	int rc = nl_request(cmd, attr, id, true, list);
-
-	if (rc) {
-		free(list->items);
-		return rc;
-	}
-	*items = list->items;
-	*n = list->n;
-	return 0;
-}
-
 int see_comms(struct see_comm **comms, size_t *n)
 {
 	struct list list = {
 		.size = sizeof(**comms), .parse = parse_comm, .maxattr = NPULINK_A_COMM_MAX,
 	};
 
-	return get_list(NPULINK_GENL_CMD_COMM_GET, 0, ANY_DEV, &list, (void **)comms, n);
+	return nl_list(NPULINK_GENL_CMD_COMM_GET, 0, ANY_DEV, true, &list, (void **)comms, n);
 }
 
 int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n)
@@ -234,8 +271,18 @@ int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n)
 		.size = sizeof(**ranks), .parse = parse_rank, .maxattr = NPULINK_A_RANK_MAX,
 	};
 
-	return get_list(NPULINK_GENL_CMD_RANK_GET, NPULINK_A_RANK_COMM, comm, &list,
-			(void **)ranks, n);
+	return nl_list(NPULINK_GENL_CMD_RANK_GET, NPULINK_A_RANK_COMM, comm, true, &list,
+		       (void **)ranks, n);
+}
+
+int see_conns(uint32_t comm, struct see_conn **conns, size_t *n)
+{
+	struct list list = {
+		.size = sizeof(**conns), .parse = parse_conn, .maxattr = NPULINK_A_CONN_MAX,
+	};
+
+	return nl_list(NPULINK_GENL_CMD_CONN_GET, NPULINK_A_CONN_COMM, comm, true, &list,
+		       (void **)conns, n);
 }
 
 int see_ops(uint32_t comm, struct see_op **ops, size_t *n)
@@ -244,7 +291,8 @@ int see_ops(uint32_t comm, struct see_op **ops, size_t *n)
 		.size = sizeof(**ops), .parse_all = parse_op, .maxattr = NPULINK_A_OP_MAX,
 	};
 
-	return get_list(NPULINK_GENL_CMD_OP_GET, NPULINK_A_OP_COMM, comm, &list, (void **)ops, n);
+	return nl_list(NPULINK_GENL_CMD_OP_GET, NPULINK_A_OP_COMM, comm, true, &list,
+		       (void **)ops, n);
 }
 
 int see_files(struct see_file **files, size_t *n)
@@ -253,7 +301,7 @@ int see_files(struct see_file **files, size_t *n)
 		.size = sizeof(**files), .parse = parse_file, .maxattr = NPULINK_A_FILE_MAX,
 	};
 
-	return get_list(NPULINK_GENL_CMD_FILE_GET, 0, ANY_DEV, &list, (void **)files, n);
+	return nl_list(NPULINK_GENL_CMD_FILE_GET, 0, ANY_DEV, true, &list, (void **)files, n);
 }
 
 int see_bufs(uint32_t file, struct see_buf **bufs, size_t *n)
@@ -262,8 +310,8 @@ int see_bufs(uint32_t file, struct see_buf **bufs, size_t *n)
 		.size = sizeof(**bufs), .parse = parse_buf, .maxattr = NPULINK_A_BUF_MAX,
 	};
 
-	return get_list(NPULINK_GENL_CMD_BUF_GET, NPULINK_A_BUF_FILE, file, &list,
-			(void **)bufs, n);
+	return nl_list(NPULINK_GENL_CMD_BUF_GET, NPULINK_A_BUF_FILE, file, true, &list,
+		       (void **)bufs, n);
 }
 
 int see_stat(struct see_stat *stat)
@@ -271,14 +319,17 @@ int see_stat(struct see_stat *stat)
 	struct list list = {
 		.size = sizeof(*stat), .parse_all = parse_stat, .maxattr = NPULINK_A_STAT_MAX,
 	};
-	int rc = nl_request(NPULINK_GENL_CMD_STAT_GET, 0, ANY_DEV, false, &list);
+	struct see_stat *items;
+	size_t n;
+	int rc;
 
-	if (!rc && list.n == 1)
-		*stat = *(struct see_stat *)list.items;
-	else if (!rc)
-		rc = -EPROTO;
-	free(list.items);
-	return rc;
+	rc = nl_list(NPULINK_GENL_CMD_STAT_GET, 0, ANY_DEV, false, &list, (void **)&items, &n);
+	if (rc)
+		return rc;
+	if (n == 1)
+		*stat = *items;
+	free(items);
+	return n == 1 ? 0 : -EPROTO;
 }
 
 int see_fail(int rc, const char *what, uint32_t id)
@@ -330,15 +381,13 @@ static int on_event(struct nl_msg *msg, void *arg)
 int see_events(bool (*fn)(const struct see_event *event, void *arg), void *arg)
 {
 	struct listener listener = { .fn = fn, .arg = arg };
-	struct nl_sock *sock = nl_socket_alloc();
+	struct nl_sock *sock;
 	int group, rc;
 
-	if (!sock)
-		return -ENOMEM;
-	nl_socket_disable_seq_check(sock);
-	rc = genl_connect(sock);
+	rc = nl_open(&sock);
 	if (rc < 0)
 		goto out;
+	nl_socket_disable_seq_check(sock);
 	/* A burst must find room while a line is being printed. */
 	nl_socket_set_buffer_size(sock, 1 << 20, 0);
 	rc = group = genl_ctrl_resolve_grp(sock, NPULINK_GENL_NAME, NPULINK_GENL_GROUP_EVENTS);
@@ -354,7 +403,8 @@ int see_events(bool (*fn)(const struct see_event *event, void *arg), void *arg)
 		if (rc == -NLE_NOMEM || rc == -NLE_INTR || rc == -NLE_AGAIN)
 			rc = 0;
 	}
+	rc = nle_to_errno(rc);
 out:
 	nl_socket_free(sock);
-	return nle_to_errno(rc < 0 ? rc : 0);
+	return rc;
 }

@@ -40,6 +40,17 @@ const char *wait_name(uint32_t kind)
 	}
 }
 
+const char *conn_state_name(uint32_t state)
+{
+	switch (state) {
+	case NPULINK_CONN_STATE_CONNECTING:	return "connecting";
+	case NPULINK_CONN_STATE_UP:		return "up";
+	case NPULINK_CONN_STATE_LEFT:		return "left";
+	case NPULINK_CONN_STATE_DOWN:		return "down";
+	default:				return "none";
+	}
+}
+
 const char *human_ns(uint64_t ns, char buf[24])
 {
 	if (ns < 1000000)
