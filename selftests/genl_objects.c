@@ -135,6 +135,32 @@ TEST_F(objects, ranks)
 	}
 }
 
+/* A ring: each has got all from the one before it. */
+TEST_F(objects, connections)
+{
+	struct nlattr **a = self->d.attrs;
+	uint32_t n = 0, i;
+
+	for (i = 0; i < 3; i++)
+		ASSERT_EQ(0, team_allreduce(&self->team, i));
+	ASSERT_EQ(0, dump(&self->d, NPULINK_GENL_CMD_CONN_GET, NPULINK_A_CONN_COMM, self->comm,
+			  4096));
+	EXPECT_EQ(2 * N, self->d.reply.nmessages);
+	for (; dump_next(&self->d); n++) {
+		uint32_t rank = nl_u32(a[NPULINK_A_CONN_RANK]), peer = nl_u32(a[NPULINK_A_CONN_PEER]);
+		uint64_t steps = peer == (rank + N - 1) % N ? 3 * 2 * (N - 1) : 0;
+
+		EXPECT_EQ(n / 2, rank);
+		EXPECT_EQ(self->comm, nl_u32(a[NPULINK_A_CONN_COMM]));
+		EXPECT_EQ(rank, nl_u32(a[NPULINK_A_CONN_DEV]));
+		EXPECT_EQ(peer, nl_u32(a[NPULINK_A_CONN_PEER_DEV]));
+		EXPECT_EQ(steps, nl_u64(a[NPULINK_A_CONN_STEPS]));
+		EXPECT_EQ(steps * LEN / N, nl_u64(a[NPULINK_A_CONN_BYTES]));
+		for (i = NPULINK_A_CONN_IP; i <= NPULINK_A_CONN_MAX; i++)
+			EXPECT_EQ(NULL, a[i]);
+	}
+}
+
 /* Rank 3 is not there: what the others wait for, step by step. */
 TEST_F(objects, operations)
 {
@@ -436,6 +462,10 @@ TEST_F(objects, other_user)
 			       self->comm, 32768) == -ENOENT);
 		RAW_CHECK(dump(&self->d, NPULINK_GENL_CMD_BUF_GET, NPULINK_A_BUF_FILE,
 			       1, 32768) == -ENOENT);
+		RAW_CHECK(dump(&self->d, NPULINK_GENL_CMD_CONN_GET, NPULINK_A_CONN_COMM,
+			       self->comm, 32768) == -ENOENT);
+		RAW_CHECK(!dump(&self->d, NPULINK_GENL_CMD_CONN_GET, 0, 0, 32768) &&
+			  !self->d.reply.nmessages);
 		_exit(0);
 	}
 	EXPECT_EQ(0, raw_reap(pid));
@@ -575,6 +605,8 @@ TEST_F(objects, err_no_such_object)
 				self->comm + 1, 32768));
 	EXPECT_EQ(-ENOENT, dump(&self->d, NPULINK_GENL_CMD_BUF_GET, NPULINK_A_BUF_FILE,
 				0x7fffffff, 32768));
+	EXPECT_EQ(-ENOENT, dump(&self->d, NPULINK_GENL_CMD_CONN_GET, NPULINK_A_CONN_COMM,
+				self->comm + 1, 32768));
 }
 
 TEST_F(objects, err_attribute)
@@ -582,6 +614,7 @@ TEST_F(objects, err_attribute)
 	static const int cmds[] = {
 		NPULINK_GENL_CMD_COMM_GET, NPULINK_GENL_CMD_RANK_GET, NPULINK_GENL_CMD_OP_GET,
 		NPULINK_GENL_CMD_FILE_GET, NPULINK_GENL_CMD_BUF_GET, NPULINK_GENL_CMD_STAT_GET,
+		NPULINK_GENL_CMD_CONN_GET,
 	};
 	int sock = nl_open();
 	size_t i;

@@ -10,6 +10,7 @@ command -v jq >/dev/null || {
 	exit 4
 }
 scratch=$(mktemp -d)
+schemas=${NPULINK_TREE:-.}/selftests/schema
 trap 'rm -rf "$scratch"' EXIT
 
 result()
@@ -61,7 +62,24 @@ json()
 	shift 2
 	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
 	[ "$got" = 0 ] || echo "# $*: status $got"
-	jq -e "$filter" "$scratch/out" >/dev/null 2>>"$scratch/err" || got=1
+	[ -s "$scratch/out" ] && jq -e "$filter" "$scratch/out" >/dev/null 2>>"$scratch/err" || got=1
+	result "$got" "$name"
+}
+
+# valid NAME SCHEMA COMMAND...: what it prints is JSON, and as the schema says.
+valid()
+{
+	local name=$1 schema=$2 got=0
+
+	shift 2
+	"$@" >"$scratch/valid" 2>"$scratch/err" || [ $? = 3 ] || got=1
+	jq -r --slurpfile schema "$schemas/$schema.json" -f "$schemas/validate.jq" \
+		"$scratch/valid" >"$scratch/out" 2>>"$scratch/err" || got=1
+	if [ ! -s "$scratch/valid" ]; then
+		echo "$*: nothing" >>"$scratch/err"
+		got=1
+	fi
+	[ ! -s "$scratch/out" ] || got=1
 	result "$got" "$name"
 }
 
