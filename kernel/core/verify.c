@@ -342,6 +342,7 @@ struct order {
 	__u32 *unit;		/* [nsteps] first step of the chain */
 	__u64 *before;		/* [nsteps][words] bit e: unit e is done before */
 	__u32 words;
+	__u32 *drained;		/* [nsteps] last unit with DRAIN that is done before, or it */
 	__u32 *seen, *stack;	/* [nsteps] of the search */
 	__u32 stamp;
 	__u64 work;		/* steps visited, to yield now and then */
@@ -352,6 +353,7 @@ static void order_free(struct order *o)
 {
 	verify_free(o->unit);
 	verify_free(o->before);
+	verify_free(o->drained);
 	verify_free(o->seen);
 	verify_free(o->stack);
 }
@@ -394,6 +396,26 @@ static void order_fill_matrix(struct order *o)
 	}
 }
 
+/* All that is listed before a unit with DRAIN is done before what comes after that. */
+static void order_fill_drained(struct order *o)
+{
+	const struct npulink_step *s = o->d->steps;
+	__u32 i, k;
+
+	for (i = 0; i < o->d->nsteps && !order_yield(o, 1); i++) {
+		__u32 *last = &o->drained[o->unit[i]];
+
+		if (s[i].flags & NPULINK_STEP_F_DRAIN)
+			*last = i;
+		for (k = 0; k < NPULINK_STEP_DEPS; k++) {
+			__u32 e = o->unit[i - s[i].dep[k]];
+
+			if (s[i].dep[k] && o->drained[e] > *last)
+				*last = o->drained[e];
+		}
+	}
+}
+
 static int order_init(struct order *o, const struct npulink_plan_desc *d)
 {
 	__u32 i, n = d->nsteps;
@@ -414,9 +436,13 @@ static int order_init(struct order *o, const struct npulink_plan_desc *d)
 		order_fill_matrix(o);
 		return o->killed ? -EINTR : 0;
 	}
+	o->drained = verify_alloc(n, sizeof(*o->drained));
 	o->seen = verify_alloc(n, sizeof(*o->seen));
 	o->stack = verify_alloc(n, sizeof(*o->stack));
-	return o->seen && o->stack ? 0 : -ENOMEM;
+	if (!o->drained || !o->seen || !o->stack)
+		return -ENOMEM;
+	order_fill_drained(o);
+	return o->killed ? -EINTR : 0;
 }
 
 /* Is unit @early done before unit @late starts? */
@@ -427,6 +453,8 @@ static bool ordered(struct order *o, __u32 late, __u32 early)
 
 	if (o->before)
 		return o->before[(size_t)late * o->words + early / 64] >> early % 64 & 1;
+	if (early < o->drained[late])
+		return true;
 
 	if (!++o->stamp) {
 		memset(o->seen, 0, o->d->nsteps * sizeof(*o->seen));

@@ -312,8 +312,10 @@ static void random_plan(uint32_t n)
 			struct npulink_step *t = s - 1;
 
 			s->flags = NPULINK_STEP_F_CHAIN;
-			s->src_slot = s->dst_slot = t->dst_slot;
-			s->src_off = s->dst_off = t->dst_off;
+			s->dst_slot = t->dst_slot;
+			s->dst_off = t->dst_off;
+			s->src_slot = t->dst_slot;
+			s->src_off = t->dst_off;
 			s->len = t->len;
 			for (k = 0; k < NPULINK_STEP_DEPS; k++)
 				s->dep[k] = 0;
@@ -321,11 +323,28 @@ static void random_plan(uint32_t n)
 	}
 }
 
+/* Steps that do nothing at the end: from 4,097 on the order is searched, not tabled. */
+static bool races_if_long(void)
+{
+	uint32_t n = d.nsteps, i;
+	struct npulink_verdict v;
+	int rc;
+
+	for (i = n; i < 4097; i++)
+		steps[i] = (struct npulink_step){ .recv_peer = NO, .send_peer = NO };
+	d.nsteps = i;
+	rc = npulink_verify(&d, &v);
+	if (!rc)
+		rc = npulink_verify_races(&d, &v);
+	d.nsteps = n;
+	return rc && v.reason == NPULINK_BAD_RACE;
+}
+
 static void test_race_reference(void)
 {
 	uint32_t i, valid = 0, races = 0;
 	struct npulink_verdict v;
-	bool ok = true;
+	bool ok = true, is;
 
 	srandom(1);
 	for (i = 0; i < 60000 && ok; i++) {
@@ -333,7 +352,9 @@ static void test_race_reference(void)
 		if (npulink_verify(&d, &v))
 			continue;
 		valid++;
-		ok = !npulink_verify_races(&d, &v) == !naive_races();
+		is = naive_races();
+		ok = !npulink_verify_races(&d, &v) == !is &&
+		     (valid % 8 || races_if_long() == is);
 		races += v.reason == NPULINK_BAD_RACE;
 		if (v.reason == NPULINK_BAD_RACE && (v.other >= v.step || v.step >= d.nsteps))
 			ok = false;
@@ -348,7 +369,7 @@ static double seconds(void)
 	struct timespec t;
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return t.tv_sec + 1e-9 * t.tv_nsec;
+	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
 /* Everybody touches what everybody else touches; @kind says in what order. */
@@ -361,7 +382,8 @@ static double hostile(uint32_t n, uint32_t kind, int *rc)
 	good_plan();
 	memset(steps, 0, sizeof(steps));
 	d.nsteps = n;
-	slots[0] = slots[1] = (struct npulink_slot){ 1 << 20, RW, 0 };
+	slots[0] = (struct npulink_slot){ 1 << 20, RW, 0 };
+	slots[1] = slots[0];
 	for (i = 0; i < n; i++) {
 		struct npulink_step *s = &steps[i];
 
