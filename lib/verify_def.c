@@ -22,23 +22,47 @@ struct spans {
 };
 
 static void add(struct spans *spans, uint32_t slot, uint64_t off, uint64_t len,
-		uint32_t shard, uint32_t who)
+		uint64_t base, uint32_t who)
 {
 	if (len)
 		spans->s[spans->n++] = (struct span){
-			.slot = slot, .off = off, .len = len, .who = who,
-			.base = (uint64_t)shard << PLACE_BITS,
+			.slot = slot, .off = off, .len = len, .who = who, .base = base,
 		};
 }
 
-/* All shards of the large buffer in @slot; the contents of shard i is rank who's, or i's. */
-static void add_large(struct spans *spans, const struct plan_shards *s, uint32_t slot,
-		      const uint32_t *who)
+/*
+ * Places of the large buffer are those of its shards one after another, wherever a rank
+ * may have them, so that shards that have the same done to them make one piece. Only
+ * in alltoallv, no rank knows how long the others' shards are.
+ */
+static uint64_t place_of(const struct coll_args *args, const struct plan_shards *s, uint32_t shard)
 {
+	uint64_t place = 0;
 	uint32_t i;
 
-	for (i = 0; i < s->n; i++)
-		add(spans, slot, shard_off(s, i), shard_len(s, i), i, who ? *who : i);
+	if (args->collective == NPULINK_COLL_ALLTOALLV)
+		return (uint64_t)shard << PLACE_BITS;
+	if (!s->counts)
+		return shard_off(s, shard);
+	for (i = 0; i < shard; i++)
+		place += shard_len(s, i);
+	return place;
+}
+
+/* All shards of the large buffer in @slot; the contents of shard i is rank who's, or i's. */
+static void add_large(struct spans *spans, const struct coll_args *args, uint32_t slot,
+		      const uint32_t *who)
+{
+	struct plan_shards s = plan_shards(args);
+	bool apart = args->collective == NPULINK_COLL_ALLTOALLV;
+	uint64_t place = 0;
+	uint32_t i;
+
+	for (i = 0; i < s.n; i++) {
+		add(spans, slot, shard_off(&s, i), shard_len(&s, i),
+		    apart ? place_of(args, &s, i) : place, who ? *who : i);
+		place += shard_len(&s, i);
+	}
 }
 
 static void inputs(const struct coll_args *args, struct spans *in)
@@ -66,19 +90,20 @@ static void inputs(const struct coll_args *args, struct spans *in)
 	case NPULINK_COLL_SCATTERV:
 		if (!root)
 			return;
-		add_large(in, &s, slot, &me);
+		add_large(in, args, slot, &me);
 		return;
 	case NPULINK_COLL_GATHER:
 	case NPULINK_COLL_GATHERV:
 	case NPULINK_COLL_ALLGATHER:
 	case NPULINK_COLL_ALLGATHERV:
-		add(in, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me), me, me);
+		add(in, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me),
+		    place_of(args, &s, me), me);
 		return;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_REDUCE_SCATTERV:
 	case NPULINK_COLL_ALLTOALL:
 	case NPULINK_COLL_ALLTOALLV:
-		add_large(in, &s, slot, &me);
+		add_large(in, args, slot, &me);
 		return;
 	}
 }
@@ -110,31 +135,33 @@ static void outputs(const struct coll_args *args, struct spans *out)
 	case NPULINK_COLL_SCATTER:
 	case NPULINK_COLL_SCATTERV:
 		if (root && in_place)
-			add_large(out, &s, slot, &me);
+			add_large(out, args, slot, &me);
 		else
-			add(out, slot, 0, shard_len(&s, me), me, args->root);
+			add(out, slot, 0, shard_len(&s, me), place_of(args, &s, me), args->root);
 		return;
 	case NPULINK_COLL_GATHER:
 	case NPULINK_COLL_GATHERV:
 		if (root)
-			add_large(out, &s, slot, NULL);
+			add_large(out, args, slot, NULL);
 		return;
 	case NPULINK_COLL_ALLGATHER:
 	case NPULINK_COLL_ALLGATHERV:
-		add_large(out, &s, slot, NULL);
+		add_large(out, args, slot, NULL);
 		return;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_REDUCE_SCATTERV:
-		add(out, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me), me, ALL);
+		add(out, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me),
+		    place_of(args, &s, me), ALL);
 		return;
 	case NPULINK_COLL_ALLTOALL:
 		for (i = 0; i < args->nranks; i++)
-			add(out, slot, shard_off(&s, i), shard_len(&s, i), me, i);
+			add(out, slot, shard_off(&s, i), shard_len(&s, i),
+			    place_of(args, &s, me), i);
 		return;
 	case NPULINK_COLL_ALLTOALLV:
 		for (i = 0; i < args->nranks; i++)
 			add(out, slot, args->rdispls[i] * s.esize, args->rcounts[i] * s.esize,
-			    me, i);
+			    place_of(args, &s, me), i);
 		return;
 	}
 }
@@ -153,16 +180,21 @@ static int span_cmp(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-static int put(struct image *img, uint64_t off, uint64_t len, uint64_t base, struct value v)
+static int put(struct verify_run *run, struct image *img, uint64_t off, uint64_t len,
+	       uint64_t base, struct value v)
 {
-	struct image one = { 0 };
-	int rc;
+	int rc = image_append(&run->value, len, base, v, ~0U);
 
-	rc = image_append(&one, len, base, v, ~0U);
 	if (!rc && len)
-		rc = image_write(img, off, len, &one);
-	image_free(&one);
+		rc = image_write(img, off, len, &run->value);
 	return rc;
+}
+
+uint64_t verify_shard(const struct coll_args *args)
+{
+	struct plan_shards s = plan_shards(args);
+
+	return args->collective == NPULINK_COLL_ALLTOALLV ? 1ULL << PLACE_BITS : shard_len(&s, 0);
 }
 
 /*
@@ -178,14 +210,15 @@ static int put_turning(struct verify_run *run, const struct span *span, uint32_t
 	int rc = 0;
 
 	for (i = 0; i < n && !rc; i++) {
-		uint32_t shard = whole ? i : span->base >> PLACE_BITS;
+		uint32_t shard = whole ? i : span->base / verify_shard(args);
 		uint32_t far = run->flips ? rank ^ shard : mod_sub(rank, shard, run->nranks);
 		struct value v = value_of_rank(run->set->seed, far);
 
 		v.sum = 0;
-		v.lo = v.hi = rank;
+		v.lo = rank;
+		v.hi = rank;
 		v.wrap = run->nranks;
-		rc = put(&run->ranks[rank].slots[span->slot], span->off + i * len, len,
+		rc = put(run, &run->ranks[rank].slots[span->slot], span->off + i * len, len,
 			 span->base + i * len, v);
 	}
 	return rc;
@@ -230,7 +263,7 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 			return verify_fail(run, rank, ~0U, i, sizes[i],
 					   r->plan.slots[i].min_len - sizes[i],
 					   "the caller's buffer is smaller than the plan thinks");
-		rc = put(&r->slots[i], 0, sizes[i], 0, foreign);
+		rc = put(run, &r->slots[i], 0, sizes[i], 0, foreign);
 		if (rc)
 			return rc;
 	}
@@ -252,7 +285,7 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 		else if (run->turns)
 			rc = put_turning(run, &in.s[i], rank);
 		else
-			rc = put(&r->slots[in.s[i].slot], in.s[i].off, in.s[i].len,
+			rc = put(run, &r->slots[in.s[i].slot], in.s[i].off, in.s[i].len,
 				 in.s[i].base, own);
 		end = in.s[i].off + in.s[i].len;
 	}
@@ -261,42 +294,43 @@ int verify_put_inputs(struct verify_run *run, uint32_t rank)
 	return rc;
 }
 
-static const char *wrong(struct verify_run *run, const struct piece *p,
+static const char *wrong(struct verify_run *run, const struct image *img, const struct piece *p,
 			 const struct span *span, const struct value *all)
 {
 	const struct coll_args *args = &run->ranks[0].args;
 	bool divided = span->who == ALL && args->redop == NPULINK_CALL_AVG && run->nranks > 1;
+	const struct value *v = piece_value(img, p);
 	struct value one;
 
-	if (p->v.flags & VALUE_FOREIGN)
+	if (v->flags & VALUE_FOREIGN)
 		return "holds bytes that are no input of the collective";
-	if (p->v.flags & VALUE_MIXED)
+	if (v->flags & VALUE_MIXED)
 		return "holds a sum of bytes of different places";
 	if (p->base != span->base + (p->off - span->off))
 		return "holds bytes that belong elsewhere";
 	one = span->who == ALL ? *all : value_of_rank(run->set->seed, span->who);
 	if (run->turns) {
 		/* Neighbours, as many as there should be, and the first one: no sum needed. */
-		run->unsure = p->v.flags & VALUE_DISORDER;
+		run->unsure = v->flags & VALUE_DISORDER;
 		if (run->unsure)
 			return "is a sum of ranks that are no neighbours: symmetry cannot prove it";
-		one.sum = span->who != ALL && p->v.lo != span->who;
+		one.sum = span->who != ALL && v->lo != span->who;
 	}
-	if (p->v.count < one.count)
+	if (v->count < one.count)
 		return span->who == ALL ? "does not hold the inputs of all ranks" :
 		       "holds too little";
-	if (p->v.count > one.count)
+	if (v->count > one.count)
 		return span->who == ALL ? "holds an input more than once" :
 		       "holds a sum instead of one rank's input";
-	if (p->v.sum != one.sum)
+	if (v->sum != one.sum)
 		return span->who == ALL ? "holds one input twice, and another not at all" :
 		       "holds the input of another rank";
-	if (p->v.flags & VALUE_LATE)
+	if (v->flags & VALUE_LATE)
 		return "was divided before the sum was complete, or twice";
-	if (divided != !!(p->v.flags & VALUE_DIVIDED))
+	if (divided != !!(v->flags & VALUE_DIVIDED))
 		return divided ? "was not divided for the average" : "was divided";
-	if ((p->v.flags & VALUE_DISORDER) || (run->turns && span->who == ALL) ||
-	    (span->who == ALL && p->v.hi - p->v.lo + 1 != run->nranks))
+	if ((v->flags & VALUE_DISORDER) || (run->turns && span->who == ALL) ||
+	    (span->who == ALL && v->hi - v->lo + 1 != run->nranks))
 		run->report->in_order = false;
 	return NULL;
 }
@@ -312,24 +346,24 @@ static int check_span(struct verify_run *run, uint32_t rank, const struct span *
 		      const struct value *all)
 {
 	struct verify_rank *r = &run->ranks[rank];
-	struct image is = { 0 };
+	struct image *is = &run->value;
 	uint64_t bad = 0;
-	size_t i;
+	uint32_t i;
 	int rc;
 
-	rc = image_read(&r->slots[span->slot], span->off, span->len, &is, &bad);
+	rc = image_read(&r->slots[span->slot], span->off, span->len, is, &bad);
 	if (rc == -ENODATA)
 		rc = verify_fail(run, rank, ~0U, span->slot, bad, span->off + span->len - bad,
 				 "a result was never written");
-	for (i = 0; i < is.n && !rc; i++) {
+	for (i = 0; i < is->n && !rc; i++) {
 		const char *why;
 
-		is.p[i].off += span->off;
-		why = wrong(run, &is.p[i], span, all);
+		is->p[i].off += span->off;
+		why = wrong(run, is, &is->p[i], span, all);
 		if (why)
-			rc = fail_at(run, rank, &is.p[i], span->slot, why);
+			rc = fail_at(run, rank, &is->p[i], span->slot, why);
 	}
-	image_free(&is);
+	image_clear(is);
 	return rc;
 }
 
@@ -338,25 +372,27 @@ static int check_gap(struct verify_run *run, uint32_t rank, uint32_t slot, uint6
 		     uint64_t end)
 {
 	struct verify_rank *r = &run->ranks[rank];
-	struct image is = { 0 };
+	struct image *is = &run->value;
 	uint64_t bad = 0;
-	size_t i;
+	uint32_t i;
 	int rc;
 
 	if (off >= end)
 		return 0;
-	rc = image_read(&r->slots[slot], off, end - off, &is, &bad);
+	rc = image_read(&r->slots[slot], off, end - off, is, &bad);
 	if (rc == -ENODATA)
 		rc = verify_fail(run, rank, ~0U, slot, bad, end - bad,
 				 "bytes of the caller that are no result were used");
-	for (i = 0; i < is.n && !rc; i++) {
-		is.p[i].off += off;
-		if (is.p[i].v.flags != VALUE_FOREIGN || is.p[i].v.lo != rank ||
-		    is.p[i].base != is.p[i].off)
-			rc = fail_at(run, rank, &is.p[i], slot,
+	for (i = 0; i < is->n && !rc; i++) {
+		const struct value *v = piece_value(is, &is->p[i]);
+
+		is->p[i].off += off;
+		if (v->flags != VALUE_FOREIGN || v->lo != rank ||
+		    is->p[i].base != is->p[i].off)
+			rc = fail_at(run, rank, &is->p[i], slot,
 				     "overwrites bytes of the caller that are no result");
 	}
-	image_free(&is);
+	image_clear(is);
 	return rc;
 }
 
@@ -372,13 +408,13 @@ static int check_same_bits(struct verify_run *run, uint32_t rank)
 
 	/* Rank r's shard c has the expression of rank 0's shard c - r: all the same. */
 	for (; run->turns && i < a->n; i++)
-		if (a->p[i].v.expr != a->p[0].v.expr)
+		if (piece_value(a, &a->p[i])->expr != piece_value(a, &a->p[0])->expr)
 			return fail_at(run, rank, &a->p[i], NPULINK_SLOT_RECV,
 				       "adds up in another order than other ranks");
 	while (i < a->n && j < b->n) {
 		const struct piece *p = &a->p[i], *q = &b->p[j];
 
-		if (p->v.expr != q->v.expr)
+		if (piece_value(a, p)->expr != piece_value(b, q)->expr)
 			return fail_at(run, rank, q, NPULINK_SLOT_RECV,
 				       "adds up in another order than rank 0: results may differ in rounding");
 		if (p->off + p->len <= q->off + q->len)

@@ -205,40 +205,44 @@ static int match(struct verify_run *run)
 	return rc;
 }
 
-int verify_turn(struct verify_run *run, struct image *img, uint32_t by)
+int verify_turn(struct verify_run *run, uint32_t by)
 {
 	const struct coll_args *args = &run->ranks[0].args;
 	bool whole = args->collective == NPULINK_COLL_ALLREDUCE;
 	uint64_t n = args->count * npulink_dtype_size(args->dtype), m = n / run->nranks;
-	struct image out = { 0 };
-	size_t i;
+	uint64_t unit = verify_shard(args);
+	struct image *img = &run->value, *out = &run->sum, t;
+	uint32_t i;
 	int rc = 0;
 
 	for (i = 0; i < img->n && !rc; i++) {
 		struct piece p = img->p[i];
+		struct value v = *piece_value(img, &p);
 		uint64_t len = p.len, first;
 
-		p.v.lo = verify_turned(run, p.v.lo, by);
-		p.v.hi = verify_turned(run, p.v.hi, by);
-		if (p.v.flags & VALUE_FOREIGN) {
-			rc = image_append(&out, len, p.base, p.v, p.step);
+		v.lo = verify_turned(run, v.lo, by);
+		v.hi = verify_turned(run, v.hi, by);
+		if (v.flags & VALUE_FOREIGN) {
+			rc = image_append(out, len, p.base, v, p.step);
 			continue;
 		}
 		if (!whole) {
-			uint64_t shard = verify_turned(run, p.base >> PLACE_BITS, by);
+			uint64_t shard = verify_turned(run, p.base / unit, by);
 
-			p.base = shard << PLACE_BITS | (p.base & ((1ULL << PLACE_BITS) - 1));
-			rc = image_append(&out, len, p.base, p.v, p.step);
+			p.base = shard * unit + p.base % unit;
+			rc = image_append(out, len, p.base, v, p.step);
 			continue;
 		}
 		p.base = (p.base + by * m) % n;
 		first = min_u64(len, n - p.base);
-		rc = image_append(&out, first, p.base, p.v, p.step);
+		rc = image_append(out, first, p.base, v, p.step);
 		if (!rc)
-			rc = image_append(&out, len - first, 0, p.v, p.step);
+			rc = image_append(out, len - first, 0, v, p.step);
 	}
-	image_free(img);
-	*img = out;
+	image_clear(img);
+	t = *img;
+	*img = *out;
+	*out = t;
 	return rc;
 }
 
@@ -258,9 +262,11 @@ static int verify_turning(const struct coll_set *set, bool flips,
 	report->in_order = true;
 	if (set->nranks < 2 || set->nranks > NPULINK_MAX_RANKS)
 		return -EOPNOTSUPP;
-	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
-	rc = run.ranks ? verify_load(&run, 0) : -ENOMEM;
-	run.nsteps = run.ranks ? run.ranks[0].plan.nsteps : 0;
+	rc = verify_init(&run);
+	if (!rc)
+		rc = verify_load(&run, 0);
+	if (!rc)
+		run.nsteps = run.ranks[0].plan.nsteps;
 	if (!rc && !turn_of(&run.ranks[0], flips, &t))
 		rc = -EOPNOTSUPP;
 	for (r = 1; r < set->nranks && !rc; r++)

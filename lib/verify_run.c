@@ -149,62 +149,83 @@ static bool windowed(const struct npulink_step *s)
 	return (s->flags & NPULINK_STEP_F_TRANSIENT) && s->src2_off && s->src2_off < s->len;
 }
 
+int verify_read(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+		uint64_t off, uint64_t len, struct image *out)
+{
+	uint64_t bad = 0;
+	int rc = image_read(&r->slots[slot], off, len, out, &bad);
+
+	if (rc == -ENODATA)
+		return verify_fail(run, r->plan.rank, step, slot, bad, off + len - bad,
+				   "reads bytes that were never written");
+	return rc;
+}
+
+int verify_write(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+		 uint64_t off, uint64_t len, struct image *in)
+{
+	uint32_t k;
+
+	if (slot == NPULINK_SLOT_SEND && len)
+		return verify_fail(run, r->plan.rank, step, slot, off, len,
+				   "writes to the send buffer");
+	for (k = 0; in && k < in->n; k++)
+		in->p[k].step = step;
+	return image_write(&r->slots[slot], off, len, in);
+}
+
+int verify_add(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+	       uint64_t off, uint64_t len, bool divide)
+{
+	struct image t;
+	int rc = verify_read(run, r, step, slot, off, len, &run->src);
+
+	if (!rc)
+		rc = image_sum(&run->src, &run->value, divide, &run->sum);
+	image_clear(&run->src);
+	image_clear(&run->value);
+	t = run->value;
+	run->value = run->sum;
+	run->sum = t;
+	return rc;
+}
+
 static int read_slot(struct verify_run *run, uint32_t i, uint32_t slot, uint64_t off,
 		     uint64_t len, struct image *out)
 {
 	struct verify_rank *r;
-	uint64_t bad = 0;
-	int rc;
 
 	step_at(run, i, &r);
-	rc = image_read(&r->slots[slot], off, len, out, &bad);
-	if (rc == -ENODATA)
-		return verify_fail(run, r->plan.rank, i - r->base, slot, bad, off + len - bad,
-				   "reads bytes that were never written");
-	return rc;
+	return verify_read(run, r, i - r->base, slot, off, len, out);
 }
 
 static int write_slot(struct verify_run *run, uint32_t i, uint32_t slot, uint64_t off,
 		      struct image *in, uint64_t len)
 {
 	struct verify_rank *r;
-	size_t k;
 
 	step_at(run, i, &r);
-	if (slot == NPULINK_SLOT_SEND && len)
-		return verify_fail(run, r->plan.rank, i - r->base, slot, off, len,
-				   "writes to the send buffer");
-	for (k = 0; in && k < in->n; k++)
-		in->p[k].step = i - r->base;
-	return image_write(&r->slots[slot], off, len, in);
+	return verify_write(run, r, i - r->base, slot, off, len, in);
 }
 
 /*
- * What a step that receives or works locally makes of its operands: *v goes in
+ * What a step that receives or works locally makes of its operands: run->value goes in
  * as what arrived (if anything) and comes out as the result.
  */
-static int compute(struct verify_run *run, uint32_t i, struct image *v)
+static int compute(struct verify_run *run, uint32_t i)
 {
-	const struct npulink_step *s = step_at(run, i, NULL);
-	struct image src = { 0 }, sum = { 0 };
-	int rc;
+	struct verify_rank *r;
+	const struct npulink_step *s = step_at(run, i, &r);
+	int rc = 0;
 
 	if (s->op & NPULINK_STEP_COPY)
-		return read_slot(run, i, s->src_slot, s->src_off, s->len, v);
+		return read_slot(run, i, s->src_slot, s->src_off, s->len, &run->value);
 	if (!(s->op & NPULINK_STEP_REDUCE))
 		return 0;
-	if (!(s->op & NPULINK_STEP_RECV)) {
-		rc = read_slot(run, i, s->src2_slot, s->src2_off, s->len, v);
-		if (rc)
-			return rc;
-	}
-	rc = read_slot(run, i, s->src_slot, s->src_off, s->len, &src);
-	if (!rc)
-		rc = image_sum(&src, v, s->flags & NPULINK_STEP_F_DIV, &sum);
-	image_free(&src);
-	image_free(v);
-	*v = sum;
-	return rc;
+	if (!(s->op & NPULINK_STEP_RECV))
+		rc = read_slot(run, i, s->src2_slot, s->src2_off, s->len, &run->value);
+	return rc ? rc : verify_add(run, r, i - r->base, s->src_slot, s->src_off, s->len,
+				    s->flags & NPULINK_STEP_F_DIV);
 }
 
 /* ---- progress */
@@ -276,7 +297,7 @@ static int step_taken(struct verify_run *run, uint32_t i)
  * Take the message that receive step @i waits for. Windowed steps hold nothing
  * back, so the bytes come from the first step before them that is not.
  */
-static int take(struct verify_run *run, uint32_t i, struct image *v)
+static int take(struct verify_run *run, uint32_t i)
 {
 	uint32_t from = run->from[i];
 	const struct npulink_step *s = step_at(run, from, NULL);
@@ -287,22 +308,22 @@ static int take(struct verify_run *run, uint32_t i, struct image *v)
 		s = step_at(run, from, NULL);
 	}
 	if (s->op == NPULINK_STEP_SEND)
-		rc = read_slot(run, from, s->src_slot, s->src_off, s->len, v);
+		rc = read_slot(run, from, s->src_slot, s->src_off, s->len, &run->value);
 	else
-		rc = read_slot(run, from, s->dst_slot, s->dst_off, s->len, v);
+		rc = read_slot(run, from, s->dst_slot, s->dst_off, s->len, &run->value);
 	if (!rc)
 		rc = step_taken(run, from);
 	while (!rc && run->to[from] != i) {
 		from = run->to[from];
 		if (run->turns)
-			rc = verify_turn(run, v, step_at(run, from, NULL)->recv_peer);
+			rc = verify_turn(run, step_at(run, from, NULL)->recv_peer);
 		if (!rc)
-			rc = compute(run, from, v);
+			rc = compute(run, from);
 		if (!rc)
 			rc = step_taken(run, from);
 	}
 	if (!rc && run->turns)
-		rc = verify_turn(run, v, step_at(run, i, NULL)->recv_peer);
+		rc = verify_turn(run, step_at(run, i, NULL)->recv_peer);
 	return rc;
 }
 
@@ -321,19 +342,18 @@ static int unit_run(struct verify_run *run, uint32_t unit)
 		return 0;
 	}
 	do {
-		struct image v = { 0 };
-
 		last = i;
 		if ((s->op & NPULINK_STEP_RECV) && run->knows_words)
 			know(run, unit, run->unit[run->from[i]]);
 		if (s->op & NPULINK_STEP_RECV)
-			rc = take(run, i, &v);
+			rc = take(run, i);
 		if (!rc && s->op != NPULINK_STEP_SEND) {
-			rc = compute(run, i, &v);
+			rc = compute(run, i);
 			if (!rc && s->op && s->len)
-				rc = write_slot(run, i, s->dst_slot, s->dst_off, &v, s->len);
+				rc = write_slot(run, i, s->dst_slot, s->dst_off, &run->value,
+						s->len);
 		}
-		image_free(&v);
+		image_clear(&run->value);
 		i++;
 		s++;
 	} while (!rc && i - r->base < r->plan.nsteps && (s->flags & NPULINK_STEP_F_CHAIN));

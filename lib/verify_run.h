@@ -3,6 +3,7 @@
  * verify_run.h - the parts of the set verifier: matching and execution of all
  * ranks' steps on symbolic buffers (verify_run.c), the definition of the
  * collectives (verify_def.c), and what holds them together (verify_set.c).
+ * verify_flow.c is another way to execute them, verify_rotation.c does with one rank.
  */
 #ifndef COLL_VERIFY_RUN_H
 #define COLL_VERIFY_RUN_H
@@ -25,6 +26,8 @@ struct verify_run {
 	struct coll_verify_report *report;
 	struct verify_rank *ranks;
 	uint32_t nranks, nsteps;
+	struct values values;
+	struct image value, src, sum;	/* of one step, kept for the next */
 	bool turns;		/* only rank 0 is there: verify_rotation.c */
 	bool flips;		/* .. and the others are it with XOR, not turned */
 	bool unsure;		/* and that cannot tell */
@@ -46,9 +49,10 @@ int __printf(7, 8) verify_fail(struct verify_run *run, uint32_t rank, uint32_t s
 			       uint32_t slot, uint64_t off, uint64_t len, const char *fmt, ...);
 
 /*
- * Make and check the plan of one rank; allocate what is kept for each step of
- * those made; free everything but the run itself.
+ * Begin; make and check the plan of one rank; allocate what is kept for each step
+ * of those made; free everything but the run itself.
  */
+int verify_init(struct verify_run *run);
 int verify_load(struct verify_run *run, uint32_t rank);
 int verify_alloc_steps(struct verify_run *run);
 void verify_free(struct verify_run *run);
@@ -56,12 +60,24 @@ void verify_free(struct verify_run *run);
 /* The rank that is for rank @by what @rank is for rank 0. */
 uint32_t verify_turned(const struct verify_run *run, uint32_t rank, uint32_t by);
 
-/* What rank @by has, as rank 0 would see it if it were that rank. 0 or -ENOMEM. */
-int verify_turn(struct verify_run *run, struct image *img, uint32_t by);
+/* run->value as rank @by has it, as rank 0 would see it if it were that rank. 0 or -ENOMEM. */
+int verify_turn(struct verify_run *run, uint32_t by);
 
 /* Pair sends with receives; run everything. 0, -EINVAL with report, -ENOMEM. */
 int verify_match(struct verify_run *run);
 int verify_execute(struct verify_run *run);
+
+/* What step @step of a rank does to its buffers. */
+int verify_read(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+		uint64_t off, uint64_t len, struct image *out);
+int verify_write(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+		 uint64_t off, uint64_t len, struct image *in);
+/* run->value = what is there + run->value */
+int verify_add(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
+	       uint64_t off, uint64_t len, bool divide);
+
+/* If all shards have one size: from the place of one to that of the next. */
+uint64_t verify_shard(const struct coll_args *args);
 
 /* Put the inputs into a rank's buffers; look at what is in them in the end. */
 int verify_put_inputs(struct verify_run *run, uint32_t rank);

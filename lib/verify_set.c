@@ -38,6 +38,7 @@ static int check_alone(struct verify_run *run, uint32_t rank)
 	const struct coll_args *args = &r->args;
 	struct npulink_plan_desc d = coll_plan_desc(&r->plan);
 	const struct npulink_call *call = d.call, *call0 = &run->ranks[0].plan.call;
+	const uint64_t *counts0 = run->ranks[0].args.counts;
 	struct npulink_verdict v;
 	int rc;
 
@@ -52,6 +53,10 @@ static int check_alone(struct verify_run *run, uint32_t rank)
 	if (memcmp(call, call0, sizeof(*call)))
 		return verify_fail(run, rank, ~0U, ~0U, 0, 0,
 				   "the call is not that of rank 0");
+	if (args->counts && args->collective != NPULINK_COLL_ALLTOALLV && counts0 &&
+	    counts0 != args->counts &&
+	    memcmp(args->counts, counts0, run->nranks * sizeof(*counts0)))
+		return verify_fail(run, rank, ~0U, ~0U, 0, 0, "the counts are not those of rank 0");
 	rc = npulink_verify(&d, &v);
 	if (!rc)
 		rc = npulink_verify_races(&d, &v);
@@ -74,6 +79,23 @@ static void trim(struct coll_plan *plan)
 		return;
 	plan->steps = steps;
 	plan->cap = plan->nsteps;
+}
+
+int verify_init(struct verify_run *run)
+{
+	uint32_t r, i;
+
+	values_init(&run->values);
+	run->value.values = &run->values;
+	run->src.values = &run->values;
+	run->sum.values = &run->values;
+	run->ranks = calloc(run->nranks, sizeof(*run->ranks));
+	if (!run->ranks)
+		return -ENOMEM;
+	for (r = 0; r < run->nranks; r++)
+		for (i = 0; i < NPULINK_MAX_SLOTS; i++)
+			run->ranks[r].slots[i].values = &run->values;
+	return 0;
 }
 
 int verify_load(struct verify_run *run, uint32_t r)
@@ -164,6 +186,10 @@ void verify_free(struct verify_run *run)
 		for (i = 0; i < NPULINK_MAX_SLOTS; i++)
 			image_free(&rank->slots[i]);
 	}
+	image_free(&run->value);
+	image_free(&run->src);
+	image_free(&run->sum);
+	values_free(&run->values);
 	free(run->ranks);
 	free(run->owner);
 	free(run->unit);
@@ -203,7 +229,7 @@ static int check_barrier(struct verify_run *run)
 	return rc;
 }
 
-int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report)
+static int verify_any_order(const struct coll_set *set, struct coll_verify_report *report)
 {
 	struct verify_run run = { .set = set, .report = report, .nranks = set->nranks };
 	struct value all;
@@ -214,8 +240,9 @@ int coll_verify_set(const struct coll_set *set, struct coll_verify_report *repor
 	report->in_order = true;
 	if (!set->nranks || set->nranks > NPULINK_MAX_RANKS)
 		return verify_fail(&run, 0, ~0U, ~0U, 0, 0, "there are no ranks, or too many");
-	run.ranks = calloc(set->nranks, sizeof(*run.ranks));
-	rc = run.ranks ? load(&run) : -ENOMEM;
+	rc = verify_init(&run);
+	if (!rc)
+		rc = load(&run);
 	if (!rc)
 		rc = verify_alloc_steps(&run);
 	if (!rc)
@@ -231,6 +258,18 @@ int coll_verify_set(const struct coll_set *set, struct coll_verify_report *repor
 		rc = verify_check_outputs(&run, r, &all);
 	verify_free(&run);
 	return rc;
+}
+
+/* From so many ranks on, there may be too many steps to be kept. */
+#define MANY_RANKS	512
+
+int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report)
+{
+	int rc = -EOPNOTSUPP;
+
+	if (set->nranks >= MANY_RANKS)
+		rc = coll_verify_flow(set, report);
+	return rc == -EOPNOTSUPP ? verify_any_order(set, report) : rc;
 }
 
 /* ---- what an algorithm plans */

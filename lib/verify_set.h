@@ -61,6 +61,19 @@ struct coll_verify_report {
 int coll_verify_set(const struct coll_set *set, struct coll_verify_report *report);
 
 /**
+ * coll_verify_flow() - the same in one order of execution that takes little memory
+ * @set: the plans
+ * @report: what was found
+ *
+ * Steps are taken in the order of the lists, and plans are not kept.
+ * coll_verify_set() does that itself for many ranks.
+ *
+ * Return: as coll_verify_set(); -EOPNOTSUPP if that order does not lead to the end, or it
+ * is a barrier.
+ */
+int coll_verify_flow(const struct coll_set *set, struct coll_verify_report *report);
+
+/**
  * coll_verify_rotation() - the same by symmetry, if all plans are rank 0's turned
  * @set: the plans
  * @report: what was found

@@ -10,6 +10,8 @@
 #include <string.h>
 #include "verify_value.h"
 
+#define NONE	(~0U)
+
 /* splitmix64 */
 static uint64_t mix(uint64_t x)
 {
@@ -95,34 +97,94 @@ static bool same_value(const struct value *a, const struct value *b)
 	       a->lo == b->lo && a->hi == b->hi && a->flags == b->flags;
 }
 
+/* ---- values that pieces share */
+
+void values_init(struct values *values)
+{
+	*values = (struct values){ .unused = NONE };
+}
+
+void values_free(struct values *values)
+{
+	free(values->v);
+	values_init(values);
+}
+
+/* One more; NONE if there is no memory. */
+static uint32_t value_new(struct values *values, const struct value *v)
+{
+	uint32_t id = values->unused;
+
+	if (id != NONE) {
+		values->unused = values->v[id].refs;
+	} else {
+		if (values->n == values->cap) {
+			uint32_t cap = values->cap ? values->cap + values->cap / 2 : 256;
+			struct value *more = realloc(values->v, cap * sizeof(*more));
+
+			if (!more)
+				return NONE;
+			values->v = more;
+			values->cap = cap;
+		}
+		id = values->n++;
+	}
+	values->v[id] = *v;
+	values->v[id].refs = 1;
+	return id;
+}
+
+static void value_put(struct values *values, uint32_t id)
+{
+	struct value *v = &values->v[id];
+
+	if (--v->refs)
+		return;
+	v->refs = values->unused;
+	values->unused = id;
+}
+
 /* Does @b go on where @a ends? */
-static bool joins(const struct piece *a, const struct piece *b)
+static bool joins(const struct image *img, const struct piece *a, const struct piece *b)
 {
 	return a->off + a->len == b->off && a->base + a->len == b->base &&
-	       same_value(&a->v, &b->v);
+	       (a->value == b->value ||
+		same_value(piece_value(img, a), piece_value(img, b)));
 }
 
 /* ---- images */
 
-void image_free(struct image *img)
-{
-	free(img->p);
-	memset(img, 0, sizeof(*img));
-}
-
-static struct piece *piece_at(const struct image *img, size_t i)
+static struct piece *piece_at(const struct image *img, uint32_t i)
 {
 	return &img->p[i < img->gap ? i : i + (img->cap - img->n)];
 }
 
-/* Pieces below @at before the gap, the others behind it. */
-static void image_move_gap(struct image *img, size_t at)
+void image_clear(struct image *img)
 {
-	size_t free = img->cap - img->n;
+	uint32_t i;
+
+	for (i = 0; i < img->n; i++)
+		value_put(img->values, piece_at(img, i)->value);
+	img->n = 0;
+	img->gap = 0;
+}
+
+void image_free(struct image *img)
+{
+	image_clear(img);
+	free(img->p);
+	img->p = NULL;
+	img->cap = 0;
+}
+
+/* Pieces below @at before the gap, the others behind it. */
+static void image_move_gap(struct image *img, uint32_t at)
+{
+	uint32_t free = img->cap - img->n;
 
 	if (at < img->gap)
 		memmove(img->p + at + free, img->p + at, (img->gap - at) * sizeof(*img->p));
-	else
+	else if (at > img->gap)
 		memmove(img->p + img->gap, img->p + img->gap + free,
 			(at - img->gap) * sizeof(*img->p));
 	img->gap = at;
@@ -134,9 +196,9 @@ void image_close(struct image *img)
 		image_move_gap(img, img->n);
 }
 
-int image_reserve(struct image *img, size_t cap)
+int image_reserve(struct image *img, uint32_t cap)
 {
-	size_t behind = img->n - img->gap;
+	uint32_t behind = img->n - img->gap;
 	struct piece *p;
 
 	if (cap <= img->cap)
@@ -150,45 +212,69 @@ int image_reserve(struct image *img, size_t cap)
 	return 0;
 }
 
-static int image_grow(struct image *img, size_t n)
+static int image_grow(struct image *img, uint32_t n)
 {
-	size_t cap = img->cap ? img->cap : 4;
+	uint32_t cap = img->cap ? img->cap : 4;
 
 	while (cap < n)
 		cap += cap < 64 ? cap : cap / 4;
 	return image_reserve(img, cap);
 }
 
-int image_append(struct image *img, uint64_t len, uint64_t base, struct value v, uint32_t step)
+/* The same with a value that has been counted for it. */
+static int append(struct image *img, uint64_t len, uint64_t base, uint32_t value, uint32_t step)
 {
 	struct piece *last = img->n ? &img->p[img->n - 1] : NULL;
 	struct piece next = {
 		.off = last ? last->off + last->len : 0,
-		.len = len, .base = base, .v = v, .step = step,
+		.len = len, .base = base, .value = value, .step = step,
 	};
 
-	if (!len)
-		return 0;
-	if (last && joins(last, &next)) {
+	if (last && joins(img, last, &next)) {
 		last->len += len;
+		value_put(img->values, value);
 		return 0;
 	}
-	if (image_grow(img, img->n + 1))
+	if (image_grow(img, img->n + 1)) {
+		value_put(img->values, value);
 		return -ENOMEM;
+	}
 	img->p[img->n++] = next;
 	img->gap = img->n;
 	return 0;
 }
 
-/* Index of the first piece that ends after @off. */
-static size_t image_find(const struct image *img, uint64_t off)
+int image_append(struct image *img, uint64_t len, uint64_t base, struct value v, uint32_t step)
 {
-	size_t lo = 0, hi = img->n;
+	uint32_t id;
 
+	if (!len)
+		return 0;
+	id = value_new(img->values, &v);
+	return id == NONE ? -ENOMEM : append(img, len, base, id, step);
+}
+
+/* Index of the first piece that ends after @off. */
+static uint32_t image_find(const struct image *img, uint64_t off)
+{
+	uint32_t lo = 0, hi = img->n;
+
+	/* Often it is where one has just written. */
+	if (img->gap && img->gap <= hi) {
+		const struct piece *p = piece_at(img, img->gap - 1);
+
+		if (p->off + p->len <= off)
+			lo = img->gap;
+		else if (p->off > off)
+			hi = img->gap - 1;
+		else
+			return img->gap - 1;
+	}
 	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct piece *p = piece_at(img, mid);
 
-		if (piece_at(img, mid)->off + piece_at(img, mid)->len > off)
+		if (p->off + p->len > off)
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -200,7 +286,7 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 	       uint64_t *bad)
 {
 	uint64_t at = off, end = off + len;
-	size_t i;
+	uint32_t i;
 
 	for (i = image_find(img, off); at < end; i++) {
 		const struct piece *p = i < img->n ? piece_at(img, i) : NULL;
@@ -212,7 +298,8 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 		}
 		skip = at - p->off;
 		n = p->len - skip < end - at ? p->len - skip : end - at;
-		if (image_append(out, n, p->base + skip, p->v, p->step))
+		img->values->v[p->value].refs++;
+		if (append(out, n, p->base + skip, p->value, p->step))
 			return -ENOMEM;
 		at += n;
 	}
@@ -220,7 +307,7 @@ int image_read(const struct image *img, uint64_t off, uint64_t len, struct image
 }
 
 /* Join pieces @i - 1 and @i if they go together. The gap is at or behind @i. */
-static void image_join(struct image *img, size_t i)
+static void image_join(struct image *img, uint32_t i)
 {
 	struct piece *left, *right;
 
@@ -228,9 +315,10 @@ static void image_join(struct image *img, size_t i)
 		return;
 	left = piece_at(img, i - 1);
 	right = piece_at(img, i);
-	if (!joins(left, right))
+	if (!joins(img, left, right))
 		return;
 	left->len += right->len;
+	value_put(img->values, right->value);
 	/* Behind the gap the first piece goes by the number of pieces alone. */
 	if (i < img->gap) {
 		memmove(right, right + 1, (img->gap - i - 1) * sizeof(*right));
@@ -239,10 +327,10 @@ static void image_join(struct image *img, size_t i)
 	img->n--;
 }
 
-int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in)
+int image_write(struct image *img, uint64_t off, uint64_t len, struct image *in)
 {
 	uint64_t end = off + len;
-	size_t lo = image_find(img, off), hi = lo, nnew = in ? in->n : 0, k, i;
+	uint32_t lo = image_find(img, off), hi = lo, nnew = in ? in->n : 0, k, i;
 	struct piece left = { 0 }, right = { 0 };
 
 	while (hi < img->n && piece_at(img, hi)->off < end)
@@ -267,6 +355,12 @@ int image_write(struct image *img, uint64_t off, uint64_t len, const struct imag
 	k = nnew + !!left.len + !!right.len;
 	if (image_grow(img, img->n - (hi - lo) + k))
 		return -ENOMEM;
+	if (left.len)
+		img->values->v[left.value].refs++;
+	if (right.len)
+		img->values->v[right.value].refs++;
+	for (i = lo; i < hi; i++)
+		value_put(img->values, piece_at(img, i)->value);
 	image_move_gap(img, hi);
 	img->n = img->n - (hi - lo) + k;
 	i = lo;
@@ -279,6 +373,10 @@ int image_write(struct image *img, uint64_t off, uint64_t len, const struct imag
 	if (right.len)
 		img->p[i++] = right;
 	img->gap = i;
+	if (in) {
+		in->n = 0;
+		in->gap = 0;
+	}
 
 	for (; i + 1 > lo && i; i--)
 		image_join(img, i);
@@ -293,12 +391,13 @@ int image_erase(struct image *img, uint64_t off, uint64_t len)
 int image_sum(const struct image *a, const struct image *b, bool divide, struct image *out)
 {
 	uint64_t ca = 0, cb = 0;	/* bytes taken of the pieces i and j */
-	size_t i = 0, j = 0;
+	uint32_t i = 0, j = 0;
 
 	while (i < a->n && j < b->n) {
 		const struct piece *p = &a->p[i], *q = &b->p[j];
 		uint64_t n = p->len - ca < q->len - cb ? p->len - ca : q->len - cb;
-		struct value v = value_sum(&p->v, &q->v, p->base + ca == q->base + cb);
+		struct value v = value_sum(piece_value(a, p), piece_value(b, q),
+					   p->base + ca == q->base + cb);
 
 		if (image_append(out, n, p->base + ca, divide ? value_divide(v) : v, p->step))
 			return -ENOMEM;

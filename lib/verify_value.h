@@ -22,6 +22,13 @@ struct value {
 	uint32_t lo, hi;	/* ranks, if they are a range added up in order */
 	uint32_t flags;
 	uint32_t wrap;		/* ranks are counted modulo this, 0: not at all */
+	uint32_t refs;		/* pieces that have it; else the next one not in use */
+};
+
+/* Values that pieces have. Most are those of many pieces: copies of one input. */
+struct values {
+	struct value *v;
+	uint32_t n, cap, unused;
 };
 
 #define VALUE_FOREIGN	(1 << 0)	/* the caller's bytes that are no input */
@@ -32,11 +39,12 @@ struct value {
 
 /*
  * Bytes [off, off + len) of a slot hold the places [base, base + len) of an
- * input. A place is a byte of a shard: shard << PLACE_BITS | byte.
+ * input. A place is a byte of the large buffer, with the shards one after another; in
+ * alltoallv shard << PLACE_BITS | byte.
  */
 struct piece {
 	uint64_t off, len, base;
-	struct value v;
+	uint32_t value;
 	uint32_t step;		/* that wrote it; ~0: there from the start */
 };
 
@@ -48,8 +56,9 @@ struct piece {
  * moves nothing; an image that is only appended to, or closed, has them all at p[0].
  */
 struct image {
+	struct values *values;
 	struct piece *p;
-	size_t n, cap, gap;
+	uint32_t n, cap, gap;
 };
 
 struct value value_of_rank(uint64_t seed, uint32_t rank);
@@ -58,7 +67,17 @@ struct value value_divide(struct value v);
 /* The sum of all ranks: what a reduction is for; @expr and order are not set. */
 struct value value_all(uint64_t seed, uint32_t nranks);
 
+void values_init(struct values *values);
+void values_free(struct values *values);
+
+static inline const struct value *piece_value(const struct image *img, const struct piece *p)
+{
+	return &img->values->v[p->value];
+}
+
+/* Empty; clear keeps the memory for what comes next. */
 void image_free(struct image *img);
+void image_clear(struct image *img);
 
 /*
  * Append what is in [off, off + len) to @out, offsets counted from 0. Returns
@@ -67,11 +86,14 @@ void image_free(struct image *img);
 int image_read(const struct image *img, uint64_t off, uint64_t len, struct image *out,
 	       uint64_t *bad);
 
-/* Replace [off, off + len) by @in, whose offsets count from 0. 0 or -ENOMEM. */
-int image_write(struct image *img, uint64_t off, uint64_t len, const struct image *in);
+/*
+ * Replace [off, off + len) by @in, whose offsets count from 0 and which is empty
+ * then. 0 or -ENOMEM.
+ */
+int image_write(struct image *img, uint64_t off, uint64_t len, struct image *in);
 
 /* Room for so many pieces: images that grow side by side leave holes in memory. */
-int image_reserve(struct image *img, size_t n);
+int image_reserve(struct image *img, uint32_t n);
 
 /* All pieces to the beginning of the array. */
 void image_close(struct image *img);
