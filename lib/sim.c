@@ -18,8 +18,9 @@
  * reductions: a rank has one unit for them, which takes what has arrived first.
  *
  * The executor's rule (COLL_RULE_EXEC). There is no list order: entries are due when
- * dependencies are done, and a port takes what was due first (of several at one time,
- * what is first in its sender's list). Messages are moved in slices of some KiB; only
+ * dependencies are done (the send of a fused step also waits for its first bytes), and
+ * a port takes what was due first (of several at one time, what is first in its
+ * sender's list). Messages are moved in slices of some KiB; only
  * the first costs alpha. A fused step passes slices on as they come, a slice is
  * reduced while the next one arrives, and ports are free between slices. What a chain
  * of reductions makes is passed on when the chain is complete.

@@ -21,6 +21,8 @@
  * @shape: all but peers and lengths, as the engine likes it
  * @peers: ranks, or NPULINK_NO_PEER, as seen by @rank
  * @lens: bytes
+ * @index: hash table of entries, once the event engine looks for one
+ * @index_mask: its size less 1
  */
 struct sim_list {
 	struct sim_list *next;
@@ -28,6 +30,7 @@ struct sim_list {
 	uint32_t rank, nshape, npeers;
 	uint32_t *shape, *peers;
 	uint64_t *lens;
+	uint32_t *index, index_mask;
 };
 
 /**
@@ -38,7 +41,7 @@ struct sim_list {
  * @xor: which
  */
 struct sim_view {
-	const struct sim_list *list;
+	struct sim_list *list;
 	uint64_t *lens;
 	uint32_t delta;
 	bool xor;
@@ -49,7 +52,7 @@ struct sim_view {
 struct sim_store {
 	uint32_t nranks;
 	struct sim_view *views;
-	struct sim_list *buckets[SIM_BUCKETS];
+	struct sim_list *buckets[SIM_BUCKETS], *latest;
 	uint32_t nlists;
 	uint64_t memory;
 };

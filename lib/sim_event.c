@@ -32,13 +32,6 @@ static uint64_t msg_offered(const struct sim *s, const struct msg *m)
 	return from & MOVING_MSG ? s->msgs[from & ~MOVING_MSG].ready : 0;
 }
 
-/* An empty message passed on: has the one in front come? */
-static bool msg_offered_empty(const struct sim *s, const struct msg *m)
-{
-	return !s->exec || !(entry_of(s, m->src, m->src_at)->flags & SIM_FUSED) ||
-	       s->state[m->src][m->src_at - 1] == OVER;
-}
-
 static void over(struct sim *s, uint32_t rank, uint32_t at);
 
 /* A reduction takes the rank's unit when it is free. */
@@ -67,33 +60,41 @@ static void entry_local(struct sim *s, uint32_t rank, uint32_t at, const struct 
 	event_push(s, reduce_until(s, rank, view_of(s, rank)->lens[at]), EV_REDUCED, id, 0);
 }
 
+/* A step that passes on what it receives, and nothing of that is here. */
+static bool dry(const struct sim *s, uint32_t rank, uint32_t at)
+{
+	uint32_t from = s->state[rank][at - 1];
+
+	return from != OVER && (!(from & MOVING_MSG) || !s->msgs[from & ~MOVING_MSG].ready);
+}
+
 static void entry_due(struct sim *s, uint32_t rank, uint32_t at)
 {
 	const struct sim_entry *e = entry_of(s, rank, at);
 	const struct sim_view *v = view_of(s, rank);
 	bool send = e->flags & SIM_SEND;
 	uint32_t peer, other, id;
-	struct meeting key;
 	struct msg *m;
 
 	if (!(e->flags & (SIM_SEND | SIM_RECV))) {
 		entry_local(s, rank, at, e);
 		return;
 	}
+	if (send && e->flags & SIM_FUSED && dry(s, rank, at)) {
+		s->state[rank][at] = DRY;
+		return;
+	}
+	s->state[rank][at] = WAITING;
 	peer = sim_peer(v, at, s->p);
-	key = (struct meeting){
-		.src = send ? rank : peer, .dst = send ? peer : rank,
-		.turn = e->turn, .channel = e->flags >> 8, .at = at + 1,
-	};
-	other = meet(s, &key);
-	if (other == NONE || s->rc)
+	other = other_end(s, rank, at, peer);
+	if (other == NONE || s->state[peer][other] != WAITING || s->rc)
 		return;
 	id = msg_make(s);
 	if (id == NONE)
 		return;
 	m = &s->msgs[id];
-	m->src = key.src;
-	m->dst = key.dst;
+	m->src = send ? rank : peer;
+	m->dst = send ? peer : rank;
 	m->src_at = send ? at : other;
 	m->dst_at = send ? other : at;
 	m->len = v->lens[at];
@@ -112,6 +113,12 @@ static void entry_due(struct sim *s, uint32_t rank, uint32_t at)
 	msg_todo(s, id);
 }
 
+static void due_later(struct sim *s, uint32_t rank, uint32_t at)
+{
+	if (sim_grow(s, &s->due, &s->due_cap, s->ndue + 1, sizeof(*s->due)))
+		s->due[s->ndue++] = (struct due){ rank, at };
+}
+
 static void over(struct sim *s, uint32_t rank, uint32_t at)
 {
 	const struct sim_list *list = view_of(s, rank)->list;
@@ -123,10 +130,8 @@ static void over(struct sim *s, uint32_t rank, uint32_t at)
 	s->left--;
 	s->last = s->now;
 	for (i = e->first; i < end; i++) {
-		if (--s->state[rank][targets[i]])
-			continue;
-		if (sim_grow(s, &s->due, &s->due_cap, s->ndue + 1, sizeof(*s->due)))
-			s->due[s->ndue++] = (struct due){ rank, targets[i] };
+		if (!--s->state[rank][targets[i]])
+			due_later(s, rank, targets[i]);
 	}
 }
 
@@ -160,7 +165,7 @@ static void try_start(struct sim *s, uint32_t id)
 	if (m->active || (m->len ? m->given == m->len : m->given))
 		return;
 	n = msg_offered(s, m) - m->given;
-	if (m->len ? !n : !msg_offered_empty(s, m))
+	if (m->len && !n)
 		return;
 	msg_list(s, id, true);
 	if (m->src_port != NONE && (s->out[m->src_port].busy || s->in[m->dst_port].busy))
@@ -169,8 +174,10 @@ static void try_start(struct sim *s, uint32_t id)
 		return;
 	if (s->exec && n > s->slice)
 		n = s->slice;
-	if (m->src_port != NONE)
-		s->out[m->src_port].busy = s->in[m->dst_port].busy = true;
+	if (m->src_port != NONE) {
+		s->out[m->src_port].busy = true;
+		s->in[m->dst_port].busy = true;
+	}
 	if (m->given + n == msg_offered(s, m))
 		msg_list(s, id, false);
 	m->active = true;
@@ -242,7 +249,9 @@ static void msg_ready(struct sim *s, uint32_t id, uint64_t n)
 	m->ready += n;
 	if (s->exec && entry_of(s, m->dst, m->dst_at)->flags & SIM_FUSED) {
 		down = s->state[m->dst][m->dst_at + 1];
-		if (down != OVER && down & MOVING_MSG)
+		if (down == DRY)
+			due_later(s, m->dst, m->dst_at + 1);
+		else if (down != OVER && down & MOVING_MSG)
 			msg_todo(s, down & ~MOVING_MSG);
 	}
 	if (m->ready < m->len)
@@ -294,11 +303,8 @@ static void begin(struct sim *s, uint32_t rank)
 	uint32_t k;
 
 	for (k = view_of(s, rank)->list->shape[0]; k-- > 0;) {
-		if (s->state[rank][k])
-			continue;
-		if (!sim_grow(s, &s->due, &s->due_cap, s->ndue + 1, sizeof(*s->due)))
-			return;
-		s->due[s->ndue++] = (struct due){ rank, k };
+		if (!s->state[rank][k])
+			due_later(s, rank, k);
 	}
 }
 
@@ -329,17 +335,76 @@ static void handle(struct sim *s, const struct event *e)
 
 /* ---- the run */
 
-/* Messages that may start at one time come in the order of the senders' lists. */
-static int by_step(const void *a, const void *b, void *ctx)
+/*
+ * Messages that may start at one time come in the order of the senders' lists. They are
+ * found in the order in which something ended, so there are long runs of them, upwards
+ * or downwards, that only have to be merged.
+ */
+static bool starts_before(const struct start *a, const struct start *b)
 {
-	const struct sim *s = ctx;
-	const struct msg *x = &s->msgs[*(const uint32_t *)a], *y = &s->msgs[*(const uint32_t *)b];
+	return a->due != b->due ? a->due < b->due : a->place < b->place;
+}
 
-	if (x->due != y->due)
-		return x->due > y->due ? 1 : -1;
-	if (x->src_at != y->src_at)
-		return x->src_at > y->src_at ? 1 : -1;
-	return (x->src > y->src) - (x->src < y->src);
+/* The end of the run that begins at @i, which is made to go upwards. */
+static uint32_t run_end(struct start *a, uint32_t i, uint32_t n)
+{
+	uint32_t end = i + 1, k;
+
+	if (end < n && starts_before(&a[end], &a[i])) {
+		while (end < n && starts_before(&a[end], &a[end - 1]))
+			end++;
+		for (k = 0; k < (end - i) / 2; k++) {
+			struct start t = a[i + k];
+
+			a[i + k] = a[end - 1 - k];
+			a[end - 1 - k] = t;
+		}
+		return end;
+	}
+	while (end < n && !starts_before(&a[end], &a[end - 1]))
+		end++;
+	return end;
+}
+
+static void merge(struct start *out, const struct start *a, uint32_t mid, uint32_t n)
+{
+	uint32_t i = 0, j = mid, k;
+
+	for (k = 0; k < n; k++)
+		out[k] = i < mid && (j == n || !starts_before(&a[j], &a[i])) ? a[i++] : a[j++];
+}
+
+static void sort_todo(struct sim *s)
+{
+	uint32_t n = s->ntodo, i, mid, end, runs;
+	struct start *a, *b, *t;
+
+	if (!sim_grow(s, &s->starts, &s->starts_cap, 2 * n, sizeof(*s->starts)))
+		return;
+	a = s->starts;
+	b = a + n;
+	for (i = 0; i < n; i++) {
+		const struct msg *m = &s->msgs[s->todo[i]];
+
+		a[i] = (struct start){
+			m->due, (uint64_t)m->src_at << 32 | m->src, s->todo[i],
+		};
+	}
+	do {
+		for (i = 0, runs = 0; i < n; i = end, runs++) {
+			mid = run_end(a, i, n);
+			end = mid < n ? run_end(a, mid, n) : n;
+			if (i || end < n || mid < n)
+				merge(b + i, a + i, mid - i, end - i);
+		}
+		if (runs > 1 || mid < n) {
+			t = a;
+			a = b;
+			b = t;
+		}
+	} while (runs > 1);
+	for (i = 0; i < n; i++)
+		s->todo[i] = a[i].id;
 }
 
 static void run_starts(struct sim *s)
@@ -348,7 +413,7 @@ static void run_starts(struct sim *s)
 
 	scan_ports(s);
 	if (s->exec && s->ntodo > 1)
-		qsort_r(s->todo, s->ntodo, sizeof(*s->todo), by_step, s);
+		sort_todo(s);
 	for (i = 0; i < s->ntodo && !s->rc; i++) {
 		s->msgs[s->todo[i]].queued = false;
 		try_start(s, s->todo[i]);
@@ -420,8 +485,10 @@ static int sim_init(struct sim *s)
 		return -ENOMEM;
 	for (i = 0; i < s->nlinks; i++)
 		s->links[i] = (struct net_link){ .wait_head = NONE, .wait_tail = NONE };
-	for (i = 0; s->exec && i < 2 * s->p; i++)
-		s->out[i] = s->in[i] = (struct port){ .head = NONE, .tail = NONE };
+	for (i = 0; s->exec && i < 2 * s->p; i++) {
+		s->out[i] = (struct port){ .head = NONE, .tail = NONE };
+		s->in[i] = s->out[i];
+	}
 	for (i = 0; i < s->p; i++) {
 		s->state[i] = s->states + at;
 		for (k = 0; k < view_of(s, i)->list->shape[0]; k++, at++)
@@ -447,8 +514,7 @@ static void sim_free(struct sim *s)
 	s->run->result->memory += s->run->store.memory + s->heap_cap * sizeof(*s->heap) +
 		s->events_cap * sizeof(*s->events) +
 		s->msgs_cap * sizeof(*s->msgs) + s->due_cap * sizeof(*s->due) +
-		s->todo_cap * sizeof(*s->todo) +
-		(s->meetings ? (s->meet_mask + 1ULL) * sizeof(*s->meetings) : 0);
+		s->todo_cap * sizeof(*s->todo) + s->starts_cap * sizeof(*s->starts);
 	free(s->state);
 	free(s->states);
 	free(s->reduce_free);
@@ -460,9 +526,9 @@ static void sim_free(struct sim *s)
 	free(s->heap);
 	free(s->events);
 	free(s->msgs);
-	free(s->meetings);
 	free(s->due);
 	free(s->todo);
+	free(s->starts);
 	free(s->moving);
 }
 
@@ -477,6 +543,7 @@ int sim_event_run(struct sim_run *run)
 		.tick = run->work > 0 ? ldexp(1, ilogb(run->work) - 59) : 1,
 	};
 
+	s.per_tick = 1 / s.tick;
 	s.rc = sim_init(&s);
 	s.fair = s.nlinks && run->net->sharing == COLL_SHARE_FAIR;
 	if (!s.rc)

@@ -100,7 +100,8 @@ void way_give(struct sim *s, uint32_t id)
 			s->msgs[w].queued = false;
 			msg_todo(s, w);
 		}
-		l->wait_head = l->wait_tail = NONE;
+		l->wait_head = NONE;
+		l->wait_tail = NONE;
 	}
 	s->changed = s->changed || n;
 }
@@ -133,7 +134,8 @@ void fair_share(struct sim *s)
 			m->left = 0;
 		m->share = share;
 		m->since = s->now;
-		event_push(s, s->now + llround(m->left * share), EV_MOVED, s->moving[i], ++m->version);
+		event_push(s, s->now + llround(m->left * share), EV_MOVED, s->moving[i],
+			   ++m->version);
 	}
 }
 

@@ -29,6 +29,7 @@ static void list_free(struct sim_list *list)
 	free(list->shape);
 	free(list->peers);
 	free(list->lens);
+	free(list->index);
 	free(list);
 }
 
@@ -108,14 +109,19 @@ static bool same_list(const struct sim_store *store, const struct sim_list *list
 
 int sim_store_add(struct sim_store *store, uint32_t rank, const struct sim_draft *draft)
 {
-	uint64_t hash = hash_words(draft->shape, draft->nshape);
-	struct sim_list **bucket = &store->buckets[hash % SIM_BUCKETS], *list;
 	struct sim_view *view = &store->views[rank];
 	size_t lens = draft->npeers * sizeof(*draft->lens);
+	/* Often it is that of the rank before; then no hash is needed. */
+	struct sim_list *list = store->latest, **bucket = NULL;
+	bool found = list && same_list(store, list, draft, rank, view);
+	uint64_t hash = found ? 0 : hash_words(draft->shape, draft->nshape);
 	uint32_t tries = 0;
-	bool found = false;
 
-	for (list = *bucket; list && tries < MAX_TRIES; list = list->next) {
+	if (!found) {
+		bucket = &store->buckets[hash % SIM_BUCKETS];
+		list = *bucket;
+	}
+	for (; !found && list && tries < MAX_TRIES; list = list->next) {
 		if (list->hash != hash)
 			continue;
 		tries++;
@@ -143,6 +149,7 @@ int sim_store_add(struct sim_store *store, uint32_t rank, const struct sim_draft
 		view->delta = 0;
 		view->xor = false;
 	}
+	store->latest = list;
 	view->list = list;
 	view->lens = list->lens;
 	if (lens && memcmp(list->lens, draft->lens, lens)) {
@@ -161,7 +168,7 @@ int sim_store_add(struct sim_store *store, uint32_t rank, const struct sim_draft
  */
 bool sim_store_fill(struct sim_store *store, uint32_t *known)
 {
-	const struct sim_list *list = store->views[0].list;
+	struct sim_list *list = store->views[0].list;
 	uint32_t i, xored = 0;
 	struct sim_view *v;
 

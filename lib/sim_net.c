@@ -207,7 +207,7 @@ int coll_net_parse(const char *text, uint32_t nranks, struct coll_net *net, cons
 		} else {
 			net->uplinks = net->group;
 			if (*text && (text++, !number(&text, net->group, &net->uplinks) || *text))
-				*error = "not like tree:16:4, with at most as many uplinks as ranks";
+				*error = "not like tree:16:4, or more uplinks than ranks";
 		}
 	} else if (!strncmp(text, "servers:", 8)) {
 		net->kind = COLL_NET_SERVERS;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * sim_state.c - the event engine's containers: a heap of events, a pool of messages,
- * the lists of messages that want a port, and a hash table in which one end of a
- * message waits for the other.
+ * the lists of messages that want a port, and tables that tell one end of a message
+ * where the other is.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include "sim_state.h"
 
@@ -26,11 +25,6 @@ bool sim_grow(struct sim *s, void *array, uint32_t *cap, uint32_t n, size_t size
 	*mem = more;
 	*cap = want;
 	return true;
-}
-
-int64_t sim_ticks(const struct sim *s, double seconds)
-{
-	return llround(seconds / s->tick);
 }
 
 /* ---- the queue of events: a heap */
@@ -209,80 +203,74 @@ uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer)
 
 /* ---- meeting of the two ends */
 
-static uint32_t meet_hash(const struct sim *s, const struct meeting *m)
+static uint32_t end_hash(uint32_t peer, uint32_t turn, uint32_t flags)
 {
-	uint64_t h = ((uint64_t)m->src << 32 | m->dst) * 0x9e3779b97f4a7c15ULL;
+	uint64_t h = ((uint64_t)peer << 32 | turn) * 0x9e3779b97f4a7c15ULL;
 
-	h ^= ((uint64_t)m->channel << 32 | m->turn) * 0xff51afd7ed558ccdULL;
-	return (h ^ h >> 29) >> 7 & s->meet_mask;
+	h ^= flags * 0xff51afd7ed558ccdULL;
+	return (h ^ h >> 29) >> 7;
 }
 
-static bool meet_same(const struct meeting *a, const struct meeting *b)
+/* What both ends of a message say of it, but for the direction. */
+#define END_FLAGS(flags, dir)	(((flags) & ~0xffU) | (dir))
+
+static bool is_end(const struct sim_list *list, uint32_t i, uint32_t peer, uint32_t turn,
+		   uint32_t flags)
 {
-	return a->src == b->src && a->dst == b->dst && a->turn == b->turn &&
-	       a->channel == b->channel;
+	const struct sim_entry *e = (const struct sim_entry *)(list->shape + 2) + i;
+
+	return i < list->shape[0] && list->peers[i] == peer && e->turn == turn &&
+	       END_FLAGS(e->flags, e->flags & (SIM_SEND | SIM_RECV)) == flags;
 }
 
-static void meet_insert(struct sim *s, const struct meeting *m)
+/* All messages of a list by what the other end knows of them. */
+static bool list_index(struct sim *s, struct sim_list *list)
 {
-	uint32_t i = meet_hash(s, m);
+	const struct sim_entry *e = (const struct sim_entry *)(list->shape + 2);
+	uint32_t n = list->shape[0], size = 16, i, at;
 
-	while (s->meetings[i].at)
-		i = (i + 1) & s->meet_mask;
-	s->meetings[i] = *m;
-}
-
-static bool meet_grow(struct sim *s)
-{
-	struct meeting *old = s->meetings;
-	uint32_t i, n = old ? s->meet_mask + 1 : 0, cap = n ? 2 * n : 1024;
-
-	if (old && 2 * (s->nmeetings + 1) < n)
-		return true;
-	s->meetings = calloc(cap, sizeof(*old));
-	if (!s->meetings) {
-		s->meetings = old;
+	while (size < 2 * n)
+		size *= 2;
+	list->index = malloc(size * sizeof(*list->index));
+	if (!list->index) {
 		s->rc = -ENOMEM;
 		return false;
 	}
-	s->meet_mask = cap - 1;
-	for (i = 0; i < n; i++)
-		if (old[i].at)
-			meet_insert(s, &old[i]);
-	free(old);
+	s->run->store.memory += size * sizeof(*list->index);
+	list->index_mask = size - 1;
+	for (i = 0; i < size; i++)
+		list->index[i] = NONE;
+	for (i = 0; i < n; i++, e++) {
+		uint32_t dir = e->flags & (SIM_SEND | SIM_RECV);
+
+		if (!dir)
+			continue;
+		at = end_hash(list->peers[i], e->turn, END_FLAGS(e->flags, dir));
+		while (list->index[at & list->index_mask] != NONE)
+			at++;
+		list->index[at & list->index_mask] = i;
+	}
 	return true;
 }
 
-/* Entry of the other end if that waits (then it no longer does), else NONE. */
-uint32_t meet(struct sim *s, const struct meeting *m)
+uint32_t other_end(struct sim *s, uint32_t rank, uint32_t at, uint32_t peer)
 {
-	uint32_t i, hole, at;
+	const struct sim_entry *e = entry_of(s, rank, at);
+	const struct sim_view *v = view_of(s, peer);
+	struct sim_list *list = v->list;
+	uint32_t me = v->xor ? rank ^ v->delta : mod_sub(rank, v->delta, s->p);
+	uint32_t flags = END_FLAGS(e->flags, e->flags & SIM_SEND ? SIM_RECV : SIM_SEND);
+	uint32_t i = at + s->apart[!!(e->flags & SIM_SEND)], hash;
 
-	if (!meet_grow(s))
+	/* Mostly it is as far away as the last one was. */
+	if (is_end(list, i, me, e->turn, flags))
+		return i;
+	if (!list->index && !list_index(s, list))
 		return NONE;
-	for (i = meet_hash(s, m); s->meetings[i].at; i = (i + 1) & s->meet_mask)
-		if (meet_same(&s->meetings[i], m))
+	hash = end_hash(me, e->turn, flags);
+	while ((i = list->index[hash++ & list->index_mask]) != NONE)
+		if (is_end(list, i, me, e->turn, flags))
 			break;
-	at = s->meetings[i].at;
-	if (!at) {
-		s->meetings[i] = *m;
-		s->nmeetings++;
-		return NONE;
-	}
-	/* Close the gap. */
-	s->nmeetings--;
-	for (hole = i;;) {
-		uint32_t home;
-
-		i = (i + 1) & s->meet_mask;
-		if (!s->meetings[i].at)
-			break;
-		home = meet_hash(s, &s->meetings[i]);
-		if (((i - home) & s->meet_mask) < ((i - hole) & s->meet_mask))
-			continue;
-		s->meetings[hole] = s->meetings[i];
-		hole = i;
-	}
-	s->meetings[hole].at = 0;
-	return at - 1;
+	s->apart[!!(e->flags & SIM_SEND)] = i - at;
+	return i;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * sim_state.h - what the event engine keeps: messages on their way, the queue of
- * events, ports, links, and ends of messages that wait for the other end.
+ * events, ports and links.
  */
 #ifndef COLL_SIM_STATE_H
 #define COLL_SIM_STATE_H
@@ -10,7 +10,12 @@
 #include "sim_event.h"
 
 #define NONE		0xffffffffU
-#define MOVING_MSG	0x80000000U	/* state of an entry: its message, or over */
+/* State of an entry: edges missing, or it waits for the other end, or for the first bytes
+ * to pass on, or its message, or over.
+ */
+#define WAITING		0x7fffffffU
+#define DRY		0x7ffffffeU
+#define MOVING_MSG	0x80000000U
 #define OVER		0xffffffffU
 
 enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED, EV_BEGIN };
@@ -62,10 +67,11 @@ struct net_link {
 	uint32_t wait_head, wait_tail;
 };
 
-/* Where one end of a message waits for the other. */
-struct meeting {
-	uint32_t src, dst, turn, at;	/* at: entry + 1; 0: empty */
-	uint32_t channel;
+/* A message that may start now: when it could, and where it is in its sender's list. */
+struct start {
+	int64_t due;
+	uint64_t place;
+	uint32_t id;
 };
 
 struct due {
@@ -77,7 +83,7 @@ struct sim {
 	const struct coll_net *net;
 	uint32_t p;
 	bool exec, fair;
-	double tick;
+	double tick, per_tick;
 	uint64_t slice;
 	uint32_t **state;		/* of each rank's entries: edges missing, or message */
 	uint32_t *states;
@@ -92,11 +98,12 @@ struct sim {
 	int64_t latest_time;
 	struct msg *msgs;
 	uint32_t nmsgs, msgs_cap, free_msg;
-	struct meeting *meetings;
-	uint32_t nmeetings, meet_mask;
+	uint32_t apart[2];		/* entries of two ends, when last looked for */
 	struct due *due;
 	uint32_t ndue, due_cap;
 	uint32_t *todo, ntodo, todo_cap;	/* messages that may start now */
+	struct start *starts;			/* the same while they are sorted */
+	uint32_t starts_cap;
 	struct port *out, *in;
 	uint32_t *scan, nscan;
 	struct net_link *links;
@@ -122,7 +129,15 @@ static inline const struct sim_entry *entry_of(const struct sim *s, uint32_t ran
 
 /* Room for @n elements in a growing array; if there is none, s->rc says so. */
 bool sim_grow(struct sim *s, void *array, uint32_t *cap, uint32_t n, size_t size);
-int64_t sim_ticks(const struct sim *s, double seconds);
+
+/* llround(), of what is not negative. A tick is a power of two, so this is exact. */
+static inline int64_t sim_ticks(const struct sim *s, double seconds)
+{
+	double ticks = seconds * s->per_tick;
+	int64_t n = ticks;
+
+	return n + (ticks - n >= 0.5);
+}
 
 void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id,
 		uint64_t version);
@@ -136,8 +151,8 @@ void msg_todo(struct sim *s, uint32_t id);
 void msg_list(struct sim *s, uint32_t id, bool listed);
 /* Which port a message takes, if anybody else may want it at the time. */
 uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer);
-/* Entry of the other end if that waits (then it no longer does), else NONE. */
-uint32_t meet(struct sim *s, const struct meeting *m);
+/* Entry of the other end of a message, NONE if there is none. */
+uint32_t other_end(struct sim *s, uint32_t rank, uint32_t at, uint32_t peer);
 
 /* ---- sim_links.c */
 
