@@ -702,7 +702,8 @@ static int greet(struct coll_bootstrap *b, struct conn *c)
 	if (hello.keyed != g.keyed)
 		return coll_text(b->text, sizeof(b->text), -EACCES,
 				 "COLL_KEY is set on %s and not on %s: set it to the same text on all ranks",
-				 g.keyed ? "this rank" : "rank 0", g.keyed ? "rank 0" : "this rank");
+				 g.keyed ? "this rank" : "rank 0",
+				 g.keyed ? "rank 0" : "this rank");
 	if (getrandom(g.nonce, sizeof(g.nonce), 0) != sizeof(g.nonce))
 		return coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
 	session_key(b, c, hello.nonce, g.nonce);

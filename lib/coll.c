@@ -13,10 +13,14 @@
 
 enum form { BLOCKING, REQUEST, PERSISTENT };
 
-_Static_assert((int)COLL_FLOAT64 == NPULINK_FLOAT64 && (int)COLL_INT8 == NPULINK_INT8 &&
-	       (int)COLL_FLOAT16 == NPULINK_FLOAT16 && (int)COLL_MAX == NPULINK_MAX &&
-	       (int)COLL_AVG == NPULINK_CALL_AVG, "coll.h has the kernel's numbers");
-_Static_assert(COLL_NO_RANK == NPULINK_NO_PEER, "coll.h has the kernel's numbers");
+#define SAME(coll, npulink) _Static_assert((int)(coll) == (int)(npulink), "coll.h has the kernel's")
+
+SAME(COLL_INT8, NPULINK_INT8);
+SAME(COLL_FLOAT16, NPULINK_FLOAT16);
+SAME(COLL_FLOAT64, NPULINK_FLOAT64);
+SAME(COLL_MAX, NPULINK_MAX);
+SAME(COLL_AVG, NPULINK_CALL_AVG);
+SAME(COLL_NO_RANK, NPULINK_NO_PEER);
 
 size_t coll_dtype_size(enum coll_dtype dtype)
 {

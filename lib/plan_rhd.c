@@ -649,6 +649,10 @@ static double cost_broadcast(const struct coll_args *args, const struct coll_cos
 			"n gamma) + (k alpha + S n (beta + gamma)/p) + (alpha + n beta/p), S = "
 #define FORM_AG		"p = 2^k: k alpha + (p-1)/p n beta; else (alpha + n beta/p) + " \
 			"(k alpha + S n beta/p) + (alpha + n beta), S = "
+#define FORM_DOUBLING_SCATTER							\
+	"p = 2^k, then exact: k alpha + (k - (p-1)/p) n (beta + gamma); else "	\
+	"(alpha + n beta + n gamma) + (k alpha + S n (beta + gamma)/p) + "	\
+	"(alpha + n beta/p), S = sum_{i=0..k-1} (p - floor(p 2^i/p'))"
 #define S_SPREAD	"sum_{i=1..k} ceil(p/2^i)"
 #define S_HCCL		"sum_{i=1..k} (p'/2^i + min(r, p'/2^i))"
 
@@ -687,9 +691,7 @@ const struct coll_algorithm coll_rhd_algorithms[] = {
 	{
 		.collective = NPULINK_COLL_REDUCE_SCATTER, .name = "recursive-doubling",
 		.plan = doubling_reduce_scatter, .cost = cost_doubling_scatter,
-		.formula = "p = 2^k, then exact: k alpha + (k - (p-1)/p) n (beta + gamma); else "
-			   "(alpha + n beta + n gamma) + (k alpha + S n (beta + gamma)/p) + "
-			   "(alpha + n beta/p), S = sum_{i=0..k-1} (p - floor(p 2^i/p'))",
+		.formula = FORM_DOUBLING_SCATTER,
 		.desc = "exchange all sums with a rank twice as far in each round; keeps order",
 	},
 	{ .name = NULL },

@@ -483,6 +483,9 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	return k * (2 * q * inside + 2 * (m - 1) * between);
 }
 
+#define FORM_REDUCE_SCATTER							\
+	"2 q m T, T = alpha + n/p (beta + gamma): (m-1) max(T_inter, T_intra) + "	\
+	"T_intra with a port per link, but for the sums inside"
 #define FORM_GATHER							\
 	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
 	"for equal servers and a port per link"
@@ -502,8 +505,7 @@ const struct coll_algorithm coll_servers_algorithms[] = {
 	ROW(ALLGATHER, false, FORM_GATHER,
 	    two_level_allgather, cost_allgather,
 	    .desc = "rings between servers; what comes is given to all inside"),
-	ROW(REDUCE_SCATTER, false, "2 q m T, T = alpha + n/p (beta + gamma): (m-1) max(T_inter, "
-	    "T_intra) + T_intra with a port per link, but for the sums inside",
+	ROW(REDUCE_SCATTER, false, FORM_REDUCE_SCATTER,
 	    two_level_reduce_scatter, cost_reduce_scatter, .commutative = true,
 	    .desc = "add up inside each server while sums go around the servers"),
 	ROW(BROADCAST, false, FORM_ROOT("beta"), two_level_broadcast, two_level_cost_broadcast,

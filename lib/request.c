@@ -270,10 +270,12 @@ int coll_startall(unsigned int n, struct coll_request **requests)
 	for (unsigned int i = 0; i < n; i++) {
 		if (!requests[i] || !requests[i]->persistent || requests[i]->op.comm != comm)
 			return coll_fail(comm, -EINVAL,
-					 "%s: not a persistent request of this communicator", __func__);
+					 "%s: not a persistent request of this communicator",
+					 __func__);
 		if (atomic_load(&requests[i]->state) != COLL_REQ_IDLE)
 			return coll_fail(comm, -EBUSY,
-					 "%s: a request has been started and not waited for", __func__);
+					 "%s: a request has been started and not waited for",
+					 __func__);
 	}
 	if (coll_group_mine(comm)) {
 		for (unsigned int i = 0; i < n && !rc; i++)

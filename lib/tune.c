@@ -234,9 +234,11 @@ static bool better(const struct coll_algorithm *alg, double cost,
 		   const struct coll_algorithm *best, double seconds,
 		   const struct coll_args *common)
 {
-	if (!best || cost < seconds * (1 - 1e-9))
+	const double close = seconds / 1e9;
+
+	if (!best || cost < seconds - close)
 		return true;
-	return cost <= seconds * (1 + 1e-9) && made_for_wiring(alg, common) &&
+	return cost <= seconds + close && made_for_wiring(alg, common) &&
 	       !made_for_wiring(best, common);
 }
 

@@ -54,6 +54,17 @@ expect_one_line()
 	result $(($(wc -l <"$scratch/err") != 1)) "$name"
 }
 
+# Bad input: status 1 and a single line that is not empty.
+refuse()
+{
+	local name=$1 got=0
+
+	shift
+	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
+	[ "$got" = 1 ] || echo "# $*: status $got instead of 1"
+	result $((got != 1 || $(wc -l <"$scratch/err") != 1 || $(wc -c <"$scratch/err") < 10)) "$name"
+}
+
 # json NAME JQ-FILTER COMMAND...: the command's output is JSON for which the filter is true.
 json()
 {

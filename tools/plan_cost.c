@@ -77,7 +77,8 @@ static void whole_count(struct coll_args *args, uint64_t count, uint64_t *counts
 {
 	uint32_t p = args->nranks;
 
-	args->counts = args->rcounts = NULL;
+	args->counts = NULL;
+	args->rcounts = NULL;
 	args->count = count;
 	switch (args->collective) {
 	case NPULINK_COLL_SCATTER:
@@ -95,7 +96,8 @@ static void whole_count(struct coll_args *args, uint64_t count, uint64_t *counts
 		for (uint32_t i = 0; i < p; i++)
 			counts[i] = count / p;
 		args->count = 0;
-		args->counts = args->rcounts = counts;
+		args->counts = counts;
+		args->rcounts = counts;
 	}
 }
 
@@ -118,12 +120,14 @@ static int cost_all(struct query *q, struct json_object *array)
 			continue;
 		args->collective = c;
 		whole_count(args, count, counts);
-		for (alg = NULL; (alg = coll_algorithm_next(c, alg));)
+		rc = query_check(args, "cost");
+		for (alg = NULL; !rc && (alg = coll_algorithm_next(c, alg));)
 			if (!q->name || !strcmp(q->name, alg->name))
 				cost_row(alg, args, &params, array);
 	}
 	free(counts);
-	args->counts = args->rcounts = NULL;
+	args->counts = NULL;
+	args->rcounts = NULL;
 	return rc;
 }
 
@@ -229,7 +233,8 @@ static int check(const struct query *q)
 	int rc = 0;
 
 	if (!array)
-		printf("%-16s %-20s %6s %10s %12s\n", "COLLECTIVE", "ALGORITHM", "CALLS", "MESSAGES",
+		printf("%-16s %-20s %6s %10s %12s\n", "COLLECTIVE", "ALGORITHM", "CALLS",
+		       "MESSAGES",
 		       "DIFFERENCE");
 	for (uint32_t c = 0; c < NPULINK_COLLS && !rc; c++) {
 		if (!q->every && c != q->args.collective)

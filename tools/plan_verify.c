@@ -16,7 +16,7 @@
 static const char verify_usage[] =
 	"Usage: npulink [-j] plan verify COLLECTIVE [OPTION]...\n"
 	"       npulink [-j] plan verify --file FILE\n"
-	"       npulink plan verify --all [--jobs N]\n"
+	"       npulink plan verify --all [--jobs N] [--ranks N,...]\n"
 	"\n"
 	"Proves the plans of all ranks right together: steps stay within their buffers,\n"
 	"no two that may run at a time touch the same bytes, every send meets its receive,\n"
@@ -26,8 +26,9 @@ static const char verify_usage[] =
 	"  -f, --file FILE       the plans of all ranks, as \"plan show --all --text\" prints\n"
 	"                        them; - is standard input\n"
 	"      --all             every algorithm, for 1..64 ranks and some up to 4,096; says\n"
-	"                        what was proved by symmetry; minutes, and some GiB\n"
+	"                        what was proved by symmetry; minutes\n"
 	"      --jobs N          with --all: so many processes (one per processor)\n"
+	"      --ranks N,...     with --all: with so many ranks only\n"
 	OPTIONS_HELP
 	"  -j, --json            JSON\n"
 	"\n"
@@ -125,20 +126,23 @@ static int verify_file(struct query *q)
 	return rc;
 }
 
-/* "--all", "--all --jobs N", which have nothing in common with one call's options. */
+/* "--all [--jobs N] [--ranks N,...]", which have nothing in common with one call's options. */
 static int verify_all(int argc, char **argv)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t jobs = n > 0 ? n : 1;
+	const char *ranks = NULL;
 
-	if (argc == 4 && !strcmp(argv[2], "--jobs")) {
-		if (!parse_u64(argv[3], 64, &jobs) || !jobs)
-			return usage_error("plan verify: --jobs \"%s\" is no number from 1 to 64",
-					   argv[3]);
-	} else if (argc != 2) {
-		return usage_error("plan verify: --all goes with --jobs N only");
+	for (int i = 2; i < argc; i += 2) {
+		if (i + 1 == argc || (strcmp(argv[i], "--jobs") && strcmp(argv[i], "--ranks")))
+			return usage_error("plan verify: --all goes with --jobs and --ranks only");
+		if (!strcmp(argv[i], "--ranks"))
+			ranks = argv[i + 1];
+		else if (!parse_u64(argv[i + 1], 64, &jobs) || !jobs)
+			return fail("plan verify: --jobs \"%s\" is no number from 1 to 64",
+				    argv[i + 1]);
 	}
-	return plan_verify_all(jobs);
+	return plan_verify_all(jobs, ranks);
 }
 
 int plan_verify(int argc, char **argv)

@@ -4,8 +4,8 @@
  * number of ranks up to 64 and for some up to 4,096, by several processes.
  *
  * A job is one row of the table with one number of ranks (or all the small ones).
- * The largest jobs take gigabytes and go first, as many at a time as fit in what
- * memory is free; while they run, other processes do the small ones.
+ * Those with the most steps go first, so that all processes end at about the same
+ * time, and as many at a time as fit in what memory is free.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,13 +26,14 @@
 #define MAX_RANKS	4096
 #define MAX_ROWS	256
 #define LARGE		1000
-/* What the full proof holds for each step of all ranks, at most. */
-#define STEP_BYTES	170
+/* What a proof holds for each step of all ranks, at most. */
+#define STEP_BYTES	20
 
 /* 0: each number up to 64. */
-static const uint32_t ranks[] = { 4096, 4095, 1024, 1000, 128, 127, 100, 0 };
-
-#define NRANKS		ARRAY_SIZE(ranks)
+#define SMALL		0
+#define MAX_NUMBERS	32
+static uint32_t ranks[MAX_NUMBERS] = { 4096, 4095, 1024, 1000, 128, 127, 100, SMALL };
+static uint32_t nnumbers = 8;
 
 struct row {
 	uint32_t sets, turned, jobs;	/* jobs that are not done */
@@ -43,7 +45,7 @@ struct row {
 struct job {
 	const struct coll_algorithm *alg;
 	uint32_t row, which;
-	uint64_t bytes;		/* of memory */
+	uint64_t steps, bytes;	/* of memory */
 };
 
 /* What all processes share. */
@@ -52,11 +54,12 @@ struct shared {
 	uint64_t memory, used;
 	double seconds;		/* of all processors */
 	uint32_t bad;
+	uint64_t sets, turned, kib;	/* proofs; of which by symmetry; most memory */
 	struct row rows[MAX_ROWS];
-	bool taken[MAX_ROWS * NRANKS];
+	bool taken[MAX_ROWS * MAX_NUMBERS];
 };
 
-static struct job jobs[MAX_ROWS * NRANKS];
+static struct job jobs[MAX_ROWS * MAX_NUMBERS];
 static uint32_t njobs;
 static struct shared *shared;
 static uint32_t servers[MAX_RANKS];
@@ -164,9 +167,9 @@ static void run(const struct job *job)
 	struct row mine = { }, *row = &shared->rows[job->row];
 	double start = seconds(CLOCK_PROCESS_CPUTIME_ID);
 
-	if (ranks[job->which])
+	if (ranks[job->which] != SMALL)
 		prove_ranks(&mine, job->alg, ranks[job->which]);
-	for (uint32_t p = 1; p <= 64 && !ranks[job->which] && !mine.bad[0]; p++)
+	for (uint32_t p = 1; p <= 64 && ranks[job->which] == SMALL && !mine.bad[0]; p++)
 		prove_ranks(&mine, job->alg, p);
 	pthread_mutex_lock(&shared->lock);
 	row->sets += mine.sets;
@@ -175,6 +178,8 @@ static void run(const struct job *job)
 	row->messages += mine.messages;
 	row->seconds += seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
 	shared->seconds += seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
+	shared->sets += mine.sets;
+	shared->turned += mine.turned;
 	if (mine.bad[0]) {
 		memcpy(row->bad, mine.bad, sizeof(row->bad));
 		shared->bad++;
@@ -187,7 +192,7 @@ static void run(const struct job *job)
 
 /* ---- all of them */
 
-/* Steps that the full proof would have to hold at a time, 0 if none is needed. */
+/* Steps of all ranks, about. */
 static uint64_t steps_of(const struct coll_algorithm *alg, uint32_t p)
 {
 	struct coll_topo topo = wire(p);
@@ -195,7 +200,7 @@ static uint64_t steps_of(const struct coll_algorithm *alg, uint32_t p)
 	struct coll_plan plan;
 	uint64_t n = 0;
 
-	if (p < LARGE || args.collective == NPULINK_COLL_P2P ||
+	if (p == SMALL || args.collective == NPULINK_COLL_P2P ||
 	    (alg->supports && alg->supports(&args)))
 		return 0;
 	for (uint32_t i = 0; i < 8; i++) {
@@ -211,8 +216,8 @@ static int job_cmp(const void *a, const void *b)
 {
 	const struct job *x = a, *y = b;
 
-	if (x->bytes != y->bytes)
-		return x->bytes < y->bytes ? 1 : -1;
+	if (x->steps != y->steps)
+		return x->steps < y->steps ? 1 : -1;
 	return x->row != y->row ? (x->row > y->row) - (x->row < y->row) :
 	       (x->which > y->which) - (x->which < y->which);
 }
@@ -223,12 +228,15 @@ static void list_jobs(void)
 	uint32_t row = 0;
 
 	for (; (alg = coll_algorithm_next(~0U, alg)) && row < MAX_ROWS; row++) {
-		for (uint32_t i = 0; i < NRANKS; i++)
+		for (uint32_t i = 0; i < nnumbers; i++) {
+			uint64_t steps = steps_of(alg, ranks[i]);
+
 			jobs[njobs++] = (struct job) {
-				.alg = alg, .row = row, .which = i,
-				.bytes = steps_of(alg, ranks[i]) * STEP_BYTES,
+				.alg = alg, .row = row, .which = i, .steps = steps,
+				.bytes = steps * STEP_BYTES,
 			};
-		shared->rows[row].jobs = NRANKS;
+		}
+		shared->rows[row].jobs = nnumbers;
 	}
 	qsort(jobs, njobs, sizeof(*jobs), job_cmp);
 }
@@ -260,18 +268,25 @@ static struct job *next_job(bool *wait)
 
 static int work(void)
 {
+	struct rusage usage = { };
 	const struct job *job;
 	bool wait;
 
+	/* What images have room for and do not use shall cost nothing. */
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	while ((job = next_job(&wait)) || wait) {
 		if (job)
 			run(job);
 		else
 			usleep(100000);
 		/* What a large job leaves free in the heap belongs to the others now. */
-		if (job && job->bytes)
+		if (job && job->steps > 1 << 20)
 			malloc_trim(0);
 	}
+	getrusage(RUSAGE_SELF, &usage);
+	pthread_mutex_lock(&shared->lock);
+	shared->kib += usage.ru_maxrss;
+	pthread_mutex_unlock(&shared->lock);
 	return EXIT_SUCCESS;
 }
 
@@ -338,18 +353,41 @@ static bool run_workers(uint32_t n)
 	return good;
 }
 
-int plan_verify_all(uint32_t workers)
+/* "100,128": those instead of the others. */
+static bool parse_ranks(const char *text)
+{
+	char *end;
+
+	for (nnumbers = 0; nnumbers < MAX_NUMBERS; text = end + 1) {
+		unsigned long n = strtoul(text, &end, 10);
+
+		if (*text < '0' || *text > '9' || !n || n > MAX_RANKS || (*end && *end != ','))
+			return false;
+		ranks[nnumbers++] = n;
+		if (!*end)
+			return true;
+	}
+	return false;
+}
+
+int plan_verify_all(uint32_t workers, const char *numbers)
 {
 	double start = seconds(CLOCK_MONOTONIC);
 	bool good = true;
 
+	if (numbers && !parse_ranks(numbers))
+		return fail("plan verify: --ranks \"%s\" are not up to %u numbers from 1 to %u",
+			    numbers, MAX_NUMBERS, MAX_RANKS);
 	if (!prepare())
 		return fail("not enough memory");
 	good = run_workers(workers) && !shared->bad;
 	if (good)
-		printf("proved: every algorithm, for 1..64, 100, 127, 128, 1000, 1024, 4095 and 4096\n"
-		       "ranks, in %.0f s and %.0f s of processors' time\n",
-		       seconds(CLOCK_MONOTONIC) - start, shared->seconds);
+		printf("proved: every algorithm, with %s ranks\n"
+		       "%" PRIu64 " proofs, of which %" PRIu64 " by symmetry, in %.0f s;\n"
+		       "%.0f s of processors' time, at most %" PRIu64 " MiB\n",
+		       numbers ? numbers : "1..64, 100, 127, 128, 1000, 1024, 4095 and 4096",
+		       shared->sets, shared->turned, seconds(CLOCK_MONOTONIC) - start,
+		       shared->seconds, shared->kib >> 10);
 	free(counts);
 	munmap(shared, sizeof(*shared));
 	return good ? EXIT_SUCCESS : fail("not every algorithm is proved");

@@ -9,6 +9,7 @@
 #include <string.h>
 #include "internal.h"
 #include "query.h"
+#include "planner.h"
 #include "words.h"
 
 #define MAX_RANKS	NPULINK_MAX_RANKS
@@ -185,9 +186,26 @@ static int choose(struct query *q, const char *algorithm)
 	return 0;
 }
 
+/* Buffers that could not be: closed forms would not notice. */
+int query_check(const struct coll_args *args, const char *verb)
+{
+	const char *why = coll_args_check(args);
+	struct coll_args filled;
+	uint64_t *mem, send, recv;
+	int rc;
+
+	if (why)
+		return fail("plan %s: %s", verb, why);
+	if (plan_args_fill(args, &filled, &mem))
+		return fail("not enough memory");
+	rc = plan_buffers(&filled, &send, &recv);
+	free(mem);
+	return rc ? fail("plan %s: so many elements are too large for a buffer", verb) : 0;
+}
+
 int query_parse(struct query *q, int argc, char **argv, const char *letters, const char *usage)
 {
-	const char *algorithm = NULL, *why;
+	const char *algorithm = NULL;
 	bool may_be_all = false;
 	int c, rc;
 
@@ -205,8 +223,8 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 		if (c == ':')
 			return EXIT_USAGE;
 		if (!set_option(q, &algorithm, c, optarg))
-			return usage_error("plan %s: \"%s\" makes no sense for --%s", argv[0],
-					   optarg, option_name(c));
+			return fail("plan %s: \"%s\" makes no sense for --%s", argv[0], optarg,
+				    option_name(c));
 	}
 	argc -= optind;
 	if (q->file)
@@ -221,8 +239,8 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 		return usage_error("plan %s: which collective? see: npulink plan %s --help",
 				   argv[0], argv[0]);
 	if (!parse_collective(argv[optind], &q->args.collective))
-		return usage_error("plan %s: unknown collective \"%s\", see: npulink plan list",
-				   argv[0], argv[optind]);
+		return fail("plan %s: unknown collective \"%s\", see: npulink plan list",
+			    argv[0], argv[optind]);
 	if (argc > 1)
 		return usage_error("plan %s: unknown word \"%s\"", argv[0], argv[optind + 1]);
 	if (q->args.collective == NPULINK_COLL_P2P)
@@ -237,10 +255,9 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 	if (rc)
 		return rc;
 	q->name = algorithm;
-	why = coll_args_check(&q->args);
-	if (why)
-		return fail("%s: %s", argv[optind], why);
-	rc = choose(q, algorithm);
+	rc = query_check(&q->args, argv[0]);
+	if (!rc)
+		rc = choose(q, algorithm);
 	return rc ? rc : -1;
 }
 

@@ -43,6 +43,9 @@ struct query {
  */
 int query_parse(struct query *q, int argc, char **argv, const char *letters, const char *usage);
 void query_free(struct query *q);
+
+/* Says what is wrong with a call, 0 if nothing. */
+int query_check(const struct coll_args *args, const char *verb);
 /* From here on it is about @rank. */
 void query_set_rank(struct query *q, uint32_t rank);
 /* What is asked about, in one line or as the beginning of an object. */
@@ -75,6 +78,6 @@ int plan_simulate(int argc, char **argv);
 int plan_verify(int argc, char **argv);
 
 /* Prove every algorithm; returns the exit status. */
-int plan_verify_all(uint32_t workers);
+int plan_verify_all(uint32_t workers, const char *ranks);
 
 #endif /* TOOL_QUERY_H */

@@ -71,23 +71,74 @@ echo teapot >"$scratch/bad"
 expect_one_line "no plan" npulink plan verify -f "$scratch/bad"
 expect "no file" 1 npulink plan verify -f "$scratch/none"
 
+# A step that waits for a later one, and ranks that wait for each other.
+sed 's/^0 send .*/& after=2/' "$scratch/good" >"$scratch/bad"
+refuse "a step after a later one" npulink plan verify -f "$scratch/bad"
+cat >"$scratch/bad" <<-'END'
+	plan alltoall ring-of-three
+	ranks 2
+	rank 0
+	dtype int8
+	count 1
+	slot send 2 read
+	slot recv 2 read write
+	0 copy src=send+0 dst=recv+0 len=1
+	1 recv from=1 dst=recv+1 len=1
+	2 send to=1 src=send+1 len=1 after=1
+	end
+	plan alltoall ring-of-three
+	ranks 2
+	rank 1
+	dtype int8
+	count 1
+	slot send 2 read
+	slot recv 2 read write
+	0 copy src=send+1 dst=recv+1 len=1
+	1 recv from=0 dst=recv+0 len=1
+	2 send to=0 src=send+0 len=1 after=1
+	end
+END
+refuse "a loop" npulink plan verify -f "$scratch/bad"
+check "which is called deadlock" sh -c "npulink plan verify -f '$scratch/bad' 2>&1 | grep -q deadlock"
+sed 's/ after=1//' "$scratch/bad" >"$scratch/good"
+check "without the loop it is right" npulink plan verify -f "$scratch/good"
+
 expect "no collective" 2 npulink plan show
-expect "unknown collective" 2 npulink plan show teapot
 expect "unknown word" 2 npulink plan show allreduce teapot
 expect "unknown option" 2 npulink plan show allreduce --teapot
 expect "option without value" 2 npulink plan show allreduce -p
-expect "no ranks" 2 npulink plan show allreduce -p 0
-expect "negative count" 2 npulink plan show allreduce -n -1
-expect "unknown type" 2 npulink plan show allreduce -d teapot
-expect "unknown operation" 2 npulink plan show allreduce -o teapot
-expect "rank out of range" 1 npulink plan show allreduce -p 4 -k 4
-expect "root out of range" 1 npulink plan show broadcast -p 4 -r 4
-expect "unknown algorithm" 1 npulink plan show allreduce -a teapot
-expect "algorithm that cannot do it" 1 npulink plan show alltoall -a pairwise-xor -p 3
-expect "too much" 1 npulink plan show allreduce -n 18446744073709551615
-expect "counts of another number of ranks" 1 npulink plan show scatterv -p 3 --counts 1,2
-expect "counts that are none" 2 npulink plan show scatterv -p 2 --counts 1,x
-expect "counts where there are none" 1 npulink plan show allreduce --counts 1,2
-expect_one_line "one line of complaint" npulink plan verify alltoall -a pairwise-xor -p 3
+for verb in show verify explain cost simulate plot; do
+	refuse "$verb: unknown collective" npulink plan $verb teapot
+	refuse "$verb: no ranks" npulink plan $verb broadcast -p 0
+	refuse "$verb: too many ranks" npulink plan $verb broadcast -p 4294967297
+	refuse "$verb: root out of range" npulink plan $verb broadcast -p 4 -r 4
+	refuse "$verb: root far out of range" npulink plan $verb broadcast -p 4 -r 99999999999
+	refuse "$verb: unknown algorithm" npulink plan $verb allreduce -a teapot
+	refuse "$verb: counts that are none" npulink plan $verb scatterv -p 2 --counts 1,x
+	refuse "$verb: counts of other ranks" npulink plan $verb scatterv -p 3 --counts 1,2
+	refuse "$verb: counts that overflow" npulink plan $verb scatterv -p 2 \
+		--counts 9223372036854775808,9223372036854775808
+	refuse "$verb: counts where there are none" npulink plan $verb allreduce --counts 1,2
+done
+for verb in show verify explain cost simulate; do
+	refuse "$verb: negative count" npulink plan $verb broadcast -n -1
+	refuse "$verb: unknown type" npulink plan $verb broadcast -d teapot
+	refuse "$verb: unknown operation" npulink plan $verb reduce -o teapot
+	refuse "$verb: too much" npulink plan $verb alltoall -n 18446744073709551615
+	refuse "$verb: too much together" npulink plan $verb alltoall -n 4611686018427387904
+done
+refuse "cost of all: too much" npulink plan cost -n 18446744073709551615
+refuse "rank out of range" npulink plan show allreduce -p 4 -k 4
+refuse "algorithm that cannot do it" npulink plan show alltoall -a pairwise-xor -p 3
+refuse "list: unknown collective" npulink plan list teapot
+refuse "no such number of processes" npulink plan verify --all --jobs 0
+refuse "no such numbers of ranks" npulink plan verify --all --ranks 3,x
+refuse "too many ranks" npulink plan verify --all --ranks 4097
+expect "no word goes with --all" 2 npulink plan verify --all --teapot
+
+# All that takes minutes is in "plan verify --all".
+check "every algorithm, some ranks" npulink plan verify --all --ranks 6,600 --jobs 2
+check "says how many proofs" \
+	sh -c "npulink plan verify --all --ranks 6 | grep -Eq '^[0-9]{3} proofs, of which 0 by symmetry'"
 
 finish

@@ -99,24 +99,24 @@ json "hccl: much" '.hccl.servers == 9 and .hccl.between == "Ring"' \
 json "hccl: alltoall" '.hccl.between == "Pairwise"' npulink -j plan explain alltoall -p 16 -n 1
 
 expect "no collective" 2 sim
-expect "unknown collective" 2 sim teapot
+refuse "unknown collective" sim teapot
 expect "unknown word" 2 npulink plan plot allreduce teapot
-expect "unknown rule" 2 sim allreduce --rule teapot
-expect "unknown sharing" 2 sim allreduce --sharing teapot
-expect "no time" 2 sim allreduce --alpha -1us
-expect "no speed" 2 sim allreduce --beta 0GB/s
-expect "no slice" 2 sim allreduce --slice 0
-expect "no ranks" 2 sim allreduce -p 0
-expect "root out of range" 1 npulink plan cost -p 4 -r 4
-expect "unknown algorithm" 1 sim allreduce -a teapot
-expect "check of an unknown algorithm" 1 npulink plan cost --check -a teapot
-expect "mesh of another size" 1 sim allreduce -p 8 --net mesh:3x3
-expect_one_line "unknown network" sim allreduce --net teapot
-expect "counts that overflow" 1 sim allreduce -n 18446744073709551615
-expect "nothing to plot" 1 npulink plan plot barrier
-expect "sizes the wrong way round" 1 npulink plan plot allreduce --from 1M --to 1K
-expect "no such directory" 1 sim allreduce --svg ./none/p.svg
-expect "no such directory for a trace" 1 sim allreduce --trace ./none/t.json
-expect "no such file" 1 sim -f ./none
+refuse "unknown rule" sim allreduce --rule teapot
+refuse "unknown sharing" sim allreduce --sharing teapot
+refuse "no time" sim allreduce --alpha -1us
+refuse "no speed" sim allreduce --beta 0GB/s
+refuse "no slice" sim allreduce --slice 0
+refuse "no ranks" sim allreduce -p 0
+refuse "root out of range" npulink plan cost -p 4 -r 4
+refuse "unknown algorithm" sim allreduce -a teapot
+refuse "check of an unknown algorithm" npulink plan cost --check -a teapot
+refuse "mesh of another size" sim allreduce -p 8 --net mesh:3x3
+refuse "unknown network" sim allreduce --net teapot
+refuse "counts that overflow" sim allreduce -n 18446744073709551615
+refuse "nothing to plot" npulink plan plot barrier
+refuse "sizes the wrong way round" npulink plan plot allreduce --from 1M --to 1K
+refuse "no such directory" sim allreduce --svg ./none/p.svg
+refuse "no such directory for a trace" sim allreduce --trace ./none/t.json
+refuse "no such file" sim -f ./none
 
 finish
