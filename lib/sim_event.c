@@ -16,6 +16,7 @@
 #include "sim_state.h"
 
 #define SLICE	(128 * 1024)
+#define AHEAD	8		/* messages are fetched so long before they are needed */
 
 /* ---- entries */
 
@@ -386,6 +387,8 @@ static void sort_todo(struct sim *s)
 	for (i = 0; i < n; i++) {
 		const struct msg *m = &s->msgs[s->todo[i]];
 
+		if (i + AHEAD < n)
+			__builtin_prefetch(&s->msgs[s->todo[i + AHEAD]]);
 		a[i] = (struct start){
 			m->due, (uint64_t)m->src_at << 32 | m->src, s->todo[i],
 		};
@@ -415,6 +418,8 @@ static void run_starts(struct sim *s)
 	if (s->exec && s->ntodo > 1)
 		sort_todo(s);
 	for (i = 0; i < s->ntodo && !s->rc; i++) {
+		if (i + AHEAD < s->ntodo)
+			__builtin_prefetch(&s->msgs[s->todo[i + AHEAD]]);
 		s->msgs[s->todo[i]].queued = false;
 		try_start(s, s->todo[i]);
 	}

@@ -101,10 +101,19 @@ struct event event_pop(struct sim *s)
 		s->latest = NONE;
 	s->events[i].next = s->free_event;
 	s->free_event = i;
-	if (e.next != NONE)
+	if (e.next != NONE) {
+		const struct event *next = &s->events[e.next];
+
 		s->heap[0].first = e.next;
-	else
+		/* The one after it is needed next, and its message soon. */
+		if (next->next != NONE && s->nmsgs) {
+			__builtin_prefetch(&s->events[next->next]);
+			if (next->kind != EV_BEGIN)
+				__builtin_prefetch(&s->msgs[next->id]);
+		}
+	} else {
 		heap_pop(s);
+	}
 	return e;
 }
 
