@@ -137,10 +137,6 @@ static int check_machines(struct coll_bootstrap *b, const struct record *all)
 	for (uint32_t i = 1; i < b->nranks; i++) {
 		if (same_machine(&all[i], &all[0]))
 			continue;
-		if (all[0].flags & COLL_CHECKSUM)
-			return coll_text(b->text, sizeof(b->text), -EOPNOTSUPP,
-					 "COLL_CHECKSUM is for ranks of one machine, and they are on several (0 on %.60s, %u on %.60s)",
-					 all[0].host, i, all[i].host);
 		for (uint32_t k = 0; k < b->nranks; k++)
 			if (all[k].where.kind != NPULINK_PEER_RDMA)
 				return coll_text(b->text, sizeof(b->text), -EHOSTUNREACH,

@@ -271,9 +271,14 @@ static void describe_cause(char *text, size_t size, const struct coll_comm *comm
 			 rank);
 		break;
 	case NPULINK_CAUSE_CHECKSUM:
-		snprintf(text, size,
-			 "data from %s arrived damaged at %s, twice, over the link from npu%u: see npulink link show, and replace what is broken",
-			 peer, rank, st->out_code);
+		if (st->out_code == ~0U)
+			snprintf(text, size,
+				 "data from %s arrived damaged at %s, twice, over the network between their machines: replace what is broken there (memory, adapter, cable)",
+				 peer, rank);
+		else
+			snprintf(text, size,
+				 "data from %s arrived damaged at %s, twice, over the link from npu%u: see npulink link show, and replace what is broken",
+				 peer, rank, st->out_code);
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
 		describe_deadlock(text, size, st);

@@ -303,11 +303,82 @@ static int death(void)
 	return machine ? bad != 1 : bad;
 }
 
+#define CORRUPT_FAR	"/sys/module/npulink/parameters/corrupt_far"
+
+static int corrupt_far(unsigned int n)
+{
+	return run("echo %u >" CORRUPT_FAR, n);
+}
+
+/* One message, or chunk, arrives damaged on each machine, and is sent again. */
+static int damaged_once(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t counts[] = { 1, 900, 5000, 200000 };
+	static const uint32_t colls[] = {
+		NPULINK_COLL_ALLREDUCE, NPULINK_COLL_ALLTOALL, NPULINK_COLL_ALLGATHER,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(counts) * ARRAY_SIZE(colls); i++) {
+		struct coll_case c = {
+			.collective = colls[i % ARRAY_SIZE(colls)],
+			.count = counts[i / ARRAY_SIZE(colls)],
+			.dtype = COLL_INT32, .op = COLL_SUM,
+		};
+
+		/* Nobody sends before all are ready; a barrier has no payload. */
+		if (corrupt_far(1) || coll_barrier(comm) || remote_case(comm, rank, &c))
+			return 1;
+		if (run("grep -qx 0 " CORRUPT_FAR))
+			return remote_fail("rank %u: nothing was damaged", rank);
+	}
+	return 0;
+}
+
+static int damaged_twice(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[1 << 20], out[1 << 20];
+	static const size_t sizes[] = { 64, sizeof(in) };
+	struct coll_comm *own = comm;
+	int bad = 0;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(sizes) && !bad; i++) {
+		int rc;
+
+		if (i) {
+			own = remote_join_at(rank, coll_comm_size(comm), remote_port + 1000, 0);
+			if (!own)
+				return 1;
+		}
+		bad = warm_up(own, rank);
+		/* Only what comes to rank 1 is damaged. */
+		if (!bad && rank)
+			bad = corrupt_far(1000);
+		bad |= coll_barrier(own);
+		rc = coll_allreduce(own, in, out, sizes[i], COLL_INT8, COLL_SUM);
+		bad = bad || expect(own, rank, rc, -EBADMSG, "checksum");
+		if (rank)
+			bad |= corrupt_far(0);
+	}
+	if (own != comm)
+		coll_comm_destroy(own);
+	return bad;
+}
+
+static int checksummed(unsigned int per, remote_fn fn)
+{
+	int bad;
+
+	setenv("COLL_CHECKSUM", "1", 1);
+	bad = remote_ranks(per, fn);
+	unsetenv("COLL_CHECKSUM");
+	return bad;
+}
+
 int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(14);
+	ksft_set_plan(19);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
@@ -320,6 +391,11 @@ int main(void)
 	ksft_test_result(!remote_ranks(1, shrink), "no shrinking\n");
 	ksft_test_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
 	ksft_test_result(!death(), "a rank is killed\n");
+	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
+	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
+	ksft_test_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
+	ksft_test_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
+	ksft_test_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
 	ksft_test_result(remote_idle(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");
 	ksft_finished();

@@ -88,13 +88,18 @@ void npulink_check_input(struct npulink_req *req, u32 i, struct npulink_link *li
 	ck->src[i].step = step;
 }
 
-static u32 npulink_operand_crc(const struct npulink_operand *o, u64 len)
+/* Go on with the sum of what came before. */
+u32 npulink_operand_crc_add(u32 crc, const struct npulink_operand *o, u64 len)
 {
-	const struct npulink_buf_mem *mem = &o->buf->mem;
+	const struct npulink_buf_mem *mem;
 	u64 at = o->off, end = at + len;
-	u32 i = npulink_mem_range(mem, at), crc = ~0U;
+	u32 i;
 
-	for (; at < end; i++) {
+	/* Steps without bytes have no buffer. */
+	if (!len)
+		return crc;
+	mem = &o->buf->mem;
+	for (i = npulink_mem_range(mem, at); at < end; i++) {
 		const struct npulink_range *r = &mem->ranges[i];
 		u64 n = min(end, r[1].off) - at;
 

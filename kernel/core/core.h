@@ -796,6 +796,13 @@ int npulink_wait_ioctl(struct npulink_ucmd *ucmd);
 
 /* ---- checksum.c ---------------------------------------------------------- */
 
+#define NPULINK_CRC_INIT	(~0U)
+u32 npulink_operand_crc_add(u32 crc, const struct npulink_operand *o, u64 len);
+static inline u32 npulink_operand_crc(const struct npulink_operand *o, u64 len)
+{
+	return npulink_operand_crc_add(NPULINK_CRC_INIT, o, len);
+}
+
 struct npulink_check *npulink_check_alloc(struct npulink_plan *plan);
 void npulink_check_free(struct npulink_check *ck);
 void npulink_check_reset(struct npulink_req *req);

@@ -282,9 +282,6 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 
 	if (peer == rank->rank || !addr->port || !memchr_inv(addr->ip, 0, sizeof(addr->ip)))
 		return -EINVAL;
-	/* What is fetched from there is not compared with its source yet. */
-	if (rank->comm->checksum)
-		return -EOPNOTSUPP;
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, net);
 	mutex_unlock(&npulink_ports_lock);
@@ -349,6 +346,8 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->put.dev = rank->dev;
 	remote->put.net = rank->net;
 	remote->put.secret = rank->comm->secret;
+	remote->check = rank->comm->checksum;
+	remote->put.checksum = remote->check;
 	remote->put.rank = rank->rank;
 	remote->put.peer = conn->rank;
 	remote->put.addr = conn->addr;

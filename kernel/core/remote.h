@@ -42,6 +42,8 @@ enum npulink_remote_state {
  * @done: all has been handed to the transport
  * @requested: the peer has asked for grants
  * @asked: we have asked the peer for grants
+ * @twice: it was sent for the second time
+ * @kept: what was sent is kept until the peer has said that it is good
  */
 struct npulink_remote_step {
 	struct list_head tx_node;
@@ -59,6 +61,8 @@ struct npulink_remote_step {
 	bool done;
 	bool requested;
 	bool asked;
+	bool twice;
+	bool kept;
 };
 
 /* What an operation with remote peers has besides. */
@@ -71,15 +75,23 @@ enum npulink_grant_state {
 	NPULINK_GRANT_FREE,
 	NPULINK_GRANT_OUT,	/* the peer may write */
 	NPULINK_GRANT_REVOKING,	/* it has written, and the key is being revoked */
-	NPULINK_GRANT_LANDED,	/* the bytes wait for the engine */
+	NPULINK_GRANT_LANDED,	/* the bytes wait for the engine, or before that, for their sum */
+	NPULINK_GRANT_AGAIN,	/* they were damaged: to be granted once more */
 };
 
-/* Memory that the peer may fill. Holds op->inflight while the key is valid. */
+/*
+ * Memory that the peer may fill. Holds op->inflight while the key is valid. With checksums:
+ * @summed: @sum is known; @good: it is that of what has landed; @twice: for the second time.
+ */
 struct npulink_grant {
 	u8 state;
 	s8 landing;		/* -1: straight to dst */
 	bool requested;
+	bool summed;
+	bool good;
+	bool twice;
 	u16 generation;
+	u32 sum;
 	struct npulink_remote_step *step;
 	u64 off;
 	u32 len;
@@ -90,16 +102,21 @@ enum npulink_offer_state {
 	NPULINK_OFFER_HELD,	/* waits for the operation, or its data */
 };
 
-/* A grant of the peer; free again as soon as the last write to it was posted. */
+/*
+ * A grant of the peer; free again as soon as the last write to it was posted, and its sum if
+ * there are checksums. @twice: what it is for was sent before.
+ */
 struct npulink_offer {
 	u8 state;
 	bool p2p;
+	bool twice;
 	u16 channel;
 	u32 pos;
 	u32 imm;
 	u32 rkey;
 	u32 len;
 	u32 sent;
+	u32 crc;		/* of what was sent */
 	u64 number;
 	u64 addr;
 	u64 off;
@@ -139,6 +156,8 @@ struct npulink_held {
  * @left: the peer has said goodbye
  * @shut: it has had its last message
  * @opened_once: it is to be closed
+ * @check: with checksums
+ * @answers: messages about them that are due, @nanswers
  * @tick: looks after operations that take long
  */
 struct npulink_remote {
@@ -152,6 +171,8 @@ struct npulink_remote {
 	bool shut;
 	bool left;
 	bool opened_once;
+	bool check;
+	u32 nanswers;
 	u32 tx_seq;
 	u32 rx_seq;
 	u32 credits;
@@ -171,6 +192,7 @@ struct npulink_remote {
 	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
 	struct npulink_held held[NPULINK_PUT_RX];
 	u64 opened[2][NPULINK_MAX_INFLIGHT];
+	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
 };
 
 #define to_remote(p) container_of(p, struct npulink_remote, put)
@@ -215,6 +237,8 @@ struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, b
 void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run);
 void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			  const struct npulink_call *call, struct npulink_run *run);
+void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			       u64 bytes, struct npulink_run *run);
 
 /* Where bytes that are known to lie in one piece are. */
 static inline void *npulink_operand_va(const struct npulink_operand *o)
@@ -234,5 +258,35 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 			 struct npulink_run *run);
 void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant);
 void npulink_remote_slot_free(struct npulink_remote *remote, u32 slot);
+void npulink_remote_recv_next(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      struct npulink_run *run);
+int npulink_remote_grant_send(struct npulink_remote *remote, struct npulink_grant *grant);
+
+/* Chunk @landing of the connection, where bytes lie beside their destination. */
+static inline struct npulink_operand npulink_landing(const struct npulink_remote *remote,
+						     int landing)
+{
+	return (struct npulink_operand) {
+		.buf = remote->put.buf,
+		.off = NPULINK_MESSAGE_BYTES + (u64)landing * NPULINK_WIRE_CHUNK,
+	};
+}
+
+/* remote_check.c */
+void npulink_check_good(struct npulink_remote *remote, const struct npulink_remote_step *rs);
+bool npulink_check_pump(struct npulink_remote *remote);
+bool npulink_check_data(struct npulink_remote *remote, u32 slot,
+			const struct npulink_wire_msg *msg, const struct npulink_remote_step *rs);
+void npulink_check_chunk(struct npulink_remote *remote, struct npulink_grant *grant,
+			 struct npulink_run *run);
+void npulink_check_sum(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+		       struct npulink_run *run);
+int npulink_check_send_sum(struct npulink_remote *remote, const struct npulink_offer *offer);
+void npulink_check_lost(struct npulink_remote *remote, const struct npulink_remote_step *rs);
+void npulink_check_was_good(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+			    const struct npulink_call *call, struct npulink_run *run);
+void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
+			   const struct npulink_call *call);
+void npulink_check_bye(struct npulink_remote *remote, struct npulink_run *run);
 
 #endif /* NPULINK_REMOTE_H */

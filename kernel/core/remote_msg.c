@@ -106,6 +106,8 @@ void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run)
 	lockdep_assert_held(&remote->rank->lock);
 	if (remote->state != NPULINK_REMOTE_UP || remote->full)
 		return;
+	if (remote->check && !npulink_check_pump(remote))
+		return;
 	npulink_remote_rx(remote, run);
 	npulink_remote_tx(remote, run);
 	if (remote->owed >= NPULINK_WIRE_CREDITS / 2) {
@@ -191,13 +193,15 @@ static void npulink_remote_aborted(struct npulink_remote *remote, const void *pa
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
 
-static void npulink_remote_bye(struct npulink_remote *remote)
+static void npulink_remote_bye(struct npulink_remote *remote, struct npulink_run *run)
 {
 	struct npulink_rank *rank = remote->rank;
 	struct npulink_op *op;
 
 	npulink_remote_set_state(remote, NPULINK_REMOTE_LEFT);
 	remote->left = true;
+	if (remote->check)
+		npulink_check_bye(remote, run);
 	list_for_each_entry(op, &rank->ops, node) {
 		struct npulink_cause cause = {
 			.cause = NPULINK_CAUSE_LEFT, .rank = rank->rank,
@@ -217,11 +221,14 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 					const struct npulink_wire_msg *msg, u32 size)
 {
 	bool asks = msg->type == NPULINK_WIRE_ASK || msg->type == NPULINK_WIRE_STATUS;
-	bool step = msg->type <= NPULINK_WIRE_REQ;
+	bool check = msg->type >= NPULINK_WIRE_GOOD && msg->type <= NPULINK_WIRE_SUM;
+	bool step = msg->type <= NPULINK_WIRE_AGAIN;
 	u8 flags = step ? NPULINK_WIRE_P2P : asks ? NPULINK_WIRE_P2P | NPULINK_WIRE_SENDS : 0;
 
-	if (!msg->type || msg->type >= NPULINK_WIRE_TYPES)
+	if (!msg->type || msg->type >= NPULINK_WIRE_TYPES || (check && !remote->check))
 		return "type";
+	if (remote->check && (msg->type == NPULINK_WIRE_DATA || msg->type == NPULINK_WIRE_GRANT))
+		flags |= NPULINK_WIRE_TWICE;
 	if (msg->flags & ~flags)
 		return "flags";
 	if (le32_to_cpu(msg->seq) != remote->rx_seq)
@@ -244,9 +251,13 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 
 		if (!chunk || chunk > NPULINK_WIRE_CHUNK || off > len || chunk > len - off)
 			return "grant";
-	} else if (msg->off || msg->addr || msg->rkey || msg->imm) {
+	} else if (msg->addr || msg->rkey || (msg->off && msg->type != NPULINK_WIRE_GOOD) ||
+		   (msg->imm && msg->type != NPULINK_WIRE_SUM)) {
 		return "unused members";
 	}
+	if (msg->sum && !(remote->check && (msg->type == NPULINK_WIRE_DATA ||
+					    msg->type == NPULINK_WIRE_SUM)))
+		return "unused members";
 	if (step && le64_to_cpu(msg->len) > NPULINK_MAX_LEN)
 		return "length";
 	return NULL;
@@ -297,13 +308,22 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 	case NPULINK_WIRE_REQ:
 		npulink_remote_requested(remote, &msg, &call, &run);
 		break;
+	case NPULINK_WIRE_GOOD:
+		npulink_check_was_good(remote, &msg, &call, &run);
+		break;
+	case NPULINK_WIRE_AGAIN:
+		npulink_check_was_bad(remote, &msg, &call);
+		break;
+	case NPULINK_WIRE_SUM:
+		npulink_check_sum(remote, &msg, &run);
+		break;
 	case NPULINK_WIRE_CREDIT:
 		break;
 	case NPULINK_WIRE_ABORT:
 		npulink_remote_aborted(remote, bytes + sizeof(msg), len - sizeof(msg));
 		break;
 	case NPULINK_WIRE_BYE:
-		npulink_remote_bye(remote);
+		npulink_remote_bye(remote, &run);
 		break;
 	case NPULINK_WIRE_ASK:
 		npulink_remote_asked(remote, &msg);

@@ -105,10 +105,14 @@ void npulink_remote_op_reset(struct npulink_op *op)
 		rs->grant = -1;
 		rs->slot = -1;
 		/* A window is filled as the next rank takes from it: that is the engine's job. */
-		rs->direct = st->op & NPULINK_STEP_RECV && !(st->op & NPULINK_STEP_REDUCE) &&
+		rs->direct = !op->rank->comm->checksum &&
+			     st->op & NPULINK_STEP_RECV && !(st->op & NPULINK_STEP_REDUCE) &&
 			     un->nsteps == 1 && st->len > NPULINK_WIRE_EAGER &&
 			     !(st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off) &&
 			     !(st->flags & NPULINK_STEP_F_DIV);
+		/* But the engine waits for the room of a window. */
+		rs->kept = op->rank->comm->checksum &&
+			   !(st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off);
 		mirror->cells[i].avail = 0;
 		mirror->cells[i].taken = 0;
 	}
@@ -284,7 +288,8 @@ void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run)
 			struct npulink_offer *offer = &remote->offers[i];
 
 			if (grant->state && grant->step->op == op) {
-				WARN_ON_ONCE(grant->state != NPULINK_GRANT_LANDED);
+				WARN_ON_ONCE(grant->state != NPULINK_GRANT_LANDED &&
+					     grant->state != NPULINK_GRANT_AGAIN);
 				npulink_remote_grant_free(remote, grant);
 			}
 			if (offer->state && offer->step && offer->step->op == op)

@@ -4,12 +4,6 @@
  */
 #include "remote.h"
 
-/* Bytes that are lying beside their destination, in chunk @landing of the connection. */
-static u64 npulink_landing_off(int landing)
-{
-	return NPULINK_MESSAGE_BYTES + (u64)landing * NPULINK_WIRE_CHUNK;
-}
-
 void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant)
 {
 	if (grant->landing >= 0) {
@@ -40,7 +34,7 @@ static void npulink_recv_show(struct npulink_remote_step *rs, u64 bytes, struct 
 }
 
 /* Show the next chunk that has landed, if it is the next of its step. */
-static void npulink_recv_next(struct npulink_remote *remote, struct npulink_remote_step *rs,
+void npulink_remote_recv_next(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			      struct npulink_run *run)
 {
 	u32 i;
@@ -51,9 +45,11 @@ static void npulink_recv_next(struct npulink_remote *remote, struct npulink_remo
 		struct npulink_grant *grant = &remote->grants[i];
 
 		if (grant->state == NPULINK_GRANT_LANDED && grant->step == rs &&
-		    grant->off == rs->shown) {
+		    grant->off == rs->shown && (!remote->check || grant->good)) {
 			rs->grant = i;
 			npulink_recv_show(rs, grant->off + grant->len, run);
+			if (remote->check)
+				npulink_check_good(remote, rs);
 			return;
 		}
 	}
@@ -67,13 +63,14 @@ bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done, struct np
 
 	if (WARN_ON_ONCE(rs->slot < 0 && rs->grant < 0) || !npulink_buf_tryget(remote->put.buf))
 		return false;
-	o->buf = remote->put.buf;
 	if (rs->slot >= 0) {
+		o->buf = remote->put.buf;
 		o->off = rs->slot * NPULINK_WIRE_SLOT + sizeof(struct npulink_wire_msg) + done;
 	} else {
 		const struct npulink_grant *grant = &remote->grants[rs->grant];
 
-		o->off = npulink_landing_off(grant->landing) + (done - grant->off);
+		*o = npulink_landing(remote, grant->landing);
+		o->off += done - grant->off;
 	}
 	return true;
 }
@@ -96,7 +93,7 @@ void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_s
 		if (taken >= grant->off + grant->len) {
 			npulink_remote_grant_free(remote, grant);
 			rs->grant = -1;
-			npulink_recv_next(remote, rs, run);
+			npulink_remote_recv_next(remote, rs, run);
 		}
 	}
 }
@@ -163,6 +160,37 @@ static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
 	return found;
 }
 
+/* Let the peer write to a grant that is filled in. -EAGAIN: the transport is full. */
+int npulink_remote_grant_send(struct npulink_remote *remote, struct npulink_grant *grant)
+{
+	const struct npulink_remote_step *rs = grant->step;
+	const struct npulink_step *st = &rs->op->plan->steps[rs->step];
+	u32 index = grant - remote->grants;
+	struct npulink_wire_msg msg;
+	struct npulink_operand to;
+	int rc;
+
+	if (grant->landing >= 0) {
+		to = npulink_landing(remote, grant->landing);
+	} else {
+		to.buf = rs->op->binds[st->dst_slot].buf;
+		to.off = rs->op->binds[st->dst_slot].off + st->dst_off + grant->off;
+	}
+	npulink_remote_msg(remote, &msg, NPULINK_WIRE_GRANT, rs, false);
+	if (grant->twice)
+		msg.flags |= NPULINK_WIRE_TWICE;
+	msg.off = cpu_to_le64(grant->off);
+	msg.imm = cpu_to_le32((u32)(u16)(grant->generation + 1) << 16 | index);
+	rc = npulink_remote_post_grant(remote, index, &to, grant->len, &msg);
+	if (rc)
+		return rc;
+	grant->generation++;
+	grant->summed = false;
+	grant->state = NPULINK_GRANT_OUT;
+	rs->op->inflight++;
+	return 0;
+}
+
 /* Grant chunks of a step. -EAGAIN: the transport is full; -EBUSY: wait. */
 static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remote_step *rs)
 {
@@ -170,42 +198,25 @@ static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remot
 
 	while (rs->granted < st->len) {
 		struct npulink_grant *grant = npulink_recv_grant(remote, rs);
-		struct npulink_wire_msg msg;
-		struct npulink_operand to;
-		int landing = -1, rc;
-		u32 index, len;
+		int rc;
 
 		if (!grant)
 			return -EBUSY;
-		index = grant - remote->grants;
-		len = min_t(u64, NPULINK_WIRE_CHUNK, st->len - rs->granted);
-		if (rs->direct) {
-			to.buf = rs->op->binds[st->dst_slot].buf;
-			to.off = rs->op->binds[st->dst_slot].off + st->dst_off + rs->granted;
-		} else {
-			landing = ffz(remote->landings);
-			to.buf = remote->put.buf;
-			to.off = npulink_landing_off(landing);
-		}
-		npulink_remote_msg(remote, &msg, NPULINK_WIRE_GRANT, rs, false);
-		msg.off = cpu_to_le64(rs->granted);
-		msg.imm = cpu_to_le32((u32)(u16)(grant->generation + 1) << 16 | index);
-		rc = npulink_remote_post_grant(remote, index, &to, len, &msg);
-		if (rc)
-			return rc;
-		grant->generation++;
-		grant->state = NPULINK_GRANT_OUT;
 		grant->requested = rs->requested;
 		grant->step = rs;
 		grant->off = rs->granted;
-		grant->len = len;
-		grant->landing = landing;
-		if (landing >= 0) {
-			remote->landings |= BIT(landing);
+		grant->len = min_t(u64, NPULINK_WIRE_CHUNK, st->len - rs->granted);
+		grant->landing = rs->direct ? -1 : ffz(remote->landings);
+		grant->good = false;
+		grant->twice = false;
+		rc = npulink_remote_grant_send(remote, grant);
+		if (rc)
+			return rc;
+		if (grant->landing >= 0) {
+			remote->landings |= BIT(grant->landing);
 			rs->nlandings++;
 		}
-		rs->op->inflight++;
-		rs->granted += len;
+		rs->granted += grant->len;
 	}
 	return 0;
 }
@@ -269,6 +280,10 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 		npulink_remote_violation(remote, "step that was sent before");
 		return false;
 	}
+	if (remote->check && !npulink_check_data(remote, slot, msg, rs)) {
+		remote->owed++;
+		return false;
+	}
 	*held = (struct npulink_held) {
 		.used = true, .size = size, .len = size, .number = le64_to_cpu(msg->number),
 		.pos = le32_to_cpu(msg->pos), .channel = le16_to_cpu(msg->channel), .p2p = p2p,
@@ -321,8 +336,10 @@ void npulink_put_revoked(struct npulink_put *put, u32 index)
 
 			npulink_remote_grant_free(remote, grant);
 			npulink_recv_show(rs, shown, &run);
-		} else {
-			npulink_recv_next(remote, rs, &run);
+		} else if (!remote->check) {
+			npulink_remote_recv_next(remote, rs, &run);
+		} else if (grant->summed) {
+			npulink_check_chunk(remote, grant, &run);
 		}
 		npulink_remote_op_less(rs->op, &run);
 	}

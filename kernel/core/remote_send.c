@@ -25,7 +25,7 @@ static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
 	o->off = rs->op->binds[slot].off + base + off;
 }
 
-static void npulink_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
+void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			       u64 bytes, struct npulink_run *run)
 {
 	u64 len = rs->op->plan->steps[rs->step].len;
@@ -46,7 +46,11 @@ static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct npulink_offer *offer = &remote->offers[i];
 
-		if (offer->state && offer->step == rs && offer->off + offer->sent == rs->sent)
+		if (!offer->state || offer->step != rs)
+			continue;
+		/* The next bytes, or those that are sent again, or a sum that is missing. */
+		if (offer->off + offer->sent == rs->sent || offer->twice ||
+		    offer->sent == offer->len)
 			return offer;
 	}
 	return NULL;
@@ -63,9 +67,20 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 	bool last;
 	int rc;
 
-	while ((offer = npulink_send_offer(remote, rs)) && avail > rs->sent) {
-		npulink_send_operand(rs, rs->sent, &from, &piece);
-		piece = min3(piece, avail - rs->sent, (u64)offer->len - offer->sent);
+	while ((offer = npulink_send_offer(remote, rs))) {
+		u64 at = offer->off + offer->sent;
+
+		last = offer->sent == offer->len;
+		if (last) {
+			if (npulink_check_send_sum(remote, offer))
+				return -EAGAIN;
+			offer->state = NPULINK_OFFER_FREE;
+			continue;
+		}
+		if (avail <= at)
+			break;
+		npulink_send_operand(rs, at, &from, &piece);
+		piece = min3(piece, avail - at, (u64)offer->len - offer->sent);
 		last = offer->sent + piece == offer->len;
 		rc = remote->put.transport->write(&remote->put, rs, &from, piece,
 						  offer->addr + offer->sent, offer->rkey, last,
@@ -74,12 +89,15 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 			remote->full = true;
 			return -EAGAIN;
 		}
+		if (remote->check)
+			offer->crc = npulink_operand_crc_add(offer->crc, &from, piece);
 		rs->op->inflight++;
 		offer->sent += piece;
-		rs->sent += piece;
+		if (!offer->twice)
+			rs->sent += piece;
 		rs->done = rs->sent == len_all;
 		/* Its number comes back to us no earlier than the peer has got all. */
-		if (last)
+		if (last && !remote->check)
 			offer->state = NPULINK_OFFER_FREE;
 	}
 	return 0;
@@ -101,23 +119,28 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 	u64 piece;
 	int rc;
 
-	if (!avail || op->state != NPULINK_OP_RUNNING || rs->done)
+	if (!avail || op->state != NPULINK_OP_RUNNING || (rs->done && !remote->check))
 		return 0;
 	avail--;
 	rc = npulink_send_write(remote, rs, avail, run);
-	if (rc || (len && (rs->sent == len || rs->sent)))
+	if (rc || rs->sent || rs->done)
 		return rc;
 	if (len <= NPULINK_WIRE_EAGER && !rs->asked) {
 		npulink_send_operand(rs, 0, &from, &piece);
 		if (avail == len && piece == len && remote->credits) {
 			npulink_remote_msg(remote, &msg, NPULINK_WIRE_DATA, rs, true);
+			if (remote->check)
+				msg.sum = cpu_to_le32(npulink_operand_crc(&from, len));
+			if (rs->twice)
+				msg.flags |= NPULINK_WIRE_TWICE;
 			rc = npulink_remote_post(remote, &msg, &from, len);
 			if (rc)
 				return rc;
 			remote->credits--;
 			rs->sent = len;
 			rs->done = true;
-			npulink_send_acked(remote, rs, len, run);
+			if (!rs->kept)
+				npulink_remote_send_acked(remote, rs, len, run);
 			return 0;
 		}
 		if (avail == len && piece == len &&
@@ -158,6 +181,8 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	u32 index = imm % NPULINK_WIRE_GRANTS;
 	struct npulink_offer *offer = &remote->offers[index];
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
+	u64 offer_end = le64_to_cpu(msg->off) + le32_to_cpu(msg->size);
+	bool twice = msg->flags & NPULINK_WIRE_TWICE;
 	struct npulink_remote_step *rs;
 	bool later, bad;
 
@@ -170,8 +195,16 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 				 &later, &bad);
 	if (!rs && !later)
 		return;
+	if (twice && (!rs || offer_end > rs->sent)) {
+		npulink_remote_violation(remote, "grant for what was not sent");
+		return;
+	}
+	if (twice && le64_to_cpu(msg->off) < rs->acked) {
+		npulink_check_lost(remote, rs);
+		return;
+	}
 	*offer = (struct npulink_offer) {
-		.state = NPULINK_OFFER_HELD, .p2p = p2p, .channel = le16_to_cpu(msg->channel),
+		.state = NPULINK_OFFER_HELD, .p2p = p2p, .twice = twice, .crc = NPULINK_CRC_INIT, .channel = le16_to_cpu(msg->channel),
 		.pos = le32_to_cpu(msg->pos), .imm = imm, .rkey = le32_to_cpu(msg->rkey),
 		.len = le32_to_cpu(msg->size), .number = le64_to_cpu(msg->number),
 		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),
@@ -190,8 +223,8 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
-	if (len)
-		npulink_send_acked(remote, rs, len, &run);
+	if (len && !rs->kept)
+		npulink_remote_send_acked(remote, rs, len, &run);
 	npulink_remote_op_less(rs->op, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);

@@ -42,6 +42,7 @@ void rdma_auth_hello(struct rdma_conn *conn)
 		.peer = cpu_to_le32(conn->put->peer),
 		.chunk = cpu_to_le32(NPULINK_WIRE_CHUNK),
 		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
+		.flags = cpu_to_le32(conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0),
 	};
 	memcpy(conn->hello.tag, conn->tag, sizeof(conn->tag));
 	get_random_bytes(conn->hello.nonce, sizeof(conn->hello.nonce));
@@ -62,6 +63,7 @@ bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wi
 {
 	return le32_to_cpu(hello->rank) == conn->put->peer &&
 	       le32_to_cpu(hello->peer) == conn->put->rank &&
+	       le32_to_cpu(hello->flags) == (conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0) &&
 	       !crypto_memneq(hello->tag, conn->tag, sizeof(conn->tag));
 }
 

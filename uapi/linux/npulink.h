@@ -210,9 +210,9 @@ struct npulink_buf_export {
  * @size: sizeof(struct npulink_comm_create)
  * @flags: NPULINK_COMM_ANY_UID: ranks of other users may join; needed from all.
  *	NPULINK_COMM_CHECKSUM: what comes over links is checked by CRC32C before it is
- *	used, and fetched once more if it was damaged; takes memory for up to twice
- *	DEVICE_INFO's out_slice for each input of a step, which is charged; needed
- *	from all; only for ranks of one node
+ *	used, and fetched or sent once more if it was damaged; takes memory for up to
+ *	twice DEVICE_INFO's out_slice for each input of a step, which is charged;
+ *	needed from all
  * @secret: 128 random bits that the members share and nobody else knows
  * @rank: own rank
  * @nranks: number of ranks
@@ -283,7 +283,7 @@ struct npulink_peer {
  *
  *  - EADDRNOTAVAIL: LOCAL with the id of another node, RDMA with that of this one
  *  - EINVAL: RDMA without address, or the own rank is not LOCAL
- *  - EOPNOTSUPP: no such kind, or RDMA and the communicator is one with CHECKSUM
+ *  - EOPNOTSUPP: no such kind
  *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
  *    namespace
  *  - EBUSY: described otherwise before
@@ -397,7 +397,8 @@ struct npulink_comm_abort {
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
  * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
- *	CHECKSUM, the device at the far end of the link; with DEADLOCK, whether
+ *	CHECKSUM, the device at the far end of the link, or ~0 if that is on another
+ *	machine; with DEADLOCK, whether
  *	out_peer's process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank

@@ -51,6 +51,7 @@ struct npulink_port {
  * @secret: the communicator's
  * @rank: local rank
  * @peer: rank that it leads to; the lower of the two connects
+ * @checksum: the communicator's: both ends must agree
  * @addr: where that one is
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
@@ -64,6 +65,7 @@ struct npulink_put {
 	const u8 *secret;
 	u32 rank;
 	u32 peer;
+	bool checksum;
 	struct npulink_addr addr;
 	struct npulink_buf *buf;
 	char via[32];

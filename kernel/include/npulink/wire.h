@@ -20,6 +20,11 @@
  * revoked, then the data used. A receiver that has no grants left for a step says OPEN:
  * from then on the sender tells it by REQ which steps of the operation have data. A rank
  * that has waited for long ASKs how its peer is, and is told by STATUS.
+ *
+ * Checksums, if the hello says so. DATA carries the CRC32C of its payload, and a SUM follows
+ * the last write of each grant. The sender keeps what it sent until the receiver says
+ * GOOD. What arrived damaged is asked for once more: DATA by AGAIN, a chunk by a GRANT with
+ * NPULINK_WIRE_TWICE, and the answer has that flag, too.
  */
 #ifndef NPULINK_WIRE_H
 #define NPULINK_WIRE_H
@@ -44,6 +49,7 @@
  * @chunk: NPULINK_WIRE_CHUNK
  * @slot: NPULINK_WIRE_SLOT
  * @tag: which communicator
+ * @flags: NPULINK_WIRE_CHECKSUM
  * @nonce: random
  */
 struct npulink_wire_hello {
@@ -55,8 +61,11 @@ struct npulink_wire_hello {
 	__le32 chunk;
 	__le32 slot;
 	__u8 tag[8];
+	__le32 flags;
 	__u8 nonce[16];
 } __packed;
+
+#define NPULINK_WIRE_CHECKSUM	1
 
 /**
  * struct npulink_wire_welcome - private data of the answer
@@ -94,15 +103,19 @@ struct npulink_wire_auth {
 #define NPULINK_WIRE_GRANT	2
 #define NPULINK_WIRE_OPEN	3
 #define NPULINK_WIRE_REQ	4
-#define NPULINK_WIRE_CREDIT	5
-#define NPULINK_WIRE_ABORT	6
-#define NPULINK_WIRE_BYE	7
-#define NPULINK_WIRE_ASK	8
-#define NPULINK_WIRE_STATUS	9
-#define NPULINK_WIRE_TYPES	10
+#define NPULINK_WIRE_GOOD	5
+#define NPULINK_WIRE_AGAIN	6
+#define NPULINK_WIRE_SUM	7
+#define NPULINK_WIRE_CREDIT	8
+#define NPULINK_WIRE_ABORT	9
+#define NPULINK_WIRE_BYE	10
+#define NPULINK_WIRE_ASK	11
+#define NPULINK_WIRE_STATUS	12
+#define NPULINK_WIRE_TYPES	13
 
 #define NPULINK_WIRE_P2P	1
 #define NPULINK_WIRE_SENDS	2
+#define NPULINK_WIRE_TWICE	4
 
 #define NPULINK_WIRE_NOT_CALLED	0
 #define NPULINK_WIRE_RUNNING	1
@@ -156,19 +169,21 @@ struct npulink_wire_status {
  * struct npulink_wire_msg - header of every message
  * @type: NPULINK_WIRE_DATA ..
  * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair;
- *	   NPULINK_WIRE_SENDS: ASK, STATUS: of which it is the asking rank that sends
+ *	   NPULINK_WIRE_SENDS: ASK, STATUS: of which it is the asking rank that sends;
+ *	   NPULINK_WIRE_TWICE: DATA, GRANT: for the second time, as it came damaged
  * @credits: slots for DATA that have become free again
  * @seq: messages of this direction are counted from 0
  * @number: operation
  * @call: what it is
  * @len: bytes of the step
- * @off: GRANT: first byte of the chunk
+ * @off: GRANT: first byte of the chunk; GOOD: bytes of the step that have arrived undamaged
  * @addr: GRANT: where to write it
  * @size: GRANT: bytes of the chunk; DATA, ABORT: bytes of payload
  * @rkey: GRANT: key
- * @imm: GRANT: immediate of the last write
+ * @imm: GRANT: immediate of the last write; SUM: the same
  * @pos: place of the step in its stream
  * @channel: its channel
+ * @sum: SUM: CRC32C of the chunk; DATA: of the payload
  * @reserved: 0
  * @status: ASK, STATUS: instead of all from @call on
  *
@@ -191,7 +206,8 @@ struct npulink_wire_msg {
 			__le32 imm;
 			__le32 pos;
 			__le16 channel;
-			__u8 reserved[38];
+			__le32 sum;
+			__u8 reserved[34];
 		} __packed;
 		struct npulink_wire_status status;
 	};
