@@ -204,7 +204,8 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		return;
 	}
 	*offer = (struct npulink_offer) {
-		.state = NPULINK_OFFER_HELD, .p2p = p2p, .twice = twice, .crc = NPULINK_CRC_INIT, .channel = le16_to_cpu(msg->channel),
+		.state = NPULINK_OFFER_HELD, .p2p = p2p, .twice = twice,
+		.crc = NPULINK_CRC_INIT, .channel = le16_to_cpu(msg->channel),
 		.pos = le32_to_cpu(msg->pos), .imm = imm, .rkey = le32_to_cpu(msg->rkey),
 		.len = le32_to_cpu(msg->size), .number = le64_to_cpu(msg->number),
 		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * rdma_hostile.c - somebody in the network who has no business here, and a member of a
+ * communicator who lies. The first gets nowhere and harms nobody; the second is cut off and
+ * loses that communicator its link, while others on the same device go on.
+ *
+ * npulink-test: modules=none timeout=240
+ */
+#include <sys/wait.h>
+#include "hostile.h"
+#include "team.h"
+#include "kselftest.h"
+
+#define IP		"10.87.0.1"
+#define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
+#define LEN		64		/* goes as a message */
+#define LEN_GRANT	(8U << 10)	/* is granted */
+#define PAGES		(64U << 10)
+
+static uint16_t port;			/* of the kernel's listener, big endian */
+static struct member bystander[2];
+
+static int sh(const char *command)
+{
+	return system(command);
+}
+
+/* ---- the victim ---------------------------------------------------------------------- */
+
+struct victim {
+	int fd, comm;
+	uint8_t secret[16];
+	uint32_t rank;
+	uint64_t seq;
+	char *mem;
+};
+
+/* A rank of two, whose peer is said to be on another machine, at @port of ours. */
+static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint32_t len)
+{
+	struct npulink_slot slot = { .min_len = len, .access = NPULINK_SLOT_WRITE };
+	struct npulink_step step = raw_step(NPULINK_STEP_RECV, len);
+	struct npulink_peer peer = { .kind = NPULINK_PEER_RDMA };
+	struct npulink_comm_peers peers = {
+		.size = sizeof(peers), .first = 1 - rank, .npeers = 1, .peers = (uintptr_t)&peer,
+	};
+	struct npulink_device_info info;
+	struct npulink_post post;
+	int plan, buf, rc;
+
+	memset(v, 0, sizeof(*v));
+	raw_secret(v->secret);
+	memset(v->secret + 8, 0x77, 8);
+	v->rank = rank;
+	v->fd = raw_open(0);
+	v->mem = raw_anon(PAGES);
+	v->comm = raw_comm(v->fd, v->secret, rank, 2);
+	if (v->comm < 0 || raw_info(v->fd, &info))
+		return -1;
+	peers.comm_id = v->comm;
+	memcpy(peer.node_id, info.out_node_id, 16);
+	peer.node_id[0] ^= 1;
+	peer.addr.ip[10] = 0xff;
+	peer.addr.ip[11] = 0xff;
+	inet_pton(AF_INET, IP, peer.addr.ip + 12);
+	peer.addr.port = peer_port ? peer_port : htons(1);
+	rc = raw_ioctl(v->fd, NPULINK_COMM_PEERS, &peers);
+	if (rc)
+		return rc;
+	step.recv_peer = 1 - rank;
+	plan = raw_plan(v->fd, v->comm, &slot, 1, &step, 1);
+	buf = raw_register(v->fd, v->mem, PAGES, 0);
+	if (plan < 0 || buf < 0)
+		return plan < 0 ? plan : buf;
+	post = raw_post_cmd(plan, NPULINK_POST_HELD);
+	raw_bind(&post, buf, 0, len);
+	rc = raw_ioctl(v->fd, NPULINK_POST, &post);
+	v->seq = post.out_seq;
+	return rc;
+}
+
+static int victim_cause(const struct victim *v)
+{
+	struct npulink_comm_status st;
+
+	return raw_status(v->fd, v->comm, &st) ? -1 : (int)st.out_cause;
+}
+
+static void victim_end(struct victim *v)
+{
+	close(v->fd);
+	munmap(v->mem, PAGES);
+}
+
+/* Others on the same machine, one of them on the same device, notice nothing. */
+static bool others_go_on(void)
+{
+	uint64_t seq;
+	struct npulink_result res;
+
+	return !member_start(&bystander[0], 0, &seq) && !member_run(&bystander[1], NULL) &&
+	       !raw_wait(bystander[0].fd, seq, &res) && !res.status;
+}
+
+/* ---- without the secret ---------------------------------------------------------------- */
+
+static struct sockaddr_in listener(void)
+{
+	struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = port };
+
+	inet_pton(AF_INET, IP, &sin.sin_addr);
+	return sin;
+}
+
+/* What is said when calling; @change makes it wrong. */
+static const char *const wrong_hellos[] = {
+	"nothing", "half of it", "garbage", "another magic", "another version", "other limits",
+	"another tag", "another rank", "our own rank", "checksums that are not wanted",
+};
+
+static bool refused(struct victim *v, unsigned int kind)
+{
+	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
+	struct sockaddr_in sin = listener();
+	size_t len = sizeof(hello);
+	struct hostile h;
+	bool ok;
+
+	switch (kind) {
+	case 0: len = 0; break;
+	case 1: len = offsetof(struct npulink_wire_hello, tag); break;
+	case 2: memset(&hello, 0xa5, sizeof(hello)); break;
+	case 3: hello.magic ^= 1; break;
+	case 4: hello.version++; break;
+	case 5: hello.chunk *= 2; break;
+	case 6: hello.tag[7] ^= 1; break;
+	case 7: hello.rank = 2; break;
+	case 8: hello.rank = 1; break;
+	case 9: hello.flags = NPULINK_WIRE_CHECKSUM; break;
+	}
+	if (hostile_init(&h))
+		return false;
+	ok = hostile_call(&h, &sin, &hello, len) == RDMA_CM_EVENT_REJECTED;
+	hostile_end(&h);
+	return ok;
+}
+
+/* The tag goes over the wire in clear, so it may be known; what is said next is wrong. */
+static const char *const wrong_proofs[] = {
+	"a wrong proof", "a short proof", "a message instead", "nothing at all",
+};
+
+static bool dropped(struct victim *v, unsigned int kind)
+{
+	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
+	struct sockaddr_in sin = listener();
+	char data[sizeof(struct npulink_wire_msg)] = { NPULINK_WIRE_BYE };
+	struct hostile h;
+	bool ok;
+
+	if (hostile_init(&h))
+		return false;
+	ok = hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED;
+	if (kind != 3)
+		ok = ok && !hostile_send(&h, data, kind == 0 ? 32 : kind == 1 ? 31 : sizeof(data));
+	ok = ok && hostile_dropped(&h, 10000) && !h.nrecv;
+	hostile_end(&h);
+	return ok;
+}
+
+static void strangers(void)
+{
+	struct npulink_wire_hello hello;
+	struct sockaddr_in sin = listener();
+	struct npulink_wire_msg msg;
+	char data[sizeof(msg) + LEN];
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN))
+		ksft_exit_fail_msg("no victim\n");
+	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_hellos); i++)
+		ksft_test_result(refused(&v, i) && !victim_cause(&v) && others_go_on(),
+				 "a caller says %s\n", wrong_hellos[i]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_proofs); i++)
+		ksft_test_result(dropped(&v, i) && !victim_cause(&v) && others_go_on(),
+				 "a caller that knows the tag sends %s\n", wrong_proofs[i]);
+
+	/* After all that, the one who was meant can still come. */
+	hello = hostile_hello(v.secret, 0, 1);
+	ok = !hostile_init(&h);
+	h.hello = hello;
+	ok = ok && hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	     !hostile_prove(&h, v.secret);
+	msg = (struct npulink_wire_msg) {
+		.type = NPULINK_WIRE_DATA, .len = LEN, .size = LEN,
+		.call = { .collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32 },
+	};
+	memcpy(data, &msg, sizeof(msg));
+	memset(data + sizeof(msg), 0x42, LEN);
+	hostile_poll(&h, 200, 0);
+	ok = ok && !hostile_send(&h, data, sizeof(data)) && !raw_wait(v.fd, v.seq, &res) &&
+	     !res.status && v.mem[0] == 0x42 && v.mem[LEN - 1] == 0x42 && !v.mem[LEN];
+	ksft_test_result(ok, "the true peer still comes through\n");
+	hostile_end(&h);
+	victim_end(&v);
+}
+
+/* We are called, and do not know the secret. */
+static void impostor(void)
+{
+	static const char *const what[] = { "nothing", "a wrong proof", "a refusal" };
+	struct npulink_wire_auth auth;
+	struct victim v;
+	struct hostile h;
+	uint16_t ours = 0;
+	bool ok;
+
+	ok = !hostile_init(&h) && !hostile_listen(&h, IP, &ours);
+	if (!ok || victim_init(&v, 0, ours, LEN))
+		ksft_exit_fail_msg("no victim that calls\n");
+	for (unsigned int i = 0; i < ARRAY_SIZE(what); i++) {
+		h.nrecv = 0;
+		h.lost = false;
+		ok = !hostile_called(&h, 5000) && h.hello.magic == NPULINK_WIRE_MAGIC &&
+		     !memmem(&h.hello, sizeof(h.hello), v.secret, 16);
+		if (i == 2)
+			ok = ok && !rdma_reject(h.id, NULL, 0);
+		else if (ok)
+			ok = !hostile_answer(&h, &h.welcome, i ? sizeof(h.welcome) : 0);
+		if (i < 2 && ok)
+			ok = hostile_dropped(&h, 10000) && !h.nrecv;
+		hostile_close(&h);
+		ksft_test_result(ok && !victim_cause(&v), "called, we answer %s\n", what[i]);
+	}
+	h.lost = false;
+	ok = !hostile_called(&h, 5000);
+	h.welcome = (struct npulink_wire_welcome) {
+		.magic = NPULINK_WIRE_MAGIC, .version = NPULINK_WIRE_VERSION,
+		.credits = NPULINK_WIRE_CREDITS, .chunk = NPULINK_WIRE_CHUNK,
+		.slot = NPULINK_WIRE_SLOT,
+	};
+	hostile_mac(v.secret, "npulink welcome", &h, h.welcome.mac);
+	ok = ok && !hostile_answer(&h, &h.welcome, sizeof(h.welcome));
+	if (ok)
+		hostile_poll(&h, 5000, 1);
+	hostile_mac(v.secret, "npulink auth", &h, auth.mac);
+	ok = ok && h.nrecv == 1 && h.last_len == sizeof(auth) && !memcmp(h.last, &auth, sizeof(auth));
+	ksft_test_result(ok, "called, we answer right: the caller proves itself as well\n");
+	hostile_end(&h);
+	victim_end(&v);
+}
+
+/* ---- with the secret ------------------------------------------------------------------- */
+
+struct lie {
+	const char *what;
+	void (*make)(struct npulink_wire_msg *msg);
+	size_t len;		/* of the whole, if not 0 */
+	bool twice;
+};
+
+#define LIE(name, body) static void name(struct npulink_wire_msg *m) { body; }
+
+LIE(lie_none, (void)m)
+LIE(lie_type0, m->type = 0)
+LIE(lie_type, m->type = NPULINK_WIRE_TYPES)
+LIE(lie_good, m->type = NPULINK_WIRE_GOOD; m->size = 0)
+LIE(lie_flags, m->flags = 0x80)
+LIE(lie_twice, m->flags = NPULINK_WIRE_TWICE)
+LIE(lie_seq, m->seq = 1)
+LIE(lie_credits, m->credits = 1)
+LIE(lie_reserved, m->reserved[33] = 1)
+LIE(lie_size, m->size = LEN - 1)
+LIE(lie_len, m->len = LEN + 1)
+LIE(lie_huge, m->len = ~0ULL)
+LIE(lie_number, m->number = 100000)
+LIE(lie_pos, m->pos = 7)
+LIE(lie_channel, m->channel = 3)
+LIE(lie_call, m->call.count++)
+LIE(lie_rkey, m->rkey = 1)
+LIE(lie_imm, m->imm = 1)
+LIE(lie_sum, m->sum = 1)
+LIE(lie_grant, m->type = NPULINK_WIRE_GRANT; m->size = 0)
+LIE(lie_grant_far, m->type = NPULINK_WIRE_GRANT; m->off = LEN - 4; m->size = LEN)
+LIE(lie_abort, m->type = NPULINK_WIRE_ABORT)
+
+#define PLAIN(text, fn) { .what = text, .make = fn }
+
+static const struct lie lies[] = {
+	PLAIN("no type", lie_type0),
+	PLAIN("an unknown type", lie_type),
+	PLAIN("a word about checksums", lie_good),
+	PLAIN("unknown flags", lie_flags),
+	PLAIN("a flag of checksums", lie_twice),
+	PLAIN("a number too far", lie_seq),
+	{ .what = "the same message again", .make = lie_none, .twice = true },
+	PLAIN("credits that it never got", lie_credits),
+	PLAIN("reserved bytes", lie_reserved),
+	PLAIN("less than it says", lie_size),
+	PLAIN("more than the step has", lie_len),
+	PLAIN("a huge length", lie_huge),
+	PLAIN("an operation far ahead", lie_number),
+	PLAIN("a step that is not there", lie_pos),
+	PLAIN("a channel that is not there", lie_channel),
+	PLAIN("another call", lie_call),
+	PLAIN("a key with data", lie_rkey),
+	PLAIN("an immediate with data", lie_imm),
+	PLAIN("a sum that nobody asked for", lie_sum),
+	{ .what = "a grant of nothing", .make = lie_grant, .len = sizeof(struct npulink_wire_msg) },
+	{ .what = "a grant beyond the step", .make = lie_grant_far, .len = sizeof(struct npulink_wire_msg) },
+	PLAIN("an abort without a cause", lie_abort),
+	{ .what = "half a header", .make = lie_none, .len = 60 },
+};
+
+/* A member that is let in. */
+static bool let_in(struct hostile *h, const struct victim *v)
+{
+	struct sockaddr_in sin = listener();
+	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
+	bool ok = !hostile_init(h);
+
+	h->hello = hello;
+	ok = ok && hostile_call(h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	     !hostile_prove(h, v->secret);
+	if (ok)
+		hostile_poll(h, 100, 0);
+	return ok && !h->lost;
+}
+
+/* The victim's communicator ends, by the link or by the difference, and the liar is out. */
+static bool cut_off(struct hostile *h, struct victim *v)
+{
+	struct npulink_result res;
+	bool ok;
+
+	ok = !raw_wait(v->fd, v->seq, &res) && (res.status == -ENOLINK || res.status == -EPROTO);
+	if (!ok)
+		ksft_print_msg("status %d, cause %d\n", res.status, res.cause);
+	return ok && hostile_dropped(h, 10000) && others_go_on();
+}
+
+static struct npulink_wire_msg step_msg(uint32_t len)
+{
+	return (struct npulink_wire_msg) {
+		.type = NPULINK_WIRE_DATA, .len = len, .size = len,
+		.call = { .collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32 },
+	};
+}
+
+static bool caught(const struct lie *lie)
+{
+	char data[sizeof(struct npulink_wire_msg) + LEN];
+	struct npulink_wire_msg msg = step_msg(LEN);
+	size_t len = lie->len ? lie->len : sizeof(data);
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	lie->make(&msg);
+	memcpy(data, &msg, sizeof(msg));
+	memset(data + sizeof(msg), 0x42, LEN);
+	ok = let_in(&h, &v) && !hostile_send(&h, data, len);
+	if (lie->twice) {
+		struct npulink_result res;
+
+		hostile_poll(&h, 100, 0);
+		ok = ok && !raw_wait(v.fd, v.seq, &res) && !res.status &&
+		     !hostile_send(&h, data, len) && hostile_dropped(&h, 10000) &&
+		     victim_cause(&v) == NPULINK_CAUSE_LINK && others_go_on();
+	} else {
+		ok = ok && cut_off(&h, &v) && !v.mem[0];
+	}
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+enum { WRITE_IMM, WRITE_GUESS, WRITE_BEYOND, WRITE_LATE, WRITES };
+
+static const char *const writes[] = {
+	"an immediate for what was not granted", "a write with a guessed key",
+	"a write beyond its grant", "a write after its grant was used",
+};
+
+static bool write_caught(unsigned int kind)
+{
+	const uint32_t none = 5;
+	struct npulink_wire_msg grant;
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	uint32_t imm;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN_GRANT))
+		return false;
+	ok = let_in(&h, &v);
+	if (ok)
+		hostile_poll(&h, 5000, 1);
+	ok = ok && h.nrecv == 1 && h.last_len == sizeof(grant);
+	memset(&grant, 0, sizeof(grant));
+	if (ok)
+		memcpy(&grant, h.last, sizeof(grant));
+	ok = ok && grant.type == NPULINK_WIRE_GRANT && grant.size == LEN_GRANT;
+	memset(h.mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT, 0x42, NPULINK_WIRE_SLOT);
+	imm = grant.imm;
+	switch (kind) {
+	case WRITE_IMM:
+		ok = ok && !hostile_write(&h, 0, 0, 0, &none) && cut_off(&h, &v);
+		break;
+	case WRITE_GUESS:
+		ok = ok && !hostile_write(&h, grant.addr, grant.rkey ^ 0x100, 64, NULL) &&
+		     hostile_dropped(&h, 10000);
+		break;
+	case WRITE_BEYOND:
+		ok = ok && !hostile_write(&h, grant.addr + LEN_GRANT - 32, grant.rkey, 64, NULL) &&
+		     hostile_dropped(&h, 10000);
+		break;
+	case WRITE_LATE:
+		for (unsigned int i = 0; ok && i < LEN_GRANT; i += NPULINK_WIRE_SLOT)
+			ok = !hostile_write(&h, grant.addr + i, grant.rkey, NPULINK_WIRE_SLOT,
+					    i + NPULINK_WIRE_SLOT == LEN_GRANT ? &imm : NULL);
+		ok = ok && !raw_wait(v.fd, v.seq, &res) && !res.status && v.mem[LEN_GRANT - 1] == 0x42;
+		/* The operation is over, so the key is worth nothing. */
+		memset(v.mem, 0, LEN_GRANT);
+		ok = ok && !hostile_write(&h, grant.addr, grant.rkey, 64, NULL) &&
+		     hostile_dropped(&h, 10000);
+		break;
+	}
+	/* Whatever it did, the memory is as it was. */
+	for (unsigned int i = 0; ok && i < PAGES; i++)
+		ok = !v.mem[i];
+	ok = ok && others_go_on();
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
+
+static void set_up(void)
+{
+	struct npulink_port_info info = { .size = sizeof(info) };
+	uint8_t secret[16];
+	int fd, tries;
+
+	if (sh("modprobe rdma_rxe") ||
+	    sh("modprobe dummy 2>/dev/null; ip link add hostile0 type dummy 2>/dev/null;"
+	       "ip addr add " IP "/24 dev hostile0 2>/dev/null; ip link set hostile0 up") ||
+	    sh("rdma link show rxe9/1 >/dev/null 2>&1 || rdma link add rxe9 type rxe netdev hostile0") ||
+	    sh("tools/vm/modules load ndev=2") ||
+	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
+		ksft_exit_fail_msg("cannot set up links\n");
+	for (tries = 0; tries < 50; tries++) {
+		if (!sh("build/tools/npulink link add npu0 rdma rxe9/1 2>/dev/null"))
+			break;
+		raw_sleep_ms(100);
+	}
+	fd = raw_open(0);
+	if (raw_ioctl(fd, NPULINK_PORT_INFO, &info))
+		ksft_exit_fail_msg("no port\n");
+	port = info.out_addr.port;
+	close(fd);
+	raw_secret(secret);
+	for (unsigned int i = 0; i < 2; i++)
+		if (member_join(&bystander[i], i, secret, i, 2, 4096))
+			ksft_exit_fail_msg("no bystanders\n");
+}
+
+static bool nothing_left(void)
+{
+	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
+			      raw_read(PARAMETERS "connections") == 0);
+}
+
+int main(void)
+{
+	int status;
+
+	/* libibverbs keeps the device open as long as the process lives. */
+	if (fork()) {
+		wait(&status);
+		sh("rdma link delete rxe9; ip link delete hostile0");
+		return WIFEXITED(status) ? WEXITSTATUS(status) : KSFT_FAIL;
+	}
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	ksft_print_header();
+	set_up();
+	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 + ARRAY_SIZE(lies) +
+		      WRITES + 2);
+	strangers();
+	impostor();
+	for (unsigned int i = 0; i < ARRAY_SIZE(lies); i++)
+		ksft_test_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
+	for (unsigned int i = 0; i < WRITES; i++)
+		ksft_test_result(write_caught(i), "a member sends %s\n", writes[i]);
+	ksft_test_result(nothing_left(), "no key and no connection is left\n");
+	for (unsigned int i = 0; i < 2; i++)
+		member_leave(&bystander[i]);
+	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
+	ksft_finished();
+}
