@@ -286,6 +286,8 @@ LIE(lie_sum, m->sum = 1)
 LIE(lie_grant, m->type = NPULINK_WIRE_GRANT; m->size = 0)
 LIE(lie_grant_far, m->type = NPULINK_WIRE_GRANT; m->off = LEN - 4; m->size = LEN)
 LIE(lie_abort, m->type = NPULINK_WIRE_ABORT)
+LIE(lie_ask, m->type = NPULINK_WIRE_ASK; m->status.next = 1)
+LIE(lie_status, m->type = NPULINK_WIRE_STATUS; memset(&m->status, 0, sizeof(m->status)))
 
 #define PLAIN(text, fn) { .what = text, .make = fn }
 
@@ -312,6 +314,10 @@ static const struct lie lies[] = {
 	{ .what = "a grant of nothing", .make = lie_grant, .len = sizeof(struct npulink_wire_msg) },
 	{ .what = "a grant beyond the step", .make = lie_grant_far, .len = sizeof(struct npulink_wire_msg) },
 	PLAIN("an abort without a cause", lie_abort),
+	{ .what = "a question with an answer", .make = lie_ask,
+	  .len = sizeof(struct npulink_wire_msg) },
+	{ .what = "an answer without meaning", .make = lie_status,
+	  .len = sizeof(struct npulink_wire_msg) },
 	{ .what = "half a header", .make = lie_none, .len = 60 },
 };
 
