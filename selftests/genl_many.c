@@ -140,7 +140,6 @@ TEST_F(many, read_everything)
 	       best * 1000 / n);
 	/* A second is asked of real machines; this one may be emulated, and busy. */
 	EXPECT_GT(10000000, best);
-
 }
 
 static int long_cmp(const void *a, const void *b)

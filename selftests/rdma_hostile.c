@@ -112,32 +112,44 @@ static struct sockaddr_in listener(void)
 	return sin;
 }
 
-/* What is said when calling; @change makes it wrong. */
-static const char *const wrong_hellos[] = {
-	"nothing", "half of it", "garbage", "another magic", "another version", "other limits",
-	"another tag", "another rank", "our own rank", "checksums that are not wanted",
+/* What is said when calling. */
+struct wrong_hello {
+	const char *what;
+	void (*make)(struct npulink_wire_hello *hello);
+	int len;		/* if it is not all that is said */
 };
 
-static bool refused(struct victim *v, unsigned int kind)
+#define HELLO(name, body) static void name(struct npulink_wire_hello *m) { body; }
+
+HELLO(hello_right, (void)m)
+HELLO(hello_garbage, memset(m, 0xa5, sizeof(*m)))
+HELLO(hello_magic, m->magic ^= 1)
+HELLO(hello_version, m->version++)
+HELLO(hello_limits, m->chunk *= 2)
+HELLO(hello_tag, m->tag[7] ^= 1)
+HELLO(hello_rank, m->rank = 2)
+HELLO(hello_own_rank, m->rank = 1)
+HELLO(hello_flags, m->flags = NPULINK_WIRE_CHECKSUM)
+
+static const struct wrong_hello wrong_hellos[] = {
+	{ "nothing", hello_right, 0 },
+	{ "half of it", hello_right, offsetof(struct npulink_wire_hello, tag) },
+	{ "garbage", hello_garbage, -1 }, { "another magic", hello_magic, -1 },
+	{ "another version", hello_version, -1 }, { "other limits", hello_limits, -1 },
+	{ "another tag", hello_tag, -1 }, { "another rank", hello_rank, -1 },
+	{ "our own rank", hello_own_rank, -1 },
+	{ "checksums that are not wanted", hello_flags, -1 },
+};
+
+static bool refused(struct victim *v, const struct wrong_hello *wrong)
 {
 	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
+	size_t len = wrong->len < 0 ? sizeof(hello) : (size_t)wrong->len;
 	struct sockaddr_in sin = listener();
-	size_t len = sizeof(hello);
 	struct hostile h;
 	bool ok;
 
-	switch (kind) {
-	case 0: len = 0; break;
-	case 1: len = offsetof(struct npulink_wire_hello, tag); break;
-	case 2: memset(&hello, 0xa5, sizeof(hello)); break;
-	case 3: hello.magic ^= 1; break;
-	case 4: hello.version++; break;
-	case 5: hello.chunk *= 2; break;
-	case 6: hello.tag[7] ^= 1; break;
-	case 7: hello.rank = 2; break;
-	case 8: hello.rank = 1; break;
-	case 9: hello.flags = NPULINK_WIRE_CHECKSUM; break;
-	}
+	wrong->make(&hello);
 	if (hostile_init(&h))
 		return false;
 	ok = hostile_call(&h, &sin, &hello, len) == RDMA_CM_EVENT_REJECTED;
@@ -182,8 +194,8 @@ static void strangers(void)
 	if (victim_init(&v, 1, 0, LEN))
 		ksft_exit_fail_msg("no victim\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_hellos); i++)
-		ksft_test_result(refused(&v, i) && !victim_cause(&v) && others_go_on(),
-				 "a caller says %s\n", wrong_hellos[i]);
+		ksft_test_result(refused(&v, &wrong_hellos[i]) && !victim_cause(&v) &&
+				 others_go_on(), "a caller says %s\n", wrong_hellos[i].what);
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_proofs); i++)
 		ksft_test_result(dropped(&v, i) && !victim_cause(&v) && others_go_on(),
 				 "a caller that knows the tag sends %s\n", wrong_proofs[i]);
@@ -247,7 +259,8 @@ static void impostor(void)
 	if (ok)
 		hostile_poll(&h, 5000, 1);
 	hostile_mac(v.secret, "npulink auth", &h, auth.mac);
-	ok = ok && h.nrecv == 1 && h.last_len == sizeof(auth) && !memcmp(h.last, &auth, sizeof(auth));
+	ok = ok && h.nrecv == 1 && h.last_len == sizeof(auth) &&
+	     !memcmp(h.last, &auth, sizeof(auth));
 	ksft_test_result(ok, "called, we answer right: the caller proves itself as well\n");
 	hostile_end(&h);
 	victim_end(&v);
@@ -312,7 +325,8 @@ static const struct lie lies[] = {
 	PLAIN("an immediate with data", lie_imm),
 	PLAIN("a sum that nobody asked for", lie_sum),
 	{ .what = "a grant of nothing", .make = lie_grant, .len = sizeof(struct npulink_wire_msg) },
-	{ .what = "a grant beyond the step", .make = lie_grant_far, .len = sizeof(struct npulink_wire_msg) },
+	{ .what = "a grant beyond the step", .make = lie_grant_far,
+	  .len = sizeof(struct npulink_wire_msg) },
 	PLAIN("an abort without a cause", lie_abort),
 	{ .what = "a question with an answer", .make = lie_ask,
 	  .len = sizeof(struct npulink_wire_msg) },
@@ -431,7 +445,8 @@ static bool write_caught(unsigned int kind)
 		for (unsigned int i = 0; ok && i < LEN_GRANT; i += NPULINK_WIRE_SLOT)
 			ok = !hostile_write(&h, grant.addr + i, grant.rkey, NPULINK_WIRE_SLOT,
 					    i + NPULINK_WIRE_SLOT == LEN_GRANT ? &imm : NULL);
-		ok = ok && !raw_wait(v.fd, v.seq, &res) && !res.status && v.mem[LEN_GRANT - 1] == 0x42;
+		ok = ok && !raw_wait(v.fd, v.seq, &res) && !res.status &&
+		     v.mem[LEN_GRANT - 1] == 0x42;
 		/* The operation is over, so the key is worth nothing. */
 		memset(v.mem, 0, LEN_GRANT);
 		ok = ok && !hostile_write(&h, grant.addr, grant.rkey, 64, NULL) &&
@@ -458,7 +473,8 @@ static void set_up(void)
 	if (sh("modprobe rdma_rxe") ||
 	    sh("modprobe dummy 2>/dev/null; ip link add hostile0 type dummy 2>/dev/null;"
 	       "ip addr add " IP "/24 dev hostile0 2>/dev/null; ip link set hostile0 up") ||
-	    sh("rdma link show rxe9/1 >/dev/null 2>&1 || rdma link add rxe9 type rxe netdev hostile0") ||
+	    sh("rdma link show rxe9/1 >/dev/null 2>&1 || "
+	       "rdma link add rxe9 type rxe netdev hostile0") ||
 	    sh("tools/vm/modules load ndev=2") ||
 	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
 		ksft_exit_fail_msg("cannot set up links\n");

@@ -80,7 +80,6 @@ void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 			rdma_conn_fail(conn, -EIO);
 		return;
 	}
-	WRITE_ONCE(conn->heard, jiffies);
 	ib_dma_sync_single_for_cpu(conn->ibdev, rx->dma, NPULINK_WIRE_SLOT, DMA_FROM_DEVICE);
 	/* Pairs with rdma_conn_set_up(). */
 	if (smp_load_acquire(&conn->up)) {
@@ -424,7 +423,12 @@ void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc)
 
 /* ---- is the peer alive? --------------------------------------------------------------------- */
 
-/* A write of nothing needs no key and disturbs nobody, but is acknowledged. */
+/*
+ * A write of nothing needs no key and disturbs nobody, but is acknowledged. As long as none
+ * has been, each next look posts one more, since a device may have gone to sleep over its send
+ * queue (rxe of 6.1 does now and then) and is woken by that. Only what comes back from that
+ * queue counts as a sign of life: messages that arrive say nothing about our own.
+ */
 void rdma_probe(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
@@ -432,16 +436,18 @@ void rdma_probe(struct npulink_put *put)
 		.wr.wr_cqe = &conn->probe_cqe, .wr.opcode = IB_WR_RDMA_WRITE,
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
+	int probes = atomic_read(&conn->probes);
 
-	if (conn->probing) {
-		/* It waits behind all else, so whatever comes back counts. */
-		if (time_after(jiffies, READ_ONCE(conn->heard) +
-			       msecs_to_jiffies(rdma_peer_timeout) * 3 / 4))
-			rdma_conn_fail(conn, -EHOSTDOWN);
+	if (!probes) {
+		conn->heard = jiffies;
+	} else if (time_after(jiffies, READ_ONCE(conn->heard) +
+			      msecs_to_jiffies(rdma_peer_timeout) * 3 / 4)) {
+		rdma_conn_fail(conn, -EHOSTDOWN);
 		return;
 	}
-	conn->probing = true;
-	conn->heard = jiffies;
+	if (probes == RDMA_PROBES)
+		return;
+	atomic_inc(&conn->probes);
 	if (ib_post_send(conn->id->qp, &wr.wr, NULL))
 		rdma_conn_fail(conn, -EIO);
 }
@@ -450,10 +456,12 @@ void rdma_probe_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct rdma_conn *conn = wc->qp->qp_context;
 
-	if (wc->status == IB_WC_SUCCESS)
-		WRITE_ONCE(conn->probing, false);
-	else if (wc->status != IB_WC_WR_FLUSH_ERR)
+	if (wc->status == IB_WC_SUCCESS) {
+		WRITE_ONCE(conn->heard, jiffies);
+		atomic_dec(&conn->probes);
+	} else if (wc->status != IB_WC_WR_FLUSH_ERR) {
 		rdma_conn_fail(conn, -EHOSTDOWN);
+	}
 }
 
 /* ---- the end ---------------------------------------------------------------------------- */

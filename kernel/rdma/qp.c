@@ -96,8 +96,9 @@ int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id)
 		 id->port_num);
 	conn->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
 	wrs = DIV_ROUND_UP(RDMA_PAGES, conn->sge);
-	/* Messages, each maybe with a registration; revocations; writes; a probe; drains. */
-	attr.cap.max_send_wr = 2 * NPULINK_PUT_TX + NPULINK_WIRE_GRANTS + RDMA_WRITES * wrs + 3;
+	/* Messages, each maybe with a registration; revocations; writes; probes; drains. */
+	attr.cap.max_send_wr = 2 * NPULINK_PUT_TX + NPULINK_WIRE_GRANTS + RDMA_WRITES * wrs +
+			       RDMA_PROBES + 2;
 	attr.cap.max_send_sge = conn->sge;
 	conn->pd = ib_alloc_pd(id->device, 0);
 	if (IS_ERR(conn->pd)) {
@@ -125,7 +126,7 @@ int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id)
 	for (i = 0; i < RDMA_WRITES; i++)
 		conn->writes[i].cqe.done = rdma_write_done;
 	conn->probe_cqe.done = rdma_probe_done;
-	conn->probing = false;
+	atomic_set(&conn->probes, 0);
 	conn->tx_free = BIT(NPULINK_PUT_TX) - 1;
 	conn->writes_free = BIT(RDMA_WRITES) - 1;
 	conn->starved = false;

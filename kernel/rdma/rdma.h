@@ -26,6 +26,7 @@
 /* Pieces of the largest grant: its pages, if it begins within one. */
 #define RDMA_PAGES	(NPULINK_WIRE_CHUNK / PAGE_SIZE + 1)
 #define RDMA_WRITES	8	/* that are under way at a time */
+#define RDMA_PROBES	8	/* the same */
 #define RDMA_SGE	16	/* of one work request, if the device has as many .. */
 #define RDMA_SGE_MIN	4	/* .. and it must have these */
 #define RDMA_WRITE_WRS	DIV_ROUND_UP(RDMA_PAGES, RDMA_SGE_MIN)
@@ -130,7 +131,7 @@ struct rdma_conn {
 	bool starved;
 	unsigned long tx_free;
 	unsigned long writes_free;
-	bool probing;
+	atomic_t probes;		/* that were not acknowledged */
 	unsigned long heard;		/* jiffies, of the last sign of life */
 	struct ib_cqe probe_cqe;
 	struct completion last_sent;
