@@ -119,7 +119,10 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 		params.alpha = c->message + c->request;
 		params.beta = c->copy;
 		params.gamma = reduce > c->copy ? reduce - c->copy : 0;
+		/* Nor does a link wait for another. */
+		params.ports = args->nranks - 1;
 	}
 	path = alg->cost(args, &params);
-	return path > work ? path : work;
+	/* Where processors decide, of those that give them equal work the shorter way. */
+	return path > work ? path + work / 100 : work + path / 100;
 }

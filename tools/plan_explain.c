@@ -211,17 +211,18 @@ static void explain_json(const struct query *q, const struct coll_cost_params *p
 int plan_explain(int argc, char **argv)
 {
 	const struct coll_algorithm *alg = NULL;
-	struct coll_cost_params params;
+	struct coll_cost_params params = { };
 	struct candidate *list = NULL;
+	struct coll_tune tune = { };
 	struct query q;
 	size_t n = 0;
 	int rc;
 
 	rc = query_parse(&q, argc, argv, "a:p:n:d:o:r:i", explain_usage);
-	if (rc < 0)
-		rc = net_params(&q.net, q.args.nranks, &params);
-	else
+	if (rc >= 0)
 		goto out;
+	rc = net_tune(&q.net, q.args.nranks, &tune);
+	params = tune.params;
 	while (!rc && (alg = coll_algorithm_next(q.args.collective, alg))) {
 		list = reallocarray(list, n + 1, sizeof(*list));
 		if (!list)
@@ -229,7 +230,7 @@ int plan_explain(int argc, char **argv)
 		list[n].alg = alg;
 		list[n].order = n;
 		list[n].why = alg->supports ? alg->supports(&q.args) : NULL;
-		list[n].seconds = list[n].why ? 0 : alg->cost(&q.args, &params);
+		list[n].seconds = list[n].why ? 0 : coll_tune_predict(&tune, alg, &q.args);
 		n++;
 	}
 	if (!rc) {
@@ -240,6 +241,7 @@ int plan_explain(int argc, char **argv)
 			explain_text(&q, &params, list, n);
 	}
 	free(list);
+	coll_tune_free(&tune);
 out:
 	query_free(&q);
 	return rc;

@@ -134,17 +134,30 @@ void net_override(const struct net_opts *o, uint32_t nranks, struct coll_cost_pa
 		params->ports = 1;
 }
 
-int net_params(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params)
+int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
 {
 	char text[400] = "";
-	struct coll_tune tune;
-	int rc = coll_tune_init(&tune, NULL, NULL, nranks, text, sizeof(text));
+	int rc = coll_tune_init(tune, NULL, NULL, nranks, text, sizeof(text));
 
 	if (rc)
 		return fail("%s", *text ? text : coll_strerror(rc));
+	net_override(o, nranks, &tune->params);
+	/* Another network than the one that was measured has no such processors. */
+	if (o->net || o->alpha >= 0 || o->beta >= 0 || o->gamma >= 0 || o->all_ports ||
+	    o->one_port)
+		tune->work.processors = 0;
+	return 0;
+}
+
+int net_params(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params)
+{
+	struct coll_tune tune;
+	int rc = net_tune(o, nranks, &tune);
+
+	if (rc)
+		return rc;
 	*params = tune.params;
 	coll_tune_free(&tune);
-	net_override(o, nranks, params);
 	return 0;
 }
 

@@ -69,6 +69,11 @@ bool net_option(struct net_opts *o, int c, const char *arg);
  */
 int net_params(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params);
 
+struct coll_tune;
+
+/* All that the choice goes by, in the same way; to be undone with coll_tune_free(). */
+int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune);
+
 /* The part of it that the command line says. */
 void net_override(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params);
 

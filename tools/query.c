@@ -175,10 +175,9 @@ static int choose(struct query *q, const char *algorithm)
 			return fail("%s cannot do it: %s", algorithm, why);
 		return 0;
 	}
-	rc = coll_tune_init(&tune, NULL, NULL, q->args.nranks, text, sizeof(text));
+	rc = net_tune(&q->net, q->args.nranks, &tune);
 	if (rc)
-		return fail("%s", *text ? text : coll_strerror(rc));
-	net_override(&q->net, q->args.nranks, &tune.params);
+		return rc;
 	rc = coll_tune_choose(&tune, &q->args, &q->alg, &seconds, text, sizeof(text));
 	coll_tune_free(&tune);
 	if (rc)

@@ -185,7 +185,7 @@ static void test_work(void)
 	};
 	struct coll_work work;
 	struct coll_tune t;
-	double want;
+	double want, got;
 
 	ksft_test_result(!coll_work_count(alg, &args, &work) && work.messages == 8 * 14 &&
 			 work.requests == 8 * 14 && work.reduced == 8 * 7000 &&
@@ -198,7 +198,13 @@ static void test_work(void)
 	};
 	t.work.reduces[NPULINK_INT8] = 2;
 	want = 8 + 10 * 112 + 100 * 112 + 0.5 * 56000 + 2 * 56000;
-	ksft_test_result(coll_tune_predict(&t, alg, &args) == want, "one processor does it all\n");
+	got = coll_tune_predict(&t, alg, &args);
+	ksft_test_result(got >= want && got <= 1.01 * want, "one processor does it all\n");
+	args.collective = NPULINK_COLL_REDUCE;
+	got = coll_tune_predict(&t, coll_algorithm_find(args.collective, "ring"), &args);
+	want = coll_tune_predict(&t, coll_algorithm_find(args.collective, "binomial"), &args);
+	ksft_test_result(want < got && got <= 1.01 * want, "of equal work, the shorter way\n");
+	args.collective = NPULINK_COLL_ALLREDUCE;
 	/* 64 are few enough to do with half of them, but not to wait for nobody. */
 	t.work.processors = 64;
 	t.params.alpha = 1000;
@@ -254,7 +260,7 @@ static void test_ranks_agree(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 5 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
