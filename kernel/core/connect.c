@@ -73,7 +73,11 @@ u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel,
 
 u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
 {
-	u32 lo = 0, hi = plan->npeers;
+	u32 guess = rank - (rank > plan->rank->rank), lo = 0, hi = plan->npeers;
+
+	/* Where it is if those before it are peers, too. */
+	if (guess < hi && plan->peers[guess].conn->rank == rank)
+		return guess;
 
 	while (lo < hi) {
 		u32 mid = lo + (hi - lo) / 2;

@@ -294,24 +294,6 @@ void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 	}
 }
 
-/* All ranks have met, rank @last after all others, and it has done the work of all. */
-void npulink_flight_met(struct npulink_op *op, u32 last, u64 met, struct npulink_run *run)
-{
-	u64 late = max_t(s64, met - op->start_ns, 0);
-	struct npulink_flight_peer *peer;
-	u32 i;
-
-	op->wait_ns = late;
-	op->engine_ns = max_t(s64, npulink_run_now(run) - met, 0);
-	i = npulink_find_peer(op->plan, last);
-	if (i == ~0U)
-		return;		/* itself, or one that it has no steps with */
-	peer = op->plan->peers[i].conn->ledger;
-	peer->wait_ns += late;
-	peer->waits++;
-	peer->late[min_t(u32, fls64(late >> 10), NPULINK_FLIGHT_BUCKETS - 1)]++;
-}
-
 /* A unit is done. */
 void npulink_flight_step(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
@@ -355,8 +337,7 @@ void npulink_flight_step(struct npulink_op *op, u32 unit, struct npulink_run *ru
 	smp_store_release(&flight->nsteps, flight->nsteps + 1);
 }
 
-/* All but the end. */
-void npulink_flight_fill(const struct npulink_op *op, struct npulink_flight_op *e)
+static inline void flight_fill(const struct npulink_op *op, struct npulink_flight_op *e)
 {
 	e->start = op->start_ns;
 	e->number = op->number;
@@ -372,6 +353,12 @@ void npulink_flight_fill(const struct npulink_op *op, struct npulink_flight_op *
 	e->cause = op->result.cause;
 }
 
+/* All but the end. */
+void npulink_flight_fill(const struct npulink_op *op, struct npulink_flight_op *e)
+{
+	flight_fill(op, e);
+}
+
 /* An operation has ended. */
 void npulink_flight_op(struct npulink_op *op, struct npulink_run *run)
 {
@@ -380,7 +367,7 @@ void npulink_flight_op(struct npulink_op *op, struct npulink_run *run)
 
 	/* As in npulink_flight_step(). */
 	smp_wmb();
-	npulink_flight_fill(op, e);
+	flight_fill(op, e);
 	e->end = op->start_ns + op->result.ns;
 	/* As in npulink_flight_step(). */
 	smp_store_release(&flight->nops, flight->nops + 1);

@@ -77,7 +77,6 @@ void npulink_flight_op(struct npulink_op *op, struct npulink_run *run);
 void npulink_flight_arrived(struct npulink_op *op, u32 unit, u32 i, struct npulink_run *run);
 void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 			   struct npulink_run *run);
-void npulink_flight_met(struct npulink_op *op, u32 last, u64 met, struct npulink_run *run);
 
 /* A unit may start. */
 static inline void npulink_flight_start(struct npulink_op *op, struct npulink_unit_state *us,
@@ -115,6 +114,29 @@ static inline void npulink_flight_queued(struct npulink_op *op, struct npulink_u
 {
 	if (op->rank->flight)
 		us->queue += npulink_flight_lap(us, npulink_run_now(run));
+}
+
+/*
+ * All ranks have met at time @met, rank @last after all others, and in the @engine ns since
+ * then it has done the work of all.
+ */
+static inline void npulink_flight_met(struct npulink_op *op, u32 last, u64 met, u64 engine)
+{
+	u64 late = met > op->start_ns ? met - op->start_ns : 0;
+	struct npulink_flight_peer *peer;
+	u32 i;
+
+	op->wait_ns = late;
+	op->engine_ns = engine;
+	if (last == op->rank->rank)
+		return;
+	i = npulink_find_peer(op->plan, last);
+	if (i == ~0U)
+		return;		/* one that it has no steps with */
+	peer = op->plan->peers[i].conn->ledger;
+	peer->wait_ns += late;
+	peer->waits++;
+	peer->late[min_t(u32, fls64(late >> 10), NPULINK_FLIGHT_BUCKETS - 1)]++;
 }
 
 #endif /* NPULINK_FLIGHT_H */

@@ -677,14 +677,15 @@ static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
 }
 
 /* The meeting has carried @op out. */
-static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, struct npulink_run *run)
+static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, u64 engine,
+			     struct npulink_run *run)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&op->rank->lock, flags);
 	op->inflight--;
 	if (op->state == NPULINK_OP_RUNNING && op->rank->flight)
-		npulink_flight_met(op, last, met, run);
+		npulink_flight_met(op, last, met, engine);
 	npulink_op_finish(op, run);
 	spin_unlock_irqrestore(&op->rank->lock, flags);
 }
@@ -718,7 +719,7 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	struct npulink_comm *comm = list->rank->comm;
 	struct npulink_op *op, *next;
 	bool fits = true, done = false;
-	u64 met = npulink_run_now(run);
+	u64 met = npulink_run_now(run), engine = 0;
 	u32 n = 0;
 
 	for (op = list; op; op = op->meet.next, n++)
@@ -733,6 +734,7 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 		if (!smp_load_acquire(&comm->failed))
 			done = npulink_script_run(s);
 		run->now = 0;
+		engine = max_t(s64, npulink_run_now(run) - met, 0);
 		clear_bit_unlock(0, &s->busy);
 	}
 	/* All can be found by each other before the first one starts. */
@@ -741,7 +743,7 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	for (op = list; op; op = next) {
 		next = op->meet.next;
 		if (done)
-			npulink_meet_end(op, list->rank->rank, met, run);
+			npulink_meet_end(op, list->rank->rank, met, engine, run);
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
 		npulink_op_put(op);
