@@ -22,7 +22,7 @@ expect "shortened words" 0 npulink de sh
 for object in dev link plan tune; do
 	expect "$object help" 0 npulink $object help
 done
-for command in "dev show" "link show" "link matrix" "link add" "link del" "link ports" \
+for command in "dev show" "link show" "link matrix" "link test" "link add" "link del" "link ports" \
 	"plan list" "plan show" "plan verify" \
 	bench trace slow replay doctor; do
 	expect "$command --help" 0 npulink $command --help
@@ -48,6 +48,13 @@ json "bytes went over links" '[.[].bytes] | add >= 65536' npulink -j link show
 expect "links of a device that is not there" 1 npulink link show npu77
 expect "link matrix" 0 npulink link matrix
 expect "link matrix of steps" 0 npulink link matrix steps
+json "link test" 'length == 12 and all(.ok and .alpha_s > 0 and .wrong_bytes == 0)' npulink -j link test
+valid "link test: schema" link_test npulink -j link test npu1
+json "link test of one device" 'length == 6 and all(.dev == "npu1" or .peer == "npu1")' \
+	npulink -j link test dev npu1
+check "link test: text" sh -c '[ "$(npulink link test | grep -c "/s$")" = 12 ]'
+expect "link test of something" 2 npulink link test teapot
+expect "link test of two" 2 npulink link test npu0 npu1
 expect "link matrix of something else" 2 npulink link matrix teapot
 json "link ports" 'type == "array"' npulink -j link ports
 expect "link ports of something" 2 npulink link ports teapot

@@ -3,9 +3,10 @@
 #
 # npulink doctor finds what is wrong and says what to do about it.
 #
-# npulink-test: modules=none
+# npulink-test: modules=none timeout=600
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
 modules=${NPULINK_TREE:-.}/tools/vm/modules
 
 # finding CHECK SEVERITY WORD-OF-THE-FIX: as a filter for jq
@@ -47,6 +48,36 @@ json "module" "$(finding module ok '')" doctor
 json "abi" "$(finding abi ok '')" doctor
 json "netlink" "$(finding netlink ok '')" doctor
 
+valid "doctor" doctor doctor
+
+# Links: right, wrong, down; as fast as expected, and not.
+knobs=/sys/kernel/debug/npulink_soft
+links()
+{
+	echo "[.findings[] | select(.check == \"links\")] | length > 0 and all(.severity == \"$1\") and any(.text | contains(\"$2\"))"
+}
+printf 'alpha = 1\nbeta = 1\n' >"$scratch/slow"
+printf 'alpha = 1e-9\nbeta = 1e-18\n' >"$scratch/fast"
+# It is not installed, which is a warning.
+json "links move data right" "$(links ok '2 moved data right')" \
+	sh -c 'COLL_CALIBRATION="" npulink -j doctor || [ $? = 1 ]'
+json "as fast as expected" "$(links ok 'was expected')" \
+	sh -c "COLL_CALIBRATION=$scratch/slow npulink -j doctor || [ \$? = 1 ]"
+json "not as fast as expected" "$(links warning 'was expected')" \
+	sh -c "COLL_CALIBRATION=$scratch/fast npulink -j doctor || [ \$? = 1 ]"
+echo 1000000 >$knobs/npu1/corrupt_link
+json "data arrives wrong" "$(links error 'arrived wrong')" sh -c 'npulink -j doctor || [ $? = 3 ]'
+expect "link test: wrong data" 1 npulink link test
+json "link test: which" '.[0] | .dev == "npu0" and .peer == "npu1" and .wrong_bytes > 0 and (.ok | not)' \
+	sh -c 'npulink -j link test || [ $? = 1 ]'
+echo 0 >$knobs/npu1/corrupt_link
+echo 'npu1 down' >$knobs/npu0/link
+json "a link is down" "$(links error 'npu0 -> npu1: ')" sh -c 'npulink -j doctor || [ $? = 3 ]'
+expect "link test: link down" 1 npulink link test
+echo 'npu1 up' >$knobs/npu0/link
+check "all is well again" npulink link test
+json "no peers elsewhere" "$(finding peers ok '')" doctor
+
 # As somebody who may not open the devices.
 chown root:root /dev/npulink/npu*
 chmod 600 /dev/npulink/npu*
@@ -61,5 +92,30 @@ expect "bench does not" 1 $nobody npulink bench allreduce -b 8 -e 8
 rm /dev/npulink/npu1
 json "a node is missing" "$(finding devices error 'docker run --device /dev/npulink/npu1')" doctor
 $modules unload
+
+# Installed, in a copy of /lib/modules that can be written: --fix loads it.
+release=$(uname -r)
+root=$scratch/root
+mkdir -p "$root"
+mount -t tmpfs none "$root"
+mkdir -p "$root/lib/modules/$release/kernel"
+cp /lib/modules/"$release"/modules.* "$root/lib/modules/$release/"
+mount --bind "/lib/modules/$release/kernel" "$root/lib/modules/$release/kernel"
+json "not installed" "$(finding installed error 'make install')" doctor
+check "make install" env DESTDIR="$root" prefix=/usr/local bindir=/usr/local/bin libdir=/usr/local/lib \
+	includedir=/usr/local/include mandir=/usr/local/share/man sysconfdir=/etc udevdir=/lib/udev \
+	moddir=/lib/modules tools/install/install 0.1.0 "$release" "build/modules-$release"
+mount --rbind "$root/lib/modules" /lib/modules
+json "installed, not loaded" "$(finding installed ok '')" doctor
+json "loaded by --fix" '.findings | any(.check == "fix" and (.text | contains("loaded npulink_soft")))' \
+	doctor --fix
+check "it is loaded" test -d /sys/module/npulink_soft
+json "installed and loaded" '[.findings[] | select(.check == "module" or .check == "installed" or
+	.check == "devices" or .check == "links") | .severity] | length == 4 and all(. == "ok")' doctor
+check "modprobe -r" modprobe -r npulink_soft
+check "modprobe" modprobe npulink_soft ndev=1
+json "one device has no links" "$(links ok 'no two devices')" doctor
+modprobe -r npulink_soft
+umount -l /lib/modules "$root/lib/modules/$release/kernel" "$root"
 
 finish

@@ -24,29 +24,18 @@
 #include <sys/syscall.h>
 #include <infiniband/verbs.h>
 #include <coll.h>
-#include "npulink.h"
+#include "doctor.h"
 
 #define DEFAULT_MEMORY	(64ULL << 20)
 
-enum severity { OK, WARNING, ERROR };
-
 static const char *const severity_names[] = { "ok", "warning", "error" };
-
-/* One thing that was looked at. */
-struct finding {
-	enum severity severity;
-	const char *check;
-	char text[400];
-	char fix[400];		/* empty if there is nothing to do */
-};
 
 static struct {
 	struct finding *list;
 	size_t n;
 } findings;
 
-__printf(3, 4)
-static struct finding *found(enum severity severity, const char *check, const char *format, ...)
+struct finding *found(enum severity severity, const char *check, const char *format, ...)
 {
 	struct finding *finding;
 	va_list args;
@@ -64,8 +53,7 @@ static struct finding *found(enum severity severity, const char *check, const ch
 	return finding;
 }
 
-__printf(2, 3)
-static void fix(struct finding *finding, const char *format, ...)
+void fix(struct finding *finding, const char *format, ...)
 {
 	va_list args;
 
@@ -515,10 +503,11 @@ static void check_iommu(void)
 		found(OK, "iommu", "none in use: devices see all memory");
 }
 
-static void check_rdma_port(struct ibv_context *ctx, unsigned int port, const struct port *ports,
-			    size_t nports)
+static void check_rdma_port(struct ibv_context *ctx, const struct ibv_device_attr *dev,
+			    unsigned int port, const struct port *ports, size_t nports)
 {
 	struct ibv_port_attr attr;
+	const char *why;
 	char name[64];
 	struct finding *f;
 
@@ -539,8 +528,9 @@ static void check_rdma_port(struct ibv_context *ctx, unsigned int port, const st
 		}
 		return;
 	}
-	if (attr.state != IBV_PORT_ACTIVE) {
-		found(OK, "rdma", "%s is not used: %s", name, ibv_port_state_str(attr.state));
+	why = port_unfit(ctx, dev, port);
+	if (why) {
+		found(OK, "rdma", "%s is not used: %s", name, why);
 		return;
 	}
 	f = found(OK, "rdma", "%s is active, and not used: it is bound to no device", name);
@@ -571,7 +561,7 @@ static void check_rdma(void)
 			      ibv_get_device_name(devs[i]), strerror(errno));
 		} else {
 			for (unsigned int p = 1; p <= attr.phys_port_cnt; p++)
-				check_rdma_port(ctx, p, ports, nports);
+				check_rdma_port(ctx, &attr, p, ports, nports);
 		}
 		if (ctx)
 			ibv_close_device(ctx);
@@ -753,8 +743,9 @@ static void fix_module(void)
 static const char usage[] =
 	"Usage: npulink [-j] doctor [-m SIZE] [--fix]\n"
 	"\n"
-	"Checks all that collectives need on this node: module, devices, access rights,\n"
-	"memory limit, versions. Says of each thing that is wrong what to do about it.\n"
+	"Checks all that collectives need on this node: module, devices, access rights, links\n"
+	"(by some data that it sends over each), ports, memory limit, versions. Says of each\n"
+	"thing that is wrong what to do about it.\n"
 	"\n"
 	"  -m, --memory SIZE  what all processes of this user will keep in buffers at a\n"
 	"                     time, for the memory limit (64M)\n"
@@ -803,6 +794,8 @@ int doctor_cmd(int argc, char **argv)
 		check_backends();
 		check_devices();
 		check_netlink();
+		check_links();
+		check_peers();
 	}
 	check_signature();
 	check_kernel();

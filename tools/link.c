@@ -136,6 +136,7 @@ static int link_matrix(int argc, char **argv)
 static const struct cmd cmds[] = {
 	{ "show",	link_show,	"[DEV]: every direction of every link" },
 	{ "matrix",	link_matrix,	"[COUNTER]: one counter of all links, as a square" },
+	{ "test",	link_test_cmd,	"[DEV]: send data over them, compare, measure" },
 	{ "add",	link_add,	"DEV rdma PORT: reach other machines over this port" },
 	{ "del",	link_del,	"DEV rdma PORT: undo that" },
 	{ "ports",	link_ports,	"ports to other machines, and which are in use" },

@@ -113,6 +113,13 @@ int link_del(int argc, char **argv);
 int link_ports(int argc, char **argv);
 int link_show(int argc, char **argv);
 int link_show_all(void);
+int link_test_cmd(int argc, char **argv);
+
+struct ibv_context;
+struct ibv_device_attr;
+
+/* port.c: what speaks against a port, or NULL. */
+const char *port_unfit(struct ibv_context *ctx, const struct ibv_device_attr *dev, uint8_t num);
 int nl_links(uint32_t id, struct link **links, size_t *nlinks);
 /* nl.c: says what -errno of these means and what to do; returns EXIT_FAILURE. */
 int nl_fail(int rc, uint32_t id);

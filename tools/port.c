@@ -85,7 +85,7 @@ static bool has_address(struct ibv_context *ctx, uint8_t num, int ngids)
 }
 
 /* What speaks against a port, or NULL. */
-static const char *unfit(struct ibv_context *ctx, const struct ibv_device_attr *dev, uint8_t num)
+const char *port_unfit(struct ibv_context *ctx, const struct ibv_device_attr *dev, uint8_t num)
 {
 	struct ibv_port_attr attr;
 
@@ -161,7 +161,7 @@ static void show_device(struct listing *l, struct ibv_device *dev)
 	} else {
 		for (unsigned int num = 1; num <= attr.phys_port_cnt; num++) {
 			snprintf(name, sizeof(name), "%s/%u", ibv_get_device_name(dev), num);
-			show_port(l, name, unfit(ctx, &attr, num));
+			show_port(l, name, port_unfit(ctx, &attr, num));
 		}
 	}
 	if (ctx)
