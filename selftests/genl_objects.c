@@ -147,7 +147,8 @@ TEST_F(objects, connections)
 			  4096));
 	EXPECT_EQ(2 * N, self->d.reply.nmessages);
 	for (; dump_next(&self->d); n++) {
-		uint32_t rank = nl_u32(a[NPULINK_A_CONN_RANK]), peer = nl_u32(a[NPULINK_A_CONN_PEER]);
+		uint32_t rank = nl_u32(a[NPULINK_A_CONN_RANK]);
+		uint32_t peer = nl_u32(a[NPULINK_A_CONN_PEER]);
 		uint64_t steps = peer == (rank + N - 1) % N ? 3 * 2 * (N - 1) : 0;
 
 		EXPECT_EQ(n / 2, rank);

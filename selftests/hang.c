@@ -106,7 +106,7 @@ FIXTURE_SETUP(hang)
 	ASSERT_EQ(0, pipe(ready));
 	ASSERT_EQ(0, pipe(go));
 	if (variant->how == SLOW_LINK)
-		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/timing", "npu0 10000000000 0 0"));
+		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/timing", "npu0 10000000000 1000000000 0"));
 	for (r = 0; r < N; r++) {
 		self->pids[r] = fork();
 		if (!self->pids[r])

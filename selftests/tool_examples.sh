@@ -3,7 +3,8 @@
 #
 # Runs the examples of the manual pages of npulink and of README.md. In a manual page
 # they stand between .\" run and .EE, in README.md between <!-- run --> and ```.
-# "run: 0 1" allows these exit statuses for the last command.
+# "run: 0 1" allows these exit statuses for the last command. Of a transcript, between
+# <!-- session --> and ```, the lines that begin with "# " are run, one after the other.
 #
 # npulink-test: timeout=400
 
@@ -16,6 +17,18 @@ cd "${scratch:?}" || exit 1
 extract()
 {
 	awk -v name="$2" '
+		/^<!-- session/ {
+			file = name "." ++n ".0"
+			session = 1
+			getline
+			next
+		}
+		session && /^```/ { session = 0 }
+		session {
+			if (sub(/^# /, ""))
+				print >file
+			next
+		}
 		/^(\.\\"|<!--) run/ {
 			status = "0"
 			if (match($0, /: [0-9 ]+/))

@@ -75,7 +75,7 @@ else
 fi
 if ! command -v bpftrace >/dev/null; then
 	skip "bpftrace" "not installed"
-elif ! grep -q ' bpf_prog_load\| __x64_sys_bpf' /proc/kallsyms; then
+elif [ ! -e /proc/sys/kernel/unprivileged_bpf_disabled ]; then
 	skip "bpftrace" "this kernel has no BPF"
 else
 	# Its -c wants a program by its path.
