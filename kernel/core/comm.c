@@ -252,7 +252,6 @@ static void npulink_comm_free(struct npulink_comm *comm)
 }
 
 static void npulink_comm_release(struct kref *kref)
-	__releases(&npulink_comms_lock)
 {
 	struct npulink_comm *comm = container_of(kref, struct npulink_comm, kref);
 	struct npulink_comm *parent = comm->parent;

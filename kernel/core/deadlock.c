@@ -106,7 +106,7 @@ static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long 
 	struct npulink_waiter *w;
 	u32 n;
 
-	do {
+	for (;;) {
 		n = 0;
 		spin_lock_irq(&file->lock);
 		list_for_each_entry(w, &file->waiters, node)
@@ -114,9 +114,10 @@ static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long 
 		if (n <= dl->max_waits - dl->nwaits)
 			break;
 		spin_unlock_irq(&file->lock);
-	} while (dl_room((void **)&dl->waits, dl->nwaits, &dl->max_waits, n, sizeof(*dl->waits)));
-	if (n > dl->max_waits - dl->nwaits)
-		return -ENOMEM;
+		if (!dl_room((void **)&dl->waits, dl->nwaits, &dl->max_waits, n,
+			     sizeof(*dl->waits)))
+			return -ENOMEM;
+	}
 	list_for_each_entry(w, &file->waiters, node) {
 		if (!w->forever)
 			continue;
