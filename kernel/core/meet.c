@@ -17,6 +17,7 @@
  * has such operations, and who was waited for, but no steps.
  */
 #include <linux/moduleparam.h>
+#include <linux/mutex.h>
 #include "core.h"
 #include "flight.h"
 #include "trace.h"
@@ -820,9 +821,12 @@ void npulink_meet_go(struct npulink_op *op, struct npulink_run *run)
 	npulink_meet_start(op, run);
 }
 
+/* Whoever has it knows that nobody else is in the middle of starting those of a meeting. */
+static DEFINE_MUTEX(npulink_dissolve_lock);
+
 /*
  * Have @op and those who wait with it start the usual way, so that each of their steps
- * can say whom it waits for. Task context, no locks held.
+ * can say whom it waits for, when this returns. Task context, no locks held.
  */
 void npulink_meet_dissolve(struct npulink_op *op)
 {
@@ -830,10 +834,12 @@ void npulink_meet_dissolve(struct npulink_op *op)
 	struct npulink_op *others = NULL;
 	NPULINK_DEFINE_RUN_TASK(run);
 
+	mutex_lock(&npulink_dissolve_lock);
 	spin_lock_irq(&comm->lock);
 	if (op->meet.state == NPULINK_MEET_GATHERED)
 		others = npulink_meet_break(&comm->meets[op->number % NPULINK_MAX_INFLIGHT]);
 	spin_unlock_irq(&comm->lock);
 	npulink_meet_start_others(others, &run);
+	mutex_unlock(&npulink_dissolve_lock);
 	npulink_run(&run);
 }
