@@ -182,6 +182,9 @@ void npulink_put_down(struct npulink_put *put, int status)
 			npulink_remote_op_less(op, &run);
 		}
 	}
+	/* It may have left with something under way that will not land now. */
+	if (remote->left && !rank->closed)
+		npulink_remote_fail_missed(remote);
 out:
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);

@@ -42,6 +42,9 @@ enum npulink_remote_state {
  * @done: all has been handed to the transport
  * @requested: the peer has asked for grants
  * @asked: we have asked the peer for grants
+ * @reqed: ever: it is not sent as a message any more
+ * @writes: under way
+ * @said: the peer has said that the first @good bytes are good
  * @twice: it was sent for the second time
  * @kept: what was sent is kept until the peer has said that it is good
  */
@@ -61,8 +64,12 @@ struct npulink_remote_step {
 	bool done;
 	bool requested;
 	bool asked;
+	bool reqed;
 	bool twice;
 	bool kept;
+	bool said;
+	u32 writes;
+	u64 good;
 };
 
 /* What an operation with remote peers has besides. */
@@ -228,6 +235,7 @@ const char *npulink_remote_check_ask(const struct npulink_remote *remote,
 
 /* remote_op.c */
 bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op);
+void npulink_remote_fail_missed(struct npulink_remote *remote);
 struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
 						u64 number, u16 channel, u32 pos, u64 len,
 						const struct npulink_call *call, bool send,
@@ -282,7 +290,9 @@ void npulink_check_chunk(struct npulink_remote *remote, struct npulink_grant *gr
 void npulink_check_sum(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 		       struct npulink_run *run);
 int npulink_check_send_sum(struct npulink_remote *remote, const struct npulink_offer *offer);
-void npulink_check_lost(struct npulink_remote *remote, const struct npulink_remote_step *rs);
+void npulink_check_lost(struct npulink_remote *remote, u64 number);
+void npulink_check_settle(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			  struct npulink_run *run);
 void npulink_check_was_good(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			    const struct npulink_call *call, struct npulink_run *run);
 void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_wire_msg *msg,

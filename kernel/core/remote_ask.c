@@ -91,6 +91,10 @@ void npulink_remote_asked(struct npulink_remote *remote, const struct npulink_wi
 	struct npulink_wire_status *st = &answer.status;
 	struct npulink_op *op;
 
+	/* Looking costs time, so who asks faster than our own kernel does is not answered. */
+	if (remote->asked_ns &&
+	    npulink_clock() - remote->asked_ns < NPULINK_TICK_MS * NSEC_PER_MSEC / 4)
+		return;
 	remote->asked = *msg;
 	remote->asked_ns = npulink_clock();
 	npulink_remote_msg(remote, &answer, NPULINK_WIRE_STATUS, NULL, false);

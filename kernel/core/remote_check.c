@@ -38,8 +38,10 @@ MODULE_PARM_DESC(corrupt_far, "for tests: damage so many checksummed payloads fr
 /* As many as can be due: one for each DATA and each grant that the peer may use. */
 static void npulink_check_answer(struct npulink_remote *remote, const struct npulink_wire_msg *msg)
 {
-	if (WARN_ON_ONCE(remote->nanswers == ARRAY_SIZE(remote->answers)))
+	if (remote->nanswers == ARRAY_SIZE(remote->answers)) {
+		npulink_remote_violation(remote, "more DATA than it has credits for");
 		return;
+	}
 	remote->answers[remote->nanswers++] = *msg;
 }
 
@@ -128,11 +130,11 @@ static void npulink_check_fail(struct npulink_remote *remote, u64 number, u32 st
 }
 
 /* The peer got something damaged that we have no more. */
-void npulink_check_lost(struct npulink_remote *remote, const struct npulink_remote_step *rs)
+void npulink_check_lost(struct npulink_remote *remote, u64 number)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_CHECKSUM, .rank = remote->conn->rank,
-		.peer = remote->rank->rank, .step = ~0U, .number = rs->op->number,
+		.peer = remote->rank->rank, .step = ~0U, .number = number,
 		.code = NPULINK_NO_DEV,
 	};
 
@@ -167,7 +169,7 @@ void npulink_check_chunk(struct npulink_remote *remote, struct npulink_grant *gr
 	if (npulink_check_arrived(remote, &at, grant->len, grant->sum)) {
 		grant->good = true;
 		npulink_remote_recv_next(remote, rs, run);
-	} else if (grant->twice) {
+	} else if (grant->twice || remote->state != NPULINK_REMOTE_UP) {
 		npulink_check_fail(remote, rs->op->number, rs->step);
 	} else {
 		grant->twice = true;
@@ -209,51 +211,69 @@ int npulink_check_send_sum(struct npulink_remote *remote, const struct npulink_o
 	return npulink_remote_post(remote, &msg, NULL, 0);
 }
 
-/* The step of ours that an answer is about; NULL: nothing to do. */
+/*
+ * What the peer has said is good may be overwritten, once the device has let go of it, too:
+ * the peer may have got it, and say so, before a write is known to have ended.
+ */
+void npulink_check_settle(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			  struct npulink_run *run)
+{
+	if (!rs->said || rs->writes)
+		return;
+	rs->said = false;
+	npulink_remote_send_acked(remote, rs, rs->good - rs->acked, run);
+}
+
 static struct npulink_remote_step *npulink_check_find(struct npulink_remote *remote,
 						      const struct npulink_wire_msg *msg,
-						      const struct npulink_call *call)
+						      const struct npulink_call *call, bool *over)
 {
-	bool later, bad;
 	struct npulink_remote_step *rs;
+	bool later, bad;
 
 	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, le64_to_cpu(msg->number),
 				 le16_to_cpu(msg->channel), le32_to_cpu(msg->pos),
 				 le64_to_cpu(msg->len), call, true, &later, &bad);
 	if (later)
 		npulink_remote_violation(remote, "answer to what was not sent");
+	*over = !rs && !later && !bad;
 	return rs;
 }
 
 void npulink_check_was_good(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			    const struct npulink_call *call, struct npulink_run *run)
 {
-	struct npulink_remote_step *rs = npulink_check_find(remote, msg, call);
-	u64 good = le64_to_cpu(msg->off);
+	u64 good = le64_to_cpu(msg->off), len = le64_to_cpu(msg->len);
+	struct npulink_remote_step *rs;
+	bool over;
 
+	rs = npulink_check_find(remote, msg, call, &over);
 	if (!rs || !rs->kept)
 		return;
-	if (good > rs->sent || good < rs->acked || !rs->op->cells[rs->step].avail ||
-	    (good == rs->acked && good)) {
+	if (!rs->op->cells[rs->step].avail || good > rs->sent || good < rs->good ||
+	    (len ? good == rs->good : !rs->done)) {
 		npulink_remote_violation(remote, "answer to what was not sent");
 		return;
 	}
-	npulink_remote_send_acked(remote, rs, good - rs->acked, run);
+	rs->good = good;
+	rs->said = true;
+	npulink_check_settle(remote, rs, run);
 }
 
 void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			   const struct npulink_call *call)
 {
-	struct npulink_remote_step *rs = npulink_check_find(remote, msg, call);
+	u64 len = le64_to_cpu(msg->len);
+	struct npulink_remote_step *rs;
+	bool over;
 
-	if (!rs)
+	rs = npulink_check_find(remote, msg, call, &over);
+	/* What was not kept may be over already. */
+	if (over || (rs && rs->done && !rs->kept))
+		npulink_check_lost(remote, le64_to_cpu(msg->number));
+	if (!rs || !rs->kept)
 		return;
-	if (rs->done && !rs->kept) {
-		npulink_check_lost(remote, rs);
-		return;
-	}
-	if (!rs->done || rs->acked || rs->twice || rs->asked || !le64_to_cpu(msg->len) ||
-	    le64_to_cpu(msg->len) > NPULINK_WIRE_EAGER) {
+	if (!rs->done || rs->good || rs->twice || rs->reqed || !len || len > NPULINK_WIRE_EAGER) {
 		npulink_remote_violation(remote, "AGAIN");
 		return;
 	}
@@ -268,18 +288,29 @@ void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_w
 void npulink_check_bye(struct npulink_remote *remote, struct npulink_run *run)
 {
 	struct npulink_op *op, *next;
-	u32 i;
+	u32 i, k;
 
 	list_for_each_entry_safe(op, next, &remote->rank->ops, node) {
+		const struct npulink_plan *plan = op->plan;
+
 		if (!op->far || op->state != NPULINK_OP_RUNNING)
 			continue;
-		for (i = 0; i < op->plan->nsteps; i++) {
-			struct npulink_remote_step *rs = &op->far->steps[i];
-			u64 len = op->plan->steps[i].len;
+		for (i = 0; i < plan->nstreams; i++) {
+			const struct npulink_stream *s = &plan->streams[i];
 
-			if (rs->kept && rs->done && rs->acked < len &&
-			    npulink_remote_of(op, i, true) == remote)
-				npulink_remote_send_acked(remote, rs, len - rs->acked, run);
+			if (!s->send || plan->peers[s->peer].conn != remote->conn)
+				continue;
+			for (k = 0; k < s->count; k++) {
+				u32 step = plan->stream_steps[s->start + k];
+				struct npulink_remote_step *rs = &op->far->steps[step];
+				u64 len = plan->steps[step].len;
+
+				if (!rs->kept || !rs->done || op->cells[step].taken == len + 1)
+					continue;
+				rs->good = len;
+				rs->said = true;
+				npulink_check_settle(remote, rs, run);
+			}
 		}
 	}
 }

@@ -50,13 +50,15 @@ void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *
 void npulink_remote_stamp(struct npulink_remote *remote, struct npulink_wire_msg *msg)
 {
 	msg->seq = cpu_to_le32(remote->tx_seq);
-	msg->credits = cpu_to_le16(remote->owed);
+	/* There is room for as many answers as there are credits. */
+	msg->credits = cpu_to_le16(remote->nanswers ? 0 : remote->owed);
 }
 
-static void npulink_remote_stamped(struct npulink_remote *remote)
+static void npulink_remote_stamped(struct npulink_remote *remote,
+				   const struct npulink_wire_msg *msg)
 {
 	remote->tx_seq++;
-	remote->owed = 0;
+	remote->owed -= le16_to_cpu(msg->credits);
 }
 
 int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *msg,
@@ -74,7 +76,7 @@ int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *
 		remote->full = true;
 		return -EAGAIN;
 	}
-	npulink_remote_stamped(remote);
+	npulink_remote_stamped(remote, msg);
 	return 0;
 }
 
@@ -94,7 +96,7 @@ int npulink_remote_post_grant(struct npulink_remote *remote, u32 grant,
 		remote->full = true;
 		return -EAGAIN;
 	}
-	npulink_remote_stamped(remote);
+	npulink_remote_stamped(remote, msg);
 	return 0;
 }
 
@@ -195,25 +197,11 @@ static void npulink_remote_aborted(struct npulink_remote *remote, const void *pa
 
 static void npulink_remote_bye(struct npulink_remote *remote, struct npulink_run *run)
 {
-	struct npulink_rank *rank = remote->rank;
-	struct npulink_op *op;
-
 	npulink_remote_set_state(remote, NPULINK_REMOTE_LEFT);
 	remote->left = true;
 	if (remote->check)
 		npulink_check_bye(remote, run);
-	list_for_each_entry(op, &rank->ops, node) {
-		struct npulink_cause cause = {
-			.cause = NPULINK_CAUSE_LEFT, .rank = rank->rank,
-			.peer = remote->conn->rank, .step = ~0U, .number = op->number,
-		};
-
-		if (op->state != NPULINK_OP_RUNNING || !op->far ||
-		    !npulink_remote_missed(remote, op))
-			continue;
-		npulink_comm_fail(rank->comm, &cause);
-		break;
-	}
+	npulink_remote_fail_missed(remote);
 }
 
 /* Is @msg, which came with @size bytes behind it, what a message may be? */

@@ -192,16 +192,27 @@ static void npulink_remote_catch_up(struct npulink_remote *remote, struct npulin
 static bool npulink_remote_missing(const struct npulink_remote *remote,
 				   const struct npulink_remote_step *rs, u64 len)
 {
+	u64 landed = 0;
 	u32 i;
 
 	if (rs->slot >= 0 || rs->op->far->mirror->cells[rs->step].avail == len + 1)
 		return false;
 	if (!len || rs->granted < len)
 		return true;
-	for (i = 0; i < NPULINK_WIRE_GRANTS; i++)
-		if (remote->grants[i].state == NPULINK_GRANT_OUT && remote->grants[i].step == rs)
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		const struct npulink_grant *grant = &remote->grants[i];
+
+		if (!grant->state || grant->step != rs)
+			continue;
+		if (grant->state == NPULINK_GRANT_OUT || grant->state == NPULINK_GRANT_AGAIN ||
+		    (remote->check && !grant->summed))
 			return true;
-	return false;
+		if (grant->state == NPULINK_GRANT_LANDED && (grant->good || !remote->check) &&
+		    grant->off >= rs->shown)
+			landed += grant->len;
+	}
+	/* Of a connection that is gone, what has not landed by now never will. */
+	return remote->state == NPULINK_REMOTE_DOWN && rs->shown + landed < len;
 }
 
 /* Does @op need a peer that has left for more than what it has done? */
@@ -227,6 +238,26 @@ bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_o
 		}
 	}
 	return false;
+}
+
+/* The peer has left: those who need more of it will not get it. */
+void npulink_remote_fail_missed(struct npulink_remote *remote)
+{
+	struct npulink_rank *rank = remote->rank;
+	struct npulink_op *op;
+
+	list_for_each_entry(op, &rank->ops, node) {
+		struct npulink_cause cause = {
+			.cause = NPULINK_CAUSE_LEFT, .rank = rank->rank,
+			.peer = remote->conn->rank, .step = ~0U, .number = op->number,
+		};
+
+		if (op->state != NPULINK_OP_RUNNING || !op->far ||
+		    !npulink_remote_missed(remote, op))
+			continue;
+		npulink_comm_fail(rank->comm, &cause);
+		break;
+	}
 }
 
 int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause)

@@ -291,6 +291,8 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 	};
 	remote->held_count++;
 	if (rs) {
+		/* It may have waited for a grant. */
+		list_del_init(&rs->rx_node);
 		rs->slot = slot;
 		npulink_recv_show(rs, size, run);
 	}

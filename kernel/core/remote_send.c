@@ -41,6 +41,7 @@ void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_rem
 static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
 						const struct npulink_remote_step *rs)
 {
+	struct npulink_offer *found = NULL;
 	u32 i;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
@@ -48,12 +49,13 @@ static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
 
 		if (!offer->state || offer->step != rs)
 			continue;
-		/* The next bytes, or those that are sent again, or a sum that is missing. */
-		if (offer->off + offer->sent == rs->sent || offer->twice ||
-		    offer->sent == offer->len)
+		/* A sum that is missing, or what is sent again; else the next bytes. */
+		if (offer->twice || offer->sent == offer->len)
 			return offer;
+		if (offer->off + offer->sent == rs->sent)
+			found = offer;
 	}
-	return NULL;
+	return found;
 }
 
 /* Fill what the peer has offered. 0: no more for now; -EAGAIN: the transport is full. */
@@ -92,6 +94,7 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 		if (remote->check)
 			offer->crc = npulink_operand_crc_add(offer->crc, &from, piece);
 		rs->op->inflight++;
+		rs->writes++;
 		offer->sent += piece;
 		if (!offer->twice)
 			rs->sent += piece;
@@ -125,7 +128,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 	rc = npulink_send_write(remote, rs, avail, run);
 	if (rc || rs->sent || rs->done)
 		return rc;
-	if (len <= NPULINK_WIRE_EAGER && !rs->asked) {
+	if (len <= NPULINK_WIRE_EAGER && !rs->reqed) {
 		npulink_send_operand(rs, 0, &from, &piece);
 		if (avail == len && piece == len && remote->credits) {
 			npulink_remote_msg(remote, &msg, NPULINK_WIRE_DATA, rs, true);
@@ -154,8 +157,10 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 		return len ? 0 : -EBUSY;
 	npulink_remote_msg(remote, &msg, NPULINK_WIRE_REQ, rs, true);
 	rc = npulink_remote_post(remote, &msg, NULL, 0);
-	if (!rc)
+	if (!rc) {
 		rs->asked = true;
+		rs->reqed = true;
+	}
 	return rc;
 }
 
@@ -193,14 +198,15 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	rs = npulink_remote_find(remote, p2p, le64_to_cpu(msg->number), le16_to_cpu(msg->channel),
 				 le32_to_cpu(msg->pos), le64_to_cpu(msg->len), call, true,
 				 &later, &bad);
-	if (!rs && !later)
-		return;
-	if (twice && (!rs || offer_end > rs->sent)) {
-		npulink_remote_violation(remote, "grant for what was not sent");
+	/* Damaged, and what was not kept may be over already. */
+	if (twice && !later && !bad && (!rs || !rs->kept)) {
+		npulink_check_lost(remote, le64_to_cpu(msg->number));
 		return;
 	}
-	if (twice && le64_to_cpu(msg->off) < rs->acked) {
-		npulink_check_lost(remote, rs);
+	if (!rs && !later)
+		return;
+	if (twice && (!rs || offer_end > rs->sent || le64_to_cpu(msg->off) < rs->good)) {
+		npulink_remote_violation(remote, "grant for what was not sent");
 		return;
 	}
 	*offer = (struct npulink_offer) {
@@ -224,7 +230,10 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
-	if (len && !rs->kept)
+	rs->writes--;
+	if (rs->kept)
+		npulink_check_settle(remote, rs, &run);
+	else if (len)
 		npulink_remote_send_acked(remote, rs, len, &run);
 	npulink_remote_op_less(rs->op, &run);
 	npulink_remote_pump(remote, &run);
