@@ -247,7 +247,7 @@ TEST_F(chaos, everything_at_once)
 {
 	uint64_t kills = 0, stops = 0, devices = 0, late = 0, now, until, patience;
 	unsigned int seconds = getenv("NPULINK_SECONDS") ? atoi(getenv("NPULINK_SECONDS")) :
-			       getenv("NPULINK_SOAK") ? 600 : 15;
+			       getenv("NPULINK_SOAK") ? 600 : 8;
 	uint32_t g, r;
 	int ids[64], before, i;
 

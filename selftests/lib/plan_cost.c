@@ -9,6 +9,8 @@
  * its port (with a port per peer: the compute unit) n gamma longer.
  *
  * Arguments: [COLLECTIVE [ALGORITHM]]
+ *
+ * npulink-test: san-soak
  */
 #include <math.h>
 #include <stdio.h>

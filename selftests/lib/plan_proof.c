@@ -5,6 +5,8 @@
  * and not. One test per (collective, algorithm).
  *
  * Arguments: [COLLECTIVE [ALGORITHM [RANKS]]] to prove a part only.
+ *
+ * npulink-test: san-soak
  */
 #include <stdio.h>
 #include <stdlib.h>

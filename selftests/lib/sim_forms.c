@@ -4,6 +4,8 @@
  * to 1e-9, upper bounds and lower bounds hold. One test per (collective, algorithm).
  *
  * Arguments: [COLLECTIVE [ALGORITHM]]
+ *
+ * npulink-test: san-soak
  */
 #include <math.h>
 #include <stdlib.h>

@@ -6,6 +6,8 @@
  * no code with the verifier: it must never deadlock nor give a wrong result.
  *
  * Arguments: [MUTANTS [SEED]]
+ *
+ * npulink-test: san-soak
  */
 #include <errno.h>
 #include <stdio.h>

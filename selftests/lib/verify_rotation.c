@@ -3,6 +3,8 @@
  * verify_rotation.c - the proof by symmetry against the one that executes all
  * ranks: they agree on every algorithm, and on plans that have been broken in the
  * same way on all ranks.
+ *
+ * npulink-test: san-soak
  */
 #include <errno.h>
 #include <stdio.h>
