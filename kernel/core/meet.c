@@ -183,6 +183,15 @@ static u32 maker_peer_step(const struct maker *m, u32 rank, u32 stream, u32 pos,
 	return pr->plan->stream_steps[pr->plan->streams[mr->peer_stream[stream]].start + pos];
 }
 
+/* The unit of rank *peer that sends what step @step of ours receives. */
+static u32 maker_sender(const struct maker *m, u32 rank, u32 step, u32 *peer)
+{
+	const struct npulink_step_pos *pos = &m->ranks[rank].plan->pos[step];
+	u32 ps = maker_peer_step(m, rank, pos->recv_stream, pos->recv_pos, peer);
+
+	return m->ranks[*peer].plan->pos[ps].unit;
+}
+
 static void maker_operand(struct maker *m, u32 rank, u8 slot, u64 off)
 {
 	m->s->operands[m->s->noperands++] = (struct npulink_script_operand) {
@@ -263,15 +272,13 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 static bool maker_arrived(const struct maker *m, u32 rank, const struct npulink_unit *un)
 {
 	const struct npulink_plan *plan = m->ranks[rank].plan;
-	u32 i, peer, ps;
+	u32 i, peer, sender;
 
 	for (i = un->first; i < un->first + un->nsteps; i++) {
 		if (!(plan->steps[i].op & NPULINK_STEP_RECV))
 			continue;
-		ps = maker_peer_step(m, rank, plan->pos[i].recv_stream, plan->pos[i].recv_pos,
-				     &peer);
-		ps = m->ranks[peer].plan->pos[ps].unit;
-		if (!(m->units[m->ranks[peer].base + ps].flags & UNIT_OFFERED))
+		sender = maker_sender(m, rank, i, &peer);
+		if (!(m->units[m->ranks[peer].base + sender].flags & UNIT_OFFERED))
 			return false;
 	}
 	return true;
@@ -281,16 +288,14 @@ static bool maker_arrived(const struct maker *m, u32 rank, const struct npulink_
 static void maker_take(struct maker *m, u32 rank, const struct npulink_unit *un)
 {
 	const struct npulink_plan *plan = m->ranks[rank].plan;
-	u32 i, peer, ps;
+	u32 i, peer, sender;
 
 	for (i = un->first; i < un->first + un->nsteps; i++) {
 		if (!(plan->steps[i].op & NPULINK_STEP_RECV))
 			continue;
-		ps = maker_peer_step(m, rank, plan->pos[i].recv_stream, plan->pos[i].recv_pos,
-				     &peer);
-		ps = m->ranks[peer].plan->pos[ps].unit;
-		m->units[m->ranks[peer].base + ps].flags |= UNIT_TAKEN;
-		maker_look(m, peer, ps);
+		sender = maker_sender(m, rank, i, &peer);
+		m->units[m->ranks[peer].base + sender].flags |= UNIT_TAKEN;
+		maker_look(m, peer, sender);
 	}
 }
 
