@@ -173,7 +173,7 @@ $(B)/bench/measure-gloo: tools/bench/peers/gloo.cc $(B)/bench/measure.o
 # As the module's makefile has it: no contraction, and no compiler's vectors.
 openmpi := $(wildcard /usr/bin/mpicc.openmpi)
 
-$(B)/bench/reduce: tools/bench/peers/reduce.c $(wildcard kernel/soft/*.[ch])
+$(B)/bench/reduce: tools/bench/peers/reduce.c selftests/soft_loops.h $(wildcard kernel/soft/*.[ch])
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(or $(openmpi),$(CC)) $(if $(openmpi),-DHAVE_MPI) $(CPPFLAGS) -Iselftests -O2 -std=gnu11 \

@@ -10,20 +10,7 @@
 #include <stdlib.h>
 #include "kselftest_harness.h"
 
-#include "../../kernel/soft/int_scalar.c"
-#include "../../kernel/soft/int_swar.c"
-#include "../../kernel/soft/fp_scalar.c"
-#ifdef __x86_64__
-#include "../../kernel/soft/fp_vec_sse2.c"
-#pragma GCC push_options
-#pragma GCC target("avx2,f16c")
-#include "../../kernel/soft/fp_vec_avx2.c"
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
-#include "../../kernel/soft/fp_vec_avx512.c"
-#pragma GCC pop_options
-#endif
+#include "soft_loops.h"
 #include "../../kernel/soft/walk.c"
 
 #define ARRAY(a)	(sizeof(a) / sizeof((a)[0]))
