@@ -210,7 +210,8 @@ struct npulink_buf_export {
  * @size: sizeof(struct npulink_comm_create)
  * @flags: NPULINK_COMM_ANY_UID: ranks of other users may join; needed from all.
  *	NPULINK_COMM_CHECKSUM: what comes over links is checked by CRC32C before it is
- *	used, and fetched or sent once more if it was damaged; takes memory for up to
+ *	used, and fetched or sent once more if it was damaged (unless it comes from
+ *	another node and its sender has overwritten it: EBADMSG); takes memory for up to
  *	twice DEVICE_INFO's out_slice for each input of a step, which is charged;
  *	needed from all
  * @secret: 128 random bits that the members share and nobody else knows
