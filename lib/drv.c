@@ -39,7 +39,9 @@ static int drv_call_again(struct coll_drv *drv, unsigned long cmd, void *arg)
 
 int coll_drv_open(struct coll_drv *drv, const char *path)
 {
-	drv->fd = open(path, O_RDWR | O_CLOEXEC);
+	do
+		drv->fd = open(path, O_RDWR | O_CLOEXEC);
+	while (drv->fd < 0 && errno == EINTR);
 	return drv->fd < 0 ? -errno : 0;
 }
 

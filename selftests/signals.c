@@ -23,14 +23,19 @@ static void on_alarm(int sig)
 	alarms++;
 }
 
-/* Without SA_RESTART: every interrupted call comes back. */
-static void storm(unsigned int us)
+static void alarms_every(unsigned int us, int flags)
 {
-	struct sigaction sa = { .sa_handler = on_alarm };
+	struct sigaction sa = { .sa_handler = on_alarm, .sa_flags = flags };
 	struct itimerval it = { { 0, us }, { 0, us } };
 
 	sigaction(SIGALRM, &sa, NULL);
 	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+/* Without SA_RESTART: every interrupted call comes back. */
+static void storm(unsigned int us)
+{
+	alarms_every(us, 0);
 }
 
 static void calm(void)
@@ -164,6 +169,18 @@ FIXTURE_TEARDOWN(signals)
 {
 	calm();
 	raw_knobs_reset(8);
+}
+
+static void *start_later(void *arg)
+{
+	struct team *t = arg;
+	int before = alarms;
+
+	/* Not before some signals have come. */
+	while (alarms < before + 5)
+		raw_sleep_ms(5);
+	RAW_CHECK(!member_start(&t->m[1], 0, &t->seq[1]));
+	return NULL;
 }
 
 #define RETRY(expr) ({ \
@@ -321,6 +338,55 @@ TEST_F(signals, objects)
 	calm();
 	TH_LOG("%u rounds, %u calls interrupted", n, interrupted);
 	EXPECT_TRUE(RAW_EVENTUALLY(raw_pinned_kb(getpid()) == before));
+}
+
+/* With SA_RESTART, as with SIGSTOP, only WAIT of a POST that was accepted is interrupted. */
+TEST_F(signals, restarted)
+{
+	unsigned int i, n = rounds(150);
+	struct team t;
+
+	alarms = 0;
+	for (i = 0; i < n; i++) {
+		alarms_every(400, SA_RESTART);
+		/* The first file of a process takes all of its memory's locks. */
+		ASSERT_EQ(0, team_open(&t, 2, 2, i % 2 ? SMALL : 40000));
+		ASSERT_EQ(0, team_allreduce(&t, i));
+		team_close(&t);
+		calm();
+	}
+	TH_LOG("%u rounds, %d signals", n, (int)alarms);
+	EXPECT_GT((int)alarms, (int)n / 10);
+}
+
+/* WAIT goes on after signals until its operation is done. */
+TEST_F(signals, wait_restarted)
+{
+	struct npulink_result res;
+	struct team t;
+	pthread_t thread;
+	sigset_t set;
+	int before;
+
+	ASSERT_EQ(0, team_open(&t, 2, 2, SMALL));
+	member_fill(&t.m[0], 1);
+	member_fill(&t.m[1], 1);
+	ASSERT_EQ(0, member_start(&t.m[0], 0, &t.seq[0]));
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	/* The other thread shall not take the signals. */
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, start_later, &t));
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	before = alarms;
+	alarms_every(5000, SA_RESTART);
+	EXPECT_EQ(0, raw_wait(t.m[0].fd, t.seq[0], &res));
+	EXPECT_EQ(0, res.status);
+	calm();
+	pthread_join(thread, NULL);
+	EXPECT_GT((int)alarms, before);
+	EXPECT_EQ(0, (int)member_wrong(&t.m[0], 1));
+	team_close(&t);
 }
 
 /* ---- stopped processes */

@@ -376,7 +376,7 @@ int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf)
 		return -ESTALE;
 	if (likely(!READ_ONCE(buf->suspect)))
 		return 0;
-	rc = mutex_lock_interruptible(&buf->mutex);
+	rc = npulink_lock(&buf->mutex);
 	if (rc)
 		goto err_unuse;
 	if (READ_ONCE(buf->suspect)) {

@@ -645,7 +645,7 @@ int npulink_rank_join(struct npulink_rank *rank,
 	/* Either the removal of the device finds the rank, or the rank finds it gone. */
 	if (!percpu_ref_tryget_live(&file->dev->users))
 		return -ENODEV;
-	rc = mutex_lock_interruptible(&npulink_comms_lock);
+	rc = npulink_lock(&npulink_comms_lock);
 	if (rc)
 		goto out;
 	rc = join(rank, arg);

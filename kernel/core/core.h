@@ -206,6 +206,12 @@ struct npulink_file {
 	struct work_struct deadline_work;
 };
 
+/* A lock that is taken before anything is done: after a signal the call may be made again. */
+static inline int npulink_lock(struct mutex *lock)
+{
+	return mutex_lock_interruptible(lock) ? -ERESTARTSYS : 0;
+}
+
 static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 {
 	kref_get(&file->kref);

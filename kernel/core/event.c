@@ -159,7 +159,7 @@ int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd)
 		if (IS_ERR(eventfd))
 			return -EBADF;
 	}
-	rc = mutex_lock_interruptible(&file->mutex);
+	rc = npulink_lock(&file->mutex);
 	if (rc)
 		goto err_eventfd;
 	rc = -EEXIST;

@@ -345,6 +345,9 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 	}
 	cmd->out_posted = i;
 	npulink_run(&run);
+	/* Made again, it would post the first ones once more. */
+	if (rc == -ERESTARTSYS && i)
+		rc = -EINTR;
 	/* What was refused may be what the others wait for: let the caller see to it. */
 	wait_rc = rc;
 	for (i = 0; wait && i < cmd->out_posted; i++) {
@@ -373,6 +376,9 @@ int npulink_wait_ioctl(struct npulink_ucmd *ucmd)
 	if (!op)
 		return -ENOENT;
 	rc = npulink_op_wait(ucmd->file, op, cmd->wait_until_ns);
+	/* The limit is a point in time, so waiting goes on as if nothing had been. */
+	if (rc == -EINTR)
+		rc = -ERESTARTSYS;
 	if (!rc)
 		rc = npulink_fetch(ucmd->file, op, &user->out_result);
 	npulink_op_put(op);

@@ -173,7 +173,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	rc = PTR_ERR_OR_ZERO(rank);
 	if (rc)
 		goto out_old;
-	rc = mutex_lock_interruptible(&npulink_comms_lock);
+	rc = npulink_lock(&npulink_comms_lock);
 	if (rc)
 		goto err_abort;
 	rc = npulink_comm_find_child(rank, old);

@@ -73,7 +73,7 @@ int npulink_file_start_worker(struct npulink_file *file)
 
 	if (READ_ONCE(file->worker))
 		return 0;
-	rc = mutex_lock_interruptible(&file->mutex);
+	rc = npulink_lock(&file->mutex);
 	if (rc)
 		return rc;
 	if (file->worker)

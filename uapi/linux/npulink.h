@@ -42,7 +42,8 @@
  *  - ENODEV: the device has gone
  *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
  *  - EDQUOT: the user has as many open files and objects as max_user_objects allows
- *  - EINTR: a signal arrived while waiting for a lock; nothing was done
+ *  - EINTR: a signal arrived while waiting for a lock, and its handler was installed
+ *    without SA_RESTART; nothing was done
  *
  * Others are listed at each ioctl.
  */
@@ -631,7 +632,7 @@ struct npulink_post_batch {
  *
  *  - ENOENT: never posted, fetched already, or delivered to the ring
  *  - ETIME: still in flight at wait_until_ns
- *  - EINTR: interrupted by a signal; still in flight
+ *  - EINTR: a signal whose handler was installed without SA_RESTART; still in flight
  */
 struct npulink_wait {
 	__u32 size;
