@@ -91,7 +91,9 @@ static void put_step(FILE *f, const struct coll_plan *plan, uint32_t i)
 		fprintf(f, " dtype=%s", coll_dtype_name(s->dtype));
 	if ((s->op & REDUCE) && s->redop != redop)
 		fprintf(f, " redop=%s", coll_redop_name(s->redop));
-	if ((s->flags & NPULINK_STEP_F_TRANSIENT) && s->src2_off)
+	/* Only what is passed on has a window; elsewhere that member is an operand's. */
+	if ((s->flags & NPULINK_STEP_F_TRANSIENT) && (s->op & RECV) && (s->op & SEND) &&
+	    s->src2_off)
 		fprintf(f, " window=%llu", (unsigned long long)s->src2_off);
 	else if (s->flags & NPULINK_STEP_F_TRANSIENT)
 		fputs(" transient", f);

@@ -351,8 +351,7 @@ static void *storm_run(void *arg)
 
 static void storm_start(struct storm *s)
 {
-	/* SA_RESTART: what is never restarted is not restarted either way. */
-	struct sigaction sa = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct sigaction sa = { .sa_handler = on_signal };
 
 	sigaction(SIGUSR1, &sa, NULL);
 	s->stop = false;

@@ -350,7 +350,12 @@ TEST_F(signals, restarted)
 	for (i = 0; i < n; i++) {
 		alarms_every(400, SA_RESTART);
 		/* The first file of a process takes all of its memory's locks. */
-		ASSERT_EQ(0, team_open(&t, 2, 2, i % 2 ? SMALL : 40000));
+		memset(&t, 0, sizeof(t));
+		ASSERT_EQ(0, team_open(&t, 2, 2, i % 2 ? SMALL : 40000)) {
+			for (i = 0; i < 2; i++)
+				TH_LOG("fd %d, comm %d, buf %d, plan %d", t.m[i].fd,
+				       (int)t.m[i].comm, (int)t.m[i].buf, (int)t.m[i].plan);
+		}
 		ASSERT_EQ(0, team_allreduce(&t, i));
 		team_close(&t);
 		calm();

@@ -433,6 +433,7 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = mmu_interval_notifier_insert(&buf->mn, current->mm, cmd->addr & PAGE_MASK,
 					  npages << PAGE_SHIFT, &npulink_buf_mn_ops);
 	if (rc) {
+		rc = npulink_notifier_error(rc);
 		buf->mn.mm = NULL;
 		goto err_unuse;
 	}

@@ -212,6 +212,12 @@ static inline int npulink_lock(struct mutex *lock)
 	return mutex_lock_interruptible(lock) ? -ERESTARTSYS : 0;
 }
 
+/* The first notifier of a kind takes all locks of a process, and gives up at a signal. */
+static inline int npulink_notifier_error(int rc)
+{
+	return rc == -EINTR ? -ERESTARTSYS : rc;
+}
+
 static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 {
 	kref_get(&file->kref);

@@ -60,11 +60,8 @@ struct npulink_mm *npulink_mm_attach(struct npulink_file *file)
 	struct mmu_notifier *mn = mmu_notifier_get(&npulink_mm_ops, current->mm);
 	struct npulink_mm *nmm;
 
-	/* It looks for signals while it takes all locks of a new process. */
-	if (mn == ERR_PTR(-EINTR))
-		return ERR_PTR(-ERESTARTSYS);
 	if (IS_ERR(mn))
-		return ERR_CAST(mn);
+		return ERR_PTR(npulink_notifier_error(PTR_ERR(mn)));
 	nmm = container_of(mn, struct npulink_mm, mn);
 	spin_lock(&nmm->lock);
 	list_add_tail(&file->mm_node, &nmm->files);
