@@ -12,7 +12,7 @@ def check($s; $path):
 		check($schema[0].definitions[$s["$ref"] | ltrimstr("#/definitions/")] //
 		      error("no " + $s["$ref"]); $path)
 	else
-		(($s | keys_unsorted) - ["type", "enum", "minimum", "items", "properties", "required",
+		(($s | keys) - ["type", "enum", "minimum", "items", "properties", "required",
 			"additionalProperties", "definitions", "title", "$schema"] |
 		 if . != [] then error("unknown keywords " + tostring) else empty end),
 		(if $s.type and ([$s.type] | flatten | index($v | kind) == null) then
