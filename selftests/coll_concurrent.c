@@ -275,20 +275,26 @@ static void on_signal(int sig)
 	signals++;
 }
 
+/* Without SA_RESTART: the library has to cope, not the kernel. */
+static void signals_every(unsigned int us)
+{
+	const struct itimerval timer = { { 0, us }, { 0, us } };
+	struct sigaction sa = { .sa_handler = on_signal };
+
+	sigaction(SIGPROF, &sa, NULL);
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_PROF, &timer, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
 static int storm(struct ranks *ranks, struct coll_comm *comm)
 {
-	const struct itimerval timer = { { 0, 1000 }, { 0, 1000 } }, off = { };
-	struct sigaction sa = { .sa_handler = on_signal };
 	unsigned int rank = coll_comm_rank(comm);
 	static long in[40000], out[40000];
 	struct coll_state state;
 	int rc = 0, i;
 
-	/* Without SA_RESTART: the library has to cope, not the kernel. */
-	sigaction(SIGPROF, &sa, NULL);
-	sigaction(SIGALRM, &sa, NULL);
-	setitimer(ITIMER_PROF, &timer, NULL);
-	setitimer(ITIMER_REAL, &timer, NULL);
+	signals_every(1000);
 	for (i = 0; i < 150 && !rc; i++) {
 		size_t count = i % 5 ? 1 + i : 40000;
 
@@ -310,8 +316,7 @@ static int storm(struct ranks *ranks, struct coll_comm *comm)
 		if (i == 3)
 			i += 60;	/* groups take long enough */
 	}
-	setitimer(ITIMER_PROF, &off, NULL);
-	setitimer(ITIMER_REAL, &off, NULL);
+	signals_every(0);
 	if (rc)
 		return rc;
 	/* None lost, none twice: the kernel has counted as many as we have made. */
@@ -333,12 +338,38 @@ static void test_storm(void)
 	ranks_free(ranks);
 }
 
+/* To open a device and to register memory takes long, and is interrupted. */
+static void test_begin_in_storm(void)
+{
+	struct coll_request *req[2];
+	struct coll_unique_id id;
+	struct coll_comm *c[2];
+	int in[2] = { 1, 2 }, out[2], rc = 0, before = signals;
+
+	signals_every(400);
+	for (int i = 0; i < 40 && !rc; i++) {
+		rc = coll_get_unique_id(&id);
+		for (int r = 0; r < 2 && !rc; r++)
+			rc = coll_comm_init_rank(&c[r], 2, &id, r, NULL);
+		for (int r = 0; r < 2 && !rc; r++)
+			rc = coll_iallreduce(c[r], &in[r], &out[r], 1, COLL_INT32, COLL_SUM,
+					     &req[r]);
+		rc = rc ? rc : coll_waitall(2, req);
+		rc = rc ? rc : out[0] != 3 || out[1] != 3;
+		for (int r = 0; r < 2 && !rc; r++)
+			rc = coll_comm_destroy(c[r]);
+	}
+	signals_every(0);
+	ksft_print_msg("%d signals: %s\n", signals - before, coll_strerror(rc));
+	ksft_test_result(!rc && signals - before > 20, "communicators come and go meanwhile\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(9);
+	ksft_set_plan(10);
 	ksft_test_result(!ranks_of(RANKS, ring_group), "group: a ring, also to itself\n");
 	ksft_test_result(!ranks_of(RANKS, exchange_group), "group: everybody with everybody\n");
 	ksft_test_result(!ranks_of(RANKS, empty_messages), "messages without content\n");
@@ -348,5 +379,6 @@ int main(void)
 	ksft_test_result(!ranks_of(RANKS, many_comms), "communicators, some share a file\n");
 	test_one_thread();
 	test_storm();
+	test_begin_in_storm();
 	ksft_finished();
 }
