@@ -18,6 +18,10 @@ static int open_text(int rc, const char *path, char *text, size_t size)
 	case -ENOENT:
 	case -ENXIO:
 	case -ENODEV:
+		if (!access(COLL_DEV_DIR, F_OK))
+			return coll_text(text, size, rc,
+					 "there is no %s: see \"npulink dev show\" for those that there are (COLL_DEVICE, or device in struct coll_config, names one)",
+					 path);
 		return coll_text(text, size, rc,
 				 "there is no %s: load a backend (modprobe npulink_soft), and see \"npulink doctor\"",
 				 path);

@@ -19,8 +19,6 @@
 #include <unistd.h>
 #include "internal.h"
 
-#define DEV_DIR	"/dev/npulink"
-
 static int drv_call(struct coll_drv *drv, unsigned long cmd, void *arg)
 {
 	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
@@ -75,11 +73,11 @@ int coll_drv_device(const char *name, unsigned int index, char *path, size_t siz
 		if (strchr(name, '/'))
 			len = snprintf(path, size, "%s", name);
 		else
-			len = snprintf(path, size, DEV_DIR "/%s%s",
+			len = snprintf(path, size, COLL_DEV_DIR "/%s%s",
 				       isdigit((unsigned char)*name) ? "npu" : "", name);
 		return (size_t)len < size ? 0 : -ENAMETOOLONG;
 	}
-	dir = opendir(DEV_DIR);
+	dir = opendir(COLL_DEV_DIR);
 	if (!dir)
 		return -errno;
 	while ((entry = readdir(dir))) {
@@ -104,7 +102,7 @@ int coll_drv_device(const char *name, unsigned int index, char *path, size_t siz
 	closedir(dir);
 	if (n) {
 		qsort(numbers, n, sizeof(*numbers), by_number);
-		snprintf(path, size, DEV_DIR "/npu%lu", numbers[index % n]);
+		snprintf(path, size, COLL_DEV_DIR "/npu%lu", numbers[index % n]);
 	}
 	free(numbers);
 	return n ? 0 : -ENOENT;

@@ -27,6 +27,7 @@
 #define COLL_SLOTS	3
 #define COLL_TEXT	512
 #define COLL_NEVER	UINT64_MAX
+#define COLL_DEV_DIR	"/dev/npulink"
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "libcoll is for 64-bit machines");
 

@@ -78,12 +78,13 @@ static int parse_item(struct coll_tune *tune, char *item, int *collective, char 
 		*collective = coll_collective_parse(range);
 		if (*collective < 0)
 			return coll_text(text, size, -EINVAL,
-					 "algorithm override: \"%s\" is no collective", range);
+					 "algorithm override (COLL_ALGORITHM): \"%s\" is no collective",
+					 range);
 		range = next_field(NULL, &save);
 	}
 	if (*collective < 0)
 		return coll_text(text, size, -EINVAL,
-				 "algorithm override: it must begin with a collective, as in \"allreduce:0-4k:mesh;4k-:ring\"");
+				 "algorithm override (COLL_ALGORITHM): it must begin with a collective, as in \"allreduce:0-4k:mesh;4k-:ring\"");
 	name = next_field(NULL, &save);
 	if (!name) {
 		name = range;
@@ -91,7 +92,7 @@ static int parse_item(struct coll_tune *tune, char *item, int *collective, char 
 	}
 	if (!name || next_field(NULL, &save))
 		return coll_text(text, size, -EINVAL,
-				 "algorithm override: an item must be COLLECTIVE:FROM-TO:ALGORITHM, FROM-TO:ALGORITHM or COLLECTIVE:ALGORITHM");
+				 "algorithm override (COLL_ALGORITHM): an item must be COLLECTIVE:FROM-TO:ALGORITHM, FROM-TO:ALGORITHM or COLLECTIVE:ALGORITHM");
 	if (range) {
 		p = parse_size(range, &o.from);
 		if (p && *p == '-') {
@@ -102,7 +103,7 @@ static int parse_item(struct coll_tune *tune, char *item, int *collective, char 
 		}
 		if (!p || *p || o.to <= o.from)
 			return coll_text(text, size, -EINVAL,
-					 "algorithm override: \"%s\" is no range of sizes such as 0-4k or 4k-",
+					 "algorithm override (COLL_ALGORITHM): \"%s\" is no range of sizes such as 0-4k or 4k-",
 					 range);
 	}
 	o.collective = *collective;
@@ -110,18 +111,18 @@ static int parse_item(struct coll_tune *tune, char *item, int *collective, char 
 	if (!o.alg) {
 		list_algorithms(o.collective, names, sizeof(names));
 		return coll_text(text, size, -EINVAL,
-				 "algorithm override: %s has no algorithm \"%s\"; it has %s",
+				 "algorithm override (COLL_ALGORITHM): %s has no algorithm \"%s\"; it has %s",
 				 coll_collective_name(o.collective), name, names);
 	}
 	if (o.collective == NPULINK_COLL_ALLTOALLV && (o.from || o.to != UINT64_MAX))
 		return coll_text(text, size, -EINVAL,
-				 "algorithm override: alltoallv cannot depend on the size, which differs between ranks");
+				 "algorithm override (COLL_ALGORITHM): alltoallv cannot depend on the size, which differs between ranks");
 	for (unsigned int i = 0; i < tune->noverrides; i++) {
 		const struct coll_override *other = &tune->overrides[i];
 
 		if (other->collective == o.collective && other->from < o.to && o.from < other->to)
 			return coll_text(text, size, -EINVAL,
-					 "algorithm override: %s has two algorithms for one size",
+					 "algorithm override (COLL_ALGORITHM): %s has two algorithms for one size",
 					 coll_collective_name(o.collective));
 	}
 	if (add_override(tune, &o))
