@@ -16,6 +16,7 @@
 
 #define BUCKETS	NPULINK_FLIGHT_BUCKETS
 #define SHOW	10	/* lines of each table, without --details */
+#define WORTH	10000000	/* ns lost, below which nobody is accused */
 
 struct blamed {
 	uint32_t comm, rank, dev, pid;
@@ -291,18 +292,24 @@ static const struct blamed *culprit(const struct ledger *sum)
 {
 	const struct blamed *b = sum->ranks;
 
-	if (!sum->nranks || blame(b) < sum->waited / 4 || !blame(b))
+	if (!sum->nranks || blame(b) < sum->waited / 4 || blame(b) < WORTH)
 		return NULL;
 	return sum->nranks == 1 || blame(b) / 2 >= blame(b + 1) ? b : NULL;
 }
 
-/* The slowest link, if most are twice as fast. */
+/*
+ * The slowest link, if most are twice as fast: not only on the whole, which a few requests
+ * that were held up would do, but also in the middle.
+ */
 static const struct slow_link *slowest(const struct ledger *sum)
 {
-	if (sum->nlinks < 3 ||
-	    ns_per_byte(&sum->links[0]) < 2 * ns_per_byte(&sum->links[sum->nlinks / 2]))
+	const struct slow_link *l = sum->links, *usual = l + sum->nlinks / 2;
+
+	if (sum->nlinks < 3 || ns_per_byte(l) < 2 * ns_per_byte(usual) ||
+	    (ns_per_byte(l) - ns_per_byte(usual)) * l->bytes < WORTH ||
+	    quantile(l->slow, .5) <= quantile(usual->slow, .5))
 		return NULL;
-	return sum->links;
+	return l;
 }
 
 static void print_findings(const struct ledger *sum)
