@@ -52,7 +52,9 @@ json "link test" 'length == 12 and all(.ok and .alpha_s > 0 and .wrong_bytes == 
 valid "link test: schema" link_test npulink -j link test npu1
 json "link test of one device" 'length == 6 and all(.dev == "npu1" or .peer == "npu1")' \
 	npulink -j link test dev npu1
+json "link test: no communicator has failed by it" '[.. | .abort? // 0] | add == 0' npulink -j stat show
 check "link test: text" sh -c '[ "$(npulink link test | grep -c "/s$")" = 12 ]'
+refuse "link test of no device" npulink link test npu99
 expect "link test of something" 2 npulink link test teapot
 expect "link test of two" 2 npulink link test npu0 npu1
 expect "link matrix of something else" 2 npulink link matrix teapot

@@ -96,7 +96,8 @@ echo "npu1 0 0 0" >$knobs/npu2/timing
 json "slow: the link" '.slow_link == { from: "npu1", to: "npu2" }' npulink -j slow
 check "slow: says so" sh -c 'npulink slow | grep -q "^the link from npu1 to npu2 is"'
 check "slow: every rank" sh -c '[ "$(npulink slow -d | grep -c "npu[0-3] .*|$")" = 8 ]'
-expect "slow: another communicator" 0 npulink slow -c 99999
+refuse "slow: another communicator" npulink slow -c 99999
+refuse "trace: another communicator" npulink trace -c 99999 "$scratch/none.json"
 
 for bad in "trace -x" "trace -l 0" "trace -l x" "trace -c x" "trace a b" "slow x" "slow -c x" \
 	"slow -x"; do

@@ -197,6 +197,8 @@ int flight_read(struct flight_log *log, uint32_t what, uint32_t comm)
 		return nl_fail(rc, 0);
 	if (r.error)
 		return fail("cannot read flight recorders: %s", strerror(-r.error));
+	if (!log->n && comm != ANY_COMM)
+		return fail("there is no communicator %u on record that you may see", comm);
 	for (size_t i = 0; i < log->n; i++)
 		flight_match(&log->v[i]);
 	return flight_index(log);

@@ -128,7 +128,9 @@ static void test_pair(struct coll_comm *base[2], uint8_t *out, uint8_t *in,
 	for (int i = 0; i < 2; i++) {
 		if (!p.comm[i])
 			continue;
-		coll_comm_abort(p.comm[i], 0);
+		/* What has failed may still be on its way, and would be waited for. */
+		if (results[0].error || results[1].error)
+			coll_comm_abort(p.comm[i], 0);
 		coll_comm_destroy(p.comm[i]);
 	}
 }
@@ -248,12 +250,13 @@ static const char usage[] =
 	"\n"
 	"  -j, --json  JSON\n"
 	"\n"
-	"Exit status: 0 all data came as it was sent, 1 not.\n";
+	"Exit status: 0 all data came as it was sent, 1 not, or there was nothing to test.\n";
 
 int link_test_cmd(int argc, char **argv)
 {
 	struct json_object *array = NULL;
 	struct link_result *results;
+	struct dev *devs = NULL;
 	uint32_t id = ANY_DEV;
 	bool bad = false;
 	size_t n;
@@ -271,14 +274,22 @@ int link_test_cmd(int argc, char **argv)
 		return usage_error("link test: unknown word \"%s\"", argv[1]);
 	if (argc && !parse_dev(argv[0], &id))
 		return usage_error("link test: \"%s\" is no device, which look like npu0", argv[0]);
+	rc = nl_devs(id, &devs, &n);
+	free(devs);
+	if (rc)
+		return nl_fail(rc, id);
 	rc = link_test(id, &results, &n);
+	if (!rc && !n) {
+		free(results);
+		return fail("there are no two devices that you may open; see: npulink doctor");
+	}
 	if (rc) {
 		free(results);
 		return fail("links cannot be tested: %s; see: npulink doctor", strerror(-rc));
 	}
 	if (opts.json)
 		array = json_object_new_array();
-	else if (n)
+	else
 		printf("%-8s    %-8s %10s %12s\n", "FROM", "TO", "8 BYTES", "SPEED");
 	for (size_t i = 0; i < n; i++) {
 		bad |= results[i].error || results[i].wrong;
@@ -290,7 +301,5 @@ int link_test_cmd(int argc, char **argv)
 	free(results);
 	if (array)
 		json_print(array);
-	else if (!n)
-		printf("there are no two devices that you may open\n");
 	return bad ? EXIT_FAILURE : EXIT_SUCCESS;
 }

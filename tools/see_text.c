@@ -73,8 +73,13 @@ static const char *or_number(const char *name, uint32_t value, char buf[16])
 const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size_t size)
 {
 	const char *coll = coll_collective_name(call->collective);
-	char a[16], b[16], c[16];
+	char a[16], b[16], c[16], redop[24] = "", root[24] = "";
 
+	if (npulink_coll_reduces(call->collective))
+		snprintf(redop, sizeof(redop), ", %s",
+			 or_number(coll_redop_name(call->redop), call->redop, c));
+	if (npulink_coll_has_root(call->collective))
+		snprintf(root, sizeof(root), ", root %u", call->root);
 	if (p2p || call->collective == NPULINK_COLL_P2P)
 		snprintf(buf, size, "message of %" PRIu64 " %s", (uint64_t)call->count,
 			 or_number(coll_dtype_name(call->dtype), call->dtype, b));
@@ -83,10 +88,9 @@ const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size
 	else if (call->collective == NPULINK_COLL_BARRIER)
 		snprintf(buf, size, "barrier");
 	else
-		snprintf(buf, size, "%s of %" PRIu64 " %s, %s, root %u",
+		snprintf(buf, size, "%s of %" PRIu64 " %s%s%s",
 			 or_number(coll, call->collective, a), (uint64_t)call->count,
-			 or_number(coll_dtype_name(call->dtype), call->dtype, b),
-			 or_number(coll_redop_name(call->redop), call->redop, c), call->root);
+			 or_number(coll_dtype_name(call->dtype), call->dtype, b), redop, root);
 	return buf;
 }
 
