@@ -37,6 +37,7 @@
 #define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
+#define NPULINK_PLAN_SPARES	4	/* operations that a plan keeps */
 #define NPULINK_CHECK_REQS	2	/* the same, if what comes over links is checked */
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
 
@@ -550,7 +551,7 @@ struct npulink_step_pos {
 
 /*
  * struct npulink_plan - a verified plan, ready to run
- * @spare: an operation kept for the next POST
+ * @spares: operations kept for the next POSTs, so that these allocate nothing
  * @script: how it is run together with all other ranks' plans; under comm->lock
  * @script_tries: how often that was found out
  *
@@ -586,7 +587,7 @@ struct npulink_plan {
 	bool p2p;
 	bool p2p_send;
 	size_t op_size;
-	struct npulink_op *spare;
+	struct npulink_op *spares[NPULINK_PLAN_SPARES];
 	struct npulink_script *script;
 	u32 script_tries;
 	atomic_t inflight;
@@ -782,11 +783,12 @@ static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32
 }
 
 struct npulink_op *npulink_op_alloc(struct npulink_plan *plan);
+int npulink_plan_make_spares(struct npulink_plan *plan);
+void npulink_plan_free_spares(struct npulink_plan *plan);
 void npulink_op_reset(struct npulink_op *op);
 void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_free(struct npulink_req *req);
 void npulink_op_put(struct npulink_op *op);
-void npulink_op_destroy(struct npulink_op *op);
 void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send);

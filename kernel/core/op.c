@@ -13,7 +13,7 @@
 /* Operations whose last reference went away where memory cannot be freed. */
 static LLIST_HEAD(npulink_dead_ops);
 
-void npulink_op_destroy(struct npulink_op *op)
+static void npulink_op_destroy(struct npulink_op *op)
 {
 	u32 i;
 
@@ -118,13 +118,62 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	return op;
 }
 
+/* Keep @op for the next POST; false if there are enough. Any context. */
+static bool npulink_op_keep(struct npulink_plan *plan, struct npulink_op *op)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_PLAN_SPARES; i++)
+		if (!cmpxchg(&plan->spares[i], NULL, op))
+			return true;
+	return false;
+}
+
+static struct npulink_op *npulink_op_take(struct npulink_plan *plan)
+{
+	struct npulink_op *op = NULL;
+	u32 i;
+
+	for (i = 0; i < NPULINK_PLAN_SPARES && !op; i++)
+		if (READ_ONCE(plan->spares[i]))
+			op = xchg(&plan->spares[i], NULL);
+	return op;
+}
+
+/*
+ * What a rank needs that posts @plan, waits, and posts it again: a peer that is not done
+ * yet may still look at the first operation, but no longer when the second is done, as
+ * that takes the peer's second one.
+ */
+int npulink_plan_make_spares(struct npulink_plan *plan)
+{
+	struct npulink_op *op;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		op = npulink_op_new(plan);
+		if (!op)
+			return -ENOMEM;
+		npulink_op_keep(plan, op);
+	}
+	return 0;
+}
+
+void npulink_plan_free_spares(struct npulink_plan *plan)
+{
+	struct npulink_op *op;
+
+	while ((op = npulink_op_take(plan)))
+		npulink_op_destroy(op);
+}
+
 /*
  * A fresh operation of @plan, with a reference to plan and rank. May sleep. One that has
  * run before has let go of buffers, peers and requests.
  */
 struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
 {
-	struct npulink_op *op = xchg(&plan->spare, NULL) ?: npulink_op_new(plan);
+	struct npulink_op *op = npulink_op_take(plan) ?: npulink_op_new(plan);
 
 	if (!op)
 		return NULL;
@@ -164,7 +213,7 @@ void npulink_op_put(struct npulink_op *op)
 
 	if (!refcount_dec_and_test(&op->refs))
 		return;
-	if (cmpxchg(&plan->spare, NULL, op)) {
+	if (!npulink_op_keep(plan, op)) {
 		if (llist_add(&op->free_node, &npulink_dead_ops))
 			schedule_work(&npulink_dead_ops_work);
 	}

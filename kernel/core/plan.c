@@ -13,8 +13,7 @@ static void npulink_plan_free(struct work_struct *work)
 {
 	struct npulink_plan *plan = container_of(work, struct npulink_plan, release_work);
 
-	if (plan->spare)
-		npulink_op_destroy(plan->spare);
+	npulink_plan_free_spares(plan);
 	npulink_remote_plan_free(plan);
 	kvfree(plan->steps);
 	kvfree(plan->pos);
@@ -435,6 +434,9 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	}
 	/* One direction only: that of any of its streams. */
 	plan->p2p_send = plan->p2p && plan->streams[0].send;
+	rc = npulink_plan_make_spares(plan);
+	if (rc)
+		goto err_abort;
 	cmd->out_id = plan->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
