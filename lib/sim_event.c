@@ -16,7 +16,6 @@
 #include "sim_state.h"
 
 #define SLICE	(128 * 1024)
-#define AHEAD	8		/* messages are fetched so long before they are needed */
 
 /* ---- entries */
 
@@ -109,8 +108,8 @@ static void entry_due(struct sim *s, uint32_t rank, uint32_t at)
 	}
 	s->state[m->src][m->src_at] = MOVING_MSG | id;
 	s->state[m->dst][m->dst_at] = MOVING_MSG | id;
-	m->src_port = shared_port(s, m->src, m->dst);
-	m->dst_port = shared_port(s, m->dst, m->src);
+	m->far = s->net->kind == COLL_NET_SERVERS && !sim_net_near(s->net, rank, peer);
+	m->shared = ports_shared(s, m->far);
 	msg_todo(s, id);
 }
 
@@ -161,7 +160,7 @@ static void try_start(struct sim *s, uint32_t id)
 {
 	struct msg *m = &s->msgs[id];
 	uint64_t n;
-	double work, factor;
+	double work, left, factor;
 
 	if (m->active || (m->len ? m->given == m->len : m->given))
 		return;
@@ -169,44 +168,51 @@ static void try_start(struct sim *s, uint32_t id)
 	if (m->len && !n)
 		return;
 	msg_list(s, id, true);
-	if (m->src_port != NONE && (s->out[m->src_port].busy || s->in[m->dst_port].busy))
+	if (m->shared && (out_port(s, m)->busy || in_port(s, m)->busy))
 		return;
 	if (!s->fair && s->nlinks && !way_take(s, id))
 		return;
 	if (s->exec && n > s->slice)
 		n = s->slice;
-	if (m->src_port != NONE) {
-		s->out[m->src_port].busy = true;
-		s->in[m->dst_port].busy = true;
+	if (m->shared) {
+		out_port(s, m)->busy = true;
+		in_port(s, m)->busy = true;
 	}
 	if (m->given + n == msg_offered(s, m))
 		msg_list(s, id, false);
 	m->active = true;
-	if (!m->given)
-		m->start = s->now;
+	if (!m->given && s->wants_more)
+		s->more[id].start = s->now;
 	factor = slowness(s->net, m->src, m->dst);
 	work = m->given ? 0 : factor;
 	work = work * s->net->alpha[!sim_net_near(s->net, m->src, m->dst)];
-	m->left = n * factor * s->net->beta[!sim_net_near(s->net, m->src, m->dst)];
-	s->run->result->busy += work + m->left;
+	left = n * factor * s->net->beta[!sim_net_near(s->net, m->src, m->dst)];
+	s->run->result->busy += work + left;
 	m->given += n;
 	/* An empty message is on its way as well. */
 	if (!m->len)
 		m->given = 1;
 	if (s->fair) {
-		m->left = sim_ticks(s, m->left);
-		event_push(s, s->now + sim_ticks(s, work), EV_JOIN, id, m->version);
+		s->more[id].left = sim_ticks(s, left);
+		event_push(s, s->now + sim_ticks(s, work), EV_JOIN, id, 0);
 	} else {
-		event_push(s, s->now + sim_ticks(s, work + m->left), EV_MOVED, id, m->version);
+		event_push(s, s->now + sim_ticks(s, work + left), EV_MOVED, id, 0);
 	}
 }
 
-static void scan_later(struct sim *s, struct port *port, uint32_t id)
+/* Frees the port; @at is its place in both lists of ports. */
+static void port_free(struct sim *s, struct port *port, uint32_t at)
 {
+	port->busy = false;
 	if (port->scan)
 		return;
 	port->scan = true;
-	s->scan[s->nscan++] = id;
+	s->scan[s->nscan++] = at;
+}
+
+static struct port *scanned(struct sim *s, uint32_t at)
+{
+	return at < 2 * s->p ? &s->out[at] : &s->in[at - 2 * s->p];
 }
 
 /* The oldest message that wants a port that has become free, and can have it. */
@@ -216,11 +222,20 @@ static void scan_ports(struct sim *s)
 
 	for (i = 0; i < s->nscan; i++) {
 		bool out = s->scan[i] < 2 * s->p;
-		struct port *port = out ? &s->out[s->scan[i]] : &s->in[s->scan[i] - 2 * s->p];
+		struct port *port = scanned(s, s->scan[i]);
 
+		if (i + AHEAD < s->nscan)
+			__builtin_prefetch(scanned(s, s->scan[i + AHEAD]));
+		if (i + AHEAD / 2 < s->nscan) {
+			next = scanned(s, s->scan[i + AHEAD / 2])->head;
+			if (next != NONE) {
+				__builtin_prefetch(&s->msgs[next]);
+				__builtin_prefetch(&s->msg_links[next]);
+			}
+		}
 		port->scan = false;
 		for (id = port->head; id != NONE && !port->busy; id = next) {
-			next = out ? s->msgs[id].out.next : s->msgs[id].in.next;
+			next = out ? s->msg_links[id].out.next : s->msg_links[id].in.next;
 			if (!s->msgs[id].queued)
 				try_start(s, id);
 		}
@@ -228,14 +243,16 @@ static void scan_ports(struct sim *s)
 	s->nscan = 0;
 }
 
-static void report_message(struct sim *s, const struct msg *m)
+static void report_message(struct sim *s, uint32_t id)
 {
+	const struct msg *m = &s->msgs[id];
+	const struct msg_more *more = &s->more[id];
 	struct coll_sim_message out = {
 		.src = m->src, .dst = m->dst, .len = m->len, .reduce = m->reduce,
 		.src_step = entry_of(s, m->src, m->src_at)->step,
 		.dst_step = entry_of(s, m->dst, m->dst_at)->step,
-		.due = m->due * s->tick, .start = m->start * s->tick,
-		.end = m->end * s->tick, .done = s->now * s->tick,
+		.due = m->due * s->tick, .start = more->start * s->tick,
+		.end = more->end * s->tick, .done = s->now * s->tick,
 	};
 
 	s->run->opts->message(s->run->opts->ctx, &out);
@@ -259,7 +276,7 @@ static void msg_ready(struct sim *s, uint32_t id, uint64_t n)
 		return;
 	over(s, m->dst, m->dst_at);
 	if (s->run->opts->message)
-		report_message(s, m);
+		report_message(s, id);
 	msg_free(s, id);
 }
 
@@ -275,14 +292,13 @@ static void moved(struct sim *s, uint32_t id)
 	else if (s->nlinks)
 		way_give(s, id);
 	m = &s->msgs[id];
-	if (m->src_port != NONE) {
-		s->out[m->src_port].busy = false;
-		scan_later(s, &s->out[m->src_port], m->src_port);
-		s->in[m->dst_port].busy = false;
-		scan_later(s, &s->in[m->dst_port], m->dst_port + 2 * s->p);
+	if (m->shared) {
+		port_free(s, out_port(s, m), out_port(s, m) - s->out);
+		port_free(s, in_port(s, m), in_port(s, m) - s->in + 2 * s->p);
 	}
 	if (m->moved == m->len) {
-		m->end = s->now;
+		if (s->wants_more)
+			s->more[id].end = s->now;
 		s->run->result->messages++;
 		s->run->result->bytes += m->len;
 		over(s, m->src, m->src_at);
@@ -321,7 +337,7 @@ static void handle(struct sim *s, const struct event *e)
 		fair_join(s, e->id);
 		break;
 	case EV_MOVED:
-		if (e->version == m->version)
+		if (!s->fair || e->version == s->more[e->id].version)
 			moved(s, e->id);
 		break;
 	case EV_REDUCED:
@@ -474,6 +490,7 @@ static int sim_init(struct sim *s)
 		total += view_of(s, i)->list->shape[0];
 	s->left = total;
 	s->nlinks = coll_net_links(s->net);
+	s->wants_more = s->nlinks || s->run->opts->message;
 	s->width = sim_net_width(s->net);
 	s->state = malloc(s->p * sizeof(*s->state));
 	s->states = malloc((total + 1) * sizeof(*s->states));
@@ -518,7 +535,9 @@ static void sim_free(struct sim *s)
 {
 	s->run->result->memory += s->run->store.memory + s->heap_cap * sizeof(*s->heap) +
 		s->events_cap * sizeof(*s->events) +
-		s->msgs_cap * sizeof(*s->msgs) + s->due_cap * sizeof(*s->due) +
+		s->msgs_cap * sizeof(*s->msgs) + s->msg_links_cap * sizeof(*s->msg_links) +
+		s->more_cap * sizeof(*s->more) + s->free_cap * sizeof(*s->free_msgs) +
+		s->due_cap * sizeof(*s->due) +
 		s->todo_cap * sizeof(*s->todo) + s->starts_cap * sizeof(*s->starts);
 	free(s->state);
 	free(s->states);
@@ -531,6 +550,9 @@ static void sim_free(struct sim *s)
 	free(s->heap);
 	free(s->events);
 	free(s->msgs);
+	free(s->msg_links);
+	free(s->more);
+	free(s->free_msgs);
 	free(s->due);
 	free(s->todo);
 	free(s->starts);
@@ -541,8 +563,8 @@ int sim_event_run(struct sim_run *run)
 {
 	struct sim s = {
 		.run = run, .net = run->net, .p = run->store.nranks,
-		.exec = run->opts->rule == COLL_RULE_EXEC, .free_msg = NONE,
-		.free_event = NONE, .latest = NONE,
+		.exec = run->opts->rule == COLL_RULE_EXEC,
+		.free_event = NONE, .latest = NONE, .ahead = NONE,
 		.slice = run->opts->slice ? run->opts->slice : SLICE,
 		/* Nothing takes longer than all in turn, four times over. */
 		.tick = run->work > 0 ? ldexp(1, ilogb(run->work) - 59) : 1,

@@ -50,6 +50,7 @@ static void report_conflict(struct sim *s, uint32_t id, uint32_t link)
 bool way_take(struct sim *s, uint32_t id)
 {
 	struct msg *m = &s->msgs[id];
+	struct msg_more *more = &s->more[id];
 	uint32_t n = sim_net_route(s->net, m->src, m->dst, s->way), i;
 
 	for (i = 0; i < n; i++) {
@@ -62,13 +63,13 @@ bool way_take(struct sim *s, uint32_t id)
 		sim_net_route(s->net, m->src, m->dst, s->way);
 		if (s->net->sharing != COLL_SHARE_WAIT)
 			continue;
-		if (m->wait_from < 0)
-			m->wait_from = s->now;
-		m->wait_next = NONE;
+		if (more->wait_from < 0)
+			more->wait_from = s->now;
+		more->wait_next = NONE;
 		if (l->wait_tail == NONE)
 			l->wait_head = id;
 		else
-			s->msgs[l->wait_tail].wait_next = id;
+			s->more[l->wait_tail].wait_next = id;
 		l->wait_tail = id;
 		m->queued = true;	/* the link will ask again */
 		return false;
@@ -78,9 +79,9 @@ bool way_take(struct sim *s, uint32_t id)
 		s->links[s->way[i]].holder = id;
 	}
 	s->changed = s->changed || n;
-	if (m->wait_from >= 0)
-		s->run->result->waited += (s->now - m->wait_from) * s->tick;
-	m->wait_from = -1;
+	if (more->wait_from >= 0)
+		s->run->result->waited += (s->now - more->wait_from) * s->tick;
+	more->wait_from = -1;
 	return true;
 }
 
@@ -96,7 +97,7 @@ void way_give(struct sim *s, uint32_t id)
 		if (l->holder == id)
 			l->holder = NONE;
 		for (w = l->wait_head; w != NONE; w = next) {
-			next = s->msgs[w].wait_next;
+			next = s->more[w].wait_next;
 			s->msgs[w].queued = false;
 			msg_todo(s, w);
 		}
@@ -123,8 +124,8 @@ void fair_share(struct sim *s)
 
 	s->changed = false;
 	for (i = 0; i < s->nmoving; i++) {
-		struct msg *m = &s->msgs[s->moving[i]];
-		double share = crowd(s, m);
+		struct msg_more *m = &s->more[s->moving[i]];
+		double share = crowd(s, &s->msgs[s->moving[i]]);
 
 		if (share == m->share)
 			continue;
@@ -141,7 +142,7 @@ void fair_share(struct sim *s)
 
 void fair_join(struct sim *s, uint32_t id)
 {
-	struct msg *m = &s->msgs[id];
+	struct msg_more *m = &s->more[id];
 
 	way_take(s, id);
 	if (!sim_grow(s, &s->moving, &s->moving_cap, s->nmoving + 1, sizeof(*s->moving)))
@@ -154,9 +155,9 @@ void fair_join(struct sim *s, uint32_t id)
 
 void fair_leave(struct sim *s, uint32_t id)
 {
-	uint32_t at = s->msgs[id].active_at, last = s->moving[--s->nmoving];
+	uint32_t at = s->more[id].active_at, last = s->moving[--s->nmoving];
 
 	s->moving[at] = last;
-	s->msgs[last].active_at = at;
+	s->more[last].active_at = at;
 	way_give(s, id);
 }

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include "sim_state.h"
 
 bool sim_grow(struct sim *s, void *array, uint32_t *cap, uint32_t n, size_t size)
@@ -92,6 +93,23 @@ void event_push(struct sim *s, int64_t time, enum event_kind kind, uint32_t id, 
 	s->latest_time = time;
 }
 
+/* The next event is @first; the messages of those after it are needed soon. */
+static void fetch_events(struct sim *s, uint32_t first)
+{
+	uint32_t i = s->ahead, n = 1;
+
+	if (i == NONE) {
+		i = first;
+		n = AHEAD;
+	}
+	for (; n && s->events[i].next != NONE; n--) {
+		i = s->events[i].next;
+		if (s->events[i].kind != EV_BEGIN)
+			__builtin_prefetch(&s->msgs[s->events[i].id]);
+	}
+	s->ahead = i;
+}
+
 struct event event_pop(struct sim *s)
 {
 	uint32_t i = s->heap[0].first;
@@ -99,49 +117,84 @@ struct event event_pop(struct sim *s)
 
 	if (s->latest == i)
 		s->latest = NONE;
+	if (s->ahead == i)
+		s->ahead = NONE;
 	s->events[i].next = s->free_event;
 	s->free_event = i;
 	if (e.next != NONE) {
-		const struct event *next = &s->events[e.next];
-
 		s->heap[0].first = e.next;
-		/* The one after it is needed next, and its message soon. */
-		if (next->next != NONE && s->nmsgs) {
-			__builtin_prefetch(&s->events[next->next]);
-			if (next->kind != EV_BEGIN)
-				__builtin_prefetch(&s->msgs[next->id]);
-		}
+		fetch_events(s, e.next);
 	} else {
 		heap_pop(s);
+		s->ahead = NONE;
 	}
 	return e;
 }
 
 /* ---- messages */
 
+/* Unlike sim_grow(), keeps each message within one line of the cache. */
+static bool msgs_grow_aligned(struct sim *s)
+{
+	uint32_t cap = s->msgs_cap ? 2 * s->msgs_cap : 64;
+	struct msg *more;
+
+	if (s->nmsgs < s->msgs_cap)
+		return true;
+	more = aligned_alloc(sizeof(*more), cap * sizeof(*more));
+	if (!more) {
+		s->rc = -ENOMEM;
+		return false;
+	}
+	if (s->nmsgs)
+		memcpy(more, s->msgs, s->nmsgs * sizeof(*more));
+	free(s->msgs);
+	s->msgs = more;
+	s->msgs_cap = cap;
+	return true;
+}
+
+static bool msgs_grow(struct sim *s)
+{
+	uint32_t n = s->nmsgs + 1;
+
+	_Static_assert(sizeof(struct msg) == 64, "a line of the cache");
+	if (!msgs_grow_aligned(s) ||
+	    !sim_grow(s, &s->msg_links, &s->msg_links_cap, n, sizeof(*s->msg_links)))
+		return false;
+	if (!s->wants_more)
+		return true;
+	if (!sim_grow(s, &s->more, &s->more_cap, n, sizeof(*s->more)))
+		return false;
+	s->more[s->nmsgs].version = 0;
+	return true;
+}
+
 uint32_t msg_make(struct sim *s)
 {
-	uint32_t id = s->free_msg;
+	uint32_t id;
 
-	if (id != NONE) {
-		s->free_msg = s->msgs[id].wait_next;
+	if (s->nfree) {
+		id = s->free_msgs[--s->nfree];
+		if (s->nfree >= AHEAD)
+			__builtin_prefetch(&s->msgs[s->free_msgs[s->nfree - AHEAD]], 1);
 	} else {
-		if (!sim_grow(s, &s->msgs, &s->msgs_cap, s->nmsgs + 1, sizeof(*s->msgs)))
+		if (!msgs_grow(s))
 			return NONE;
 		id = s->nmsgs++;
-		s->msgs[id].version = 0;
 	}
-	s->msgs[id] = (struct msg){
-		.src_port = NONE, .dst_port = NONE, .due = s->now, .wait_from = -1,
-		.wait_next = NONE, .version = s->msgs[id].version + 1,
-	};
+	s->msgs[id] = (struct msg){ .due = s->now };
+	if (s->wants_more)
+		s->more[id] = (struct msg_more){
+			.wait_from = -1, .wait_next = NONE, .version = s->more[id].version + 1,
+		};
 	return id;
 }
 
 void msg_free(struct sim *s, uint32_t id)
 {
-	s->msgs[id].wait_next = s->free_msg;
-	s->free_msg = id;
+	if (sim_grow(s, &s->free_msgs, &s->free_cap, s->nfree + 1, sizeof(*s->free_msgs)))
+		s->free_msgs[s->nfree++] = id;
 }
 
 void msg_todo(struct sim *s, uint32_t id)
@@ -153,34 +206,33 @@ void msg_todo(struct sim *s, uint32_t id)
 	s->todo[s->ntodo++] = id;
 }
 
+static struct links *links_of(struct sim *s, uint32_t id, bool out)
+{
+	return out ? &s->msg_links[id].out : &s->msg_links[id].in;
+}
+
 static void port_append(struct sim *s, struct port *port, uint32_t id, bool out)
 {
-	struct msg *m = &s->msgs[id];
-	struct links *l = out ? &m->out : &m->in;
-
-	l->next = NONE;
-	l->prev = port->tail;
+	*links_of(s, id, out) = (struct links){ .prev = port->tail, .next = NONE };
 	if (port->tail == NONE)
 		port->head = id;
-	else if (out)
-		s->msgs[port->tail].out.next = id;
 	else
-		s->msgs[port->tail].in.next = id;
+		links_of(s, port->tail, out)->next = id;
 	port->tail = id;
 }
 
 static void port_remove(struct sim *s, struct port *port, uint32_t id, bool out)
 {
-	struct links l = out ? s->msgs[id].out : s->msgs[id].in;
+	struct links l = *links_of(s, id, out);
 
 	if (l.prev == NONE)
 		port->head = l.next;
 	else
-		*(out ? &s->msgs[l.prev].out.next : &s->msgs[l.prev].in.next) = l.next;
+		links_of(s, l.prev, out)->next = l.next;
 	if (l.next == NONE)
 		port->tail = l.prev;
 	else
-		*(out ? &s->msgs[l.next].out.prev : &s->msgs[l.next].in.prev) = l.prev;
+		links_of(s, l.next, out)->prev = l.prev;
 }
 
 /* A message that shares one of its ports shares the other as well. */
@@ -188,26 +240,22 @@ void msg_list(struct sim *s, uint32_t id, bool listed)
 {
 	struct msg *m = &s->msgs[id];
 
-	if (m->src_port == NONE || m->listed == listed)
+	if (!m->shared || m->listed == listed)
 		return;
 	m->listed = listed;
 	if (listed) {
-		port_append(s, &s->out[m->src_port], id, true);
-		port_append(s, &s->in[m->dst_port], id, false);
+		port_append(s, out_port(s, m), id, true);
+		port_append(s, in_port(s, m), id, false);
 	} else {
-		port_remove(s, &s->out[m->src_port], id, true);
-		port_remove(s, &s->in[m->dst_port], id, false);
+		port_remove(s, out_port(s, m), id, true);
+		port_remove(s, in_port(s, m), id, false);
 	}
 }
 
-/* Which port a message takes, if anybody else may want it at the time. */
-uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer)
+/* May anybody else want the ports of that message at the time? */
+bool ports_shared(const struct sim *s, bool far)
 {
-	if (!s->exec)
-		return NONE;
-	if (s->net->kind == COLL_NET_SERVERS && !sim_net_near(s->net, rank, peer))
-		return 2 * rank + 1;
-	return s->net->ports > 1 ? NONE : 2 * rank;
+	return s->exec && (far || s->net->ports <= 1);
 }
 
 /* ---- meeting of the two ends */

@@ -18,6 +18,8 @@
 #define MOVING_MSG	0x80000000U
 #define OVER		0xffffffffU
 
+#define AHEAD		8	/* messages are fetched so long before they are needed */
+
 enum event_kind { EV_MOVED, EV_JOIN, EV_REDUCED, EV_BEGIN };
 
 struct event {
@@ -39,22 +41,32 @@ struct links {
 };
 
 /*
- * A message whose two ends are due, or a reduction at one rank. While it has bytes
- * to be moved it is in the lists of its two ports (EXEC); it may wait for a link.
+ * A message whose two ends are due, or a reduction at one rank: one line of the cache,
+ * so what only some runs want is in struct msg_more. While it has bytes to be moved it
+ * is in the lists of its two ports (EXEC); it may wait for a link.
  */
 struct msg {
 	uint32_t src, dst, src_at, dst_at;
-	uint32_t src_port, dst_port;	/* NONE: nobody else wants it */
 	uint64_t len, given, moved, ready;	/* bytes: on their way, arrived, reduced */
-	int64_t due, start, end, wait_from;
-	struct links out, in;
-	uint32_t wait_next;
-	uint32_t version;
+	int64_t due;
 	bool active, local, reduce, queued, listed;
+	bool shared;		/* somebody else may want its ports */
+	bool far;
+};
+
+/* Its neighbours in the lists of the ports. */
+struct msg_links {
+	struct links out, in;
+};
+
+/* Of links that are contended for, and of what is reported. */
+struct msg_more {
+	int64_t start, end, wait_from;
+	uint32_t wait_next;
 	/* COLL_SHARE_FAIR */
+	uint32_t version, active_at;
 	double left, share;
 	int64_t since;
-	uint32_t active_at;
 };
 
 struct port {
@@ -94,10 +106,15 @@ struct sim {
 	uint32_t nheap, heap_cap;
 	struct event *events;
 	uint32_t nevents, events_cap, free_event;
+	uint32_t ahead;		/* some events after the first one of this moment, or NONE */
 	uint32_t latest;	/* the event pushed last, and for when; NONE: it is over */
 	int64_t latest_time;
 	struct msg *msgs;
-	uint32_t nmsgs, msgs_cap, free_msg;
+	struct msg_links *msg_links;		/* EXEC */
+	struct msg_more *more;			/* if there are links, or reports */
+	bool wants_more;
+	uint32_t nmsgs, msgs_cap, msg_links_cap, more_cap;
+	uint32_t *free_msgs, nfree, free_cap;
 	uint32_t apart[2];		/* entries of two ends, when last looked for */
 	struct due *due;
 	uint32_t ndue, due_cap;
@@ -118,6 +135,16 @@ struct sim {
 static inline const struct sim_view *view_of(const struct sim *s, uint32_t rank)
 {
 	return &s->run->store.views[rank];
+}
+
+static inline struct port *out_port(const struct sim *s, const struct msg *m)
+{
+	return &s->out[2 * m->src + m->far];
+}
+
+static inline struct port *in_port(const struct sim *s, const struct msg *m)
+{
+	return &s->in[2 * m->dst + m->far];
 }
 
 static inline const struct sim_entry *entry_of(const struct sim *s, uint32_t rank, uint32_t at)
@@ -149,8 +176,8 @@ void msg_free(struct sim *s, uint32_t id);
 void msg_todo(struct sim *s, uint32_t id);
 /* Into or out of the lists of its ports. */
 void msg_list(struct sim *s, uint32_t id, bool listed);
-/* Which port a message takes, if anybody else may want it at the time. */
-uint32_t shared_port(const struct sim *s, uint32_t rank, uint32_t peer);
+/* May anybody else want the ports of that message at the time? */
+bool ports_shared(const struct sim *s, bool far);
 /* Entry of the other end of a message, NONE if there is none. */
 uint32_t other_end(struct sim *s, uint32_t rank, uint32_t at, uint32_t peer);
 
