@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * comm.h - communicators, their ranks, and what a rank knows of its peers (comm.c).
+ */
+#ifndef NPULINK_COMM_H
+#define NPULINK_COMM_H
+
+#include "file.h"
+
+#define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
+#define NPULINK_CALL_TABLE	64
+
+struct npulink_script;
+
+/* Why a communicator failed; written once. */
+struct npulink_cause {
+	u32 cause;
+	int status;
+	u32 rank;
+	u32 peer;
+	u32 step;
+	u32 code;
+	u64 number;
+	struct npulink_call calls[2];
+};
+
+/* What the first rank called under a number. */
+struct npulink_called {
+	u64 number;		/* + 1; 0: free */
+	u32 rank;
+	struct npulink_call call;
+};
+
+/*
+ * struct npulink_meet - ranks that wait for all others to post a small collective (meet.c)
+ * @number: of the collective, + 1
+ * @count: ranks that have posted it
+ * @broken: each starts for itself
+ * @script: what they have in common
+ * @first: their operations, the latest first
+ */
+struct npulink_meet {
+	u64 number;
+	u32 count;
+	bool broken;
+	struct npulink_script *script;
+	struct npulink_op *first;
+};
+
+extern struct mutex npulink_comms_lock;
+
+/*
+ * struct npulink_comm - a communicator, as far as it is on this node
+ * @mutex: join, leave, abort
+ * @lock: calls, cause, meets
+ * @ranks: members of this node by rank, RCU
+ * @left: ranks that left in good order
+ * @failed: set once, after cause was filled in
+ * @flooded: all ranks have been told; under mutex
+ */
+struct npulink_comm {
+	struct kref kref;
+	struct hlist_node hash;
+	u8 secret[16];
+	u32 nranks;
+	bool any_uid;
+	bool far;		/* has ranks on other machines */
+	bool checksum;
+	kuid_t uid;
+	struct user_namespace *userns;
+	u32 joined;
+	u32 nleft;		/* bits set in left */
+	u32 serial;		/* for people: never the secret */
+	struct mutex mutex;		/* see above */
+	struct npulink_rank __rcu **ranks;
+	unsigned long *left;
+	spinlock_t lock;		/* calls, cause, meets */
+	bool failed;
+	bool flooded;
+	struct npulink_cause cause;
+	struct work_struct abort_work;
+	struct npulink_comm *parent;
+	u32 *map;
+	struct npulink_comm *child;
+	struct npulink_called calls[NPULINK_CALL_TABLE];
+	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
+};
+
+/*
+ * struct npulink_conn - what a rank knows of one peer
+ * @peer: the peer's rank structure, referenced, once it has joined
+ * @link: to the peer's device
+ * @back: from the peer's device
+ * @dev: id of the peer's device, NPULINK_NO_DEV until it has joined, and if it is elsewhere
+ * @steps: steps whose payload came from the peer
+ * @bytes: its bytes
+ * @ledger: how long was waited for it, NULL without flight recorder
+ * @p2p: point-to-point operations in flight, [0] receive, [1] send
+ * @p2p_next: number of the next one
+ * @far: the peer is on another machine, at @addr
+ * @remote: the connection to it, from the first plan that needs it
+ */
+struct npulink_conn {
+	u32 rank;
+	struct npulink_rank *peer;
+	struct npulink_link *link;
+	struct npulink_link *back;
+	u32 dev;
+	atomic64_t steps;
+	atomic64_t bytes;
+	struct npulink_flight_peer *ledger;
+	struct list_head p2p[2];
+	u64 p2p_next[2];
+	bool far;
+	struct npulink_addr addr;
+	struct npulink_remote *remote;
+};
+
+/* What became of a rank's operations; under rank->lock. */
+struct npulink_rank_stats {
+	u32 inflight;
+	u64 done;
+	u64 failed;
+	u64 bytes;		/* that its engine wrote */
+	u64 busy_ns;
+};
+
+/*
+ * struct npulink_rank - one file's membership in a communicator
+ * @lock: operations of this rank and all their state; taken with interrupts off
+ * @inbox: events for it; whoever sets RANK_SCHED in @flags has to run it
+ * @todo: small requests, run by whoever runs the rank
+ * @ops: operations in flight, oldest first
+ * @table: collective operations by number % NPULINK_MAX_INFLIGHT
+ * @flight: its flight recorder, or NULL
+ */
+struct npulink_rank {
+	struct npulink_object obj;
+	struct npulink_comm *comm;
+	struct npulink_file *file;
+	struct npulink_device *dev;
+	u32 rank;
+	u32 nplans;		/* under comm->mutex */
+	struct npulink_flight *flight;
+	struct net *net;	/* where its remote peers are; set once */
+	struct xarray conns;
+	struct rcu_head rcu;
+	struct work_struct release_work;
+
+	spinlock_t lock ____cacheline_aligned;
+	unsigned long flags;
+	struct llist_head inbox;
+	struct list_head run_node;
+	struct list_head todo;
+	struct list_head ops;
+	u64 next;
+	u32 nposted;		/* collectives and point-to-point */
+	struct npulink_rank_stats stats;
+	bool closed;
+	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
+	struct {
+		u64 number;	/* + 1; 0: free */
+		struct npulink_call call;
+	} history[NPULINK_HISTORY];
+};
+
+#define RANK_SCHED	0
+
+static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
+{
+	kref_get(&rank->obj.kref);
+	return rank;
+}
+
+void npulink_rank_put(struct npulink_rank *rank);
+struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
+				      const struct npulink_addr *far);
+int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
+struct npulink_rank *npulink_rank_new(struct npulink_file *file);
+int npulink_rank_join(struct npulink_rank *rank,
+		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
+struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
+struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags);
+void npulink_comm_put(struct npulink_comm *comm);
+static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
+{
+	return (comm->any_uid ? NPULINK_COMM_ANY_UID : 0) |
+	       (comm->checksum ? NPULINK_COMM_CHECKSUM : 0);
+}
+
+struct npulink_comm *npulink_comm_next(unsigned long *serial);
+void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,
+			     const struct npulink_cause *cause);
+void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
+void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause *cause);
+int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
+			    const struct npulink_call *call, struct npulink_cause *cause);
+int npulink_cause_errno(u32 cause);
+bool npulink_rank_busy(struct npulink_object *obj);
+void npulink_rank_destroy(struct npulink_object *obj);
+void npulink_rank_release(struct kref *kref);
+void npulink_rank_leave(struct npulink_rank *rank);
+int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
+int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
+void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
+void npulink_device_fail_work(struct work_struct *work);
+bool npulink_comm_queue(struct work_struct *work);
+void npulink_comm_flush(void);
+int npulink_comm_init(void);
+void npulink_comm_exit(void);
+
+#endif /* NPULINK_COMM_H */

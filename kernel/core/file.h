@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * file.h - an open device: its objects by id, its users, who waits in it.
+ * Objects: object.c; files and the commands on them: cdev.c, mm.c.
+ */
+#ifndef NPULINK_FILE_H
+#define NPULINK_FILE_H
+
+#include <linux/cred.h>
+#include <linux/kref.h>
+#include <linux/mmu_notifier.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+#include <linux/workqueue.h>
+#include <npulink/device.h>
+
+#define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */
+#define NPULINK_MAX_ARENA	(1024 * 1024)
+#define NPULINK_MAX_OBJECTS	65536	/* of one file */
+
+struct npulink_file;
+struct npulink_flight;
+struct npulink_flight_peer;
+struct npulink_op;
+struct npulink_quota;
+
+/* ---- objects ------------------------------------------------------------ */
+
+enum npulink_object_type {
+	NPULINK_OBJ_ANY,
+	NPULINK_OBJ_BUF,
+	NPULINK_OBJ_RANK,
+	NPULINK_OBJ_PLAN,
+	NPULINK_OBJ_TYPES,
+};
+
+/* What a file's id stands for. The id holds one reference. */
+struct npulink_object {
+	struct kref kref;
+	u32 id;
+	u8 type;
+};
+
+/* What is done with objects, by type. */
+struct npulink_object_type_ops {
+	/* May the id be taken away? May sleep. */
+	bool (*busy)(struct npulink_object *obj);
+	/* The id has gone: stop using whatever others see of it. May sleep. */
+	void (*destroy)(struct npulink_object *obj);
+	/* The last reference has gone. Any context but NMI. */
+	void (*release)(struct kref *kref);
+};
+
+int npulink_object_reserve(struct npulink_file *file, struct npulink_object *obj, u8 type);
+void npulink_object_publish(struct npulink_file *file, struct npulink_object *obj);
+void npulink_object_abort(struct npulink_file *file, struct npulink_object *obj);
+struct npulink_object *npulink_object_get(struct npulink_file *file, u32 id, u8 type);
+struct npulink_object *npulink_object_next(struct npulink_file *file, unsigned long *id, u8 type);
+void npulink_object_put(struct npulink_object *obj);
+int npulink_object_destroy(struct npulink_file *file, u32 id);
+
+/* ---- file (cdev.c) ------------------------------------------------------ */
+
+/* A task that sleeps in POST or WAIT; on npulink_file.waiters. */
+struct npulink_waiter {
+	struct list_head node;
+	struct task_struct *task;
+	struct mm_struct *mm;	/* the task's; only compared */
+	struct npulink_op *op;
+	u64 id;			/* of this wait, in its file */
+	unsigned long since;	/* jiffies */
+	bool helper;		/* owner: may be woken to run ready requests */
+	bool woken;
+	bool forever;		/* no limit but the operation's deadline */
+};
+
+/* The address space that a file belongs to; shared by all its files. */
+struct npulink_mm {
+	struct mmu_notifier mn;
+	spinlock_t lock;		/* files */
+	struct list_head files;
+	bool dead;
+};
+
+/* The completion ring. @ring is written by the user too: never read it back. */
+struct npulink_cq {
+	struct npulink_ring *ring;
+	u32 entries;
+	u32 head;
+	u32 reserved;		/* operations in flight that will need a record */
+	u64 len;
+	struct eventfd_ctx *eventfd;
+	struct npulink_charge charge;
+};
+
+/*
+ * struct npulink_file - one open file
+ * @lock: ready, waiters, slots, cq
+ * @mutex: set-up of arena, ring, worker
+ * @slots: operations in flight or held, found by seq % NPULINK_MAX_INFLIGHT
+ */
+struct npulink_file {
+	struct kref kref;
+	u32 id;			/* for people, see npulink_file_next() */
+	struct npulink_device *dev;
+	struct list_head dev_node;
+	struct list_head mm_node;
+	struct npulink_mm *nmm;
+	struct mm_struct *mm;		/* the opener's, grabbed; only compared */
+	struct user_struct *user;
+	const struct cred *cred;
+	struct npulink_quota *quota;
+	struct pid *tgid;
+	bool dead;
+	int doorbell;			/* index of its doorbell page, -1: none yet */
+	struct mutex mutex;		/* see above */
+	struct xarray objects;
+	struct npulink_buf *arena;
+	u64 arena_len;		/* for people, who have no reference to it */
+	struct task_struct *worker;
+
+	spinlock_t lock ____cacheline_aligned;
+	struct list_head ready;
+	struct list_head waiters;
+	u64 waits;			/* id of the last waiter */
+	struct npulink_op **slots;
+	u32 slot_hint;
+	u32 inflight;
+	u64 seq;
+	struct npulink_cq cq;
+	wait_queue_head_t poll_wq;
+	struct timer_list watchdog;
+	unsigned long watchdog_at;
+	struct work_struct deadline_work;
+};
+
+/* A lock that is taken before anything is done: after a signal the call may be made again. */
+static inline int npulink_lock(struct mutex *lock)
+{
+	return mutex_lock_interruptible(lock) ? -ERESTARTSYS : 0;
+}
+
+/* The first notifier of a kind takes all locks of a process, and gives up at a signal. */
+static inline int npulink_notifier_error(int rc)
+{
+	return rc == -EINTR ? -ERESTARTSYS : rc;
+}
+
+static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
+{
+	kref_get(&file->kref);
+	return file;
+}
+
+void npulink_file_put(struct npulink_file *file);
+struct npulink_file *npulink_file_next(unsigned long *id);
+int npulink_file_start_worker(struct npulink_file *file);
+struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
+void npulink_mm_detach(struct npulink_file *file);
+void npulink_file_kill(struct npulink_file *file, u32 cause);
+
+/* One ioctl in progress. */
+struct npulink_ucmd {
+	struct npulink_file *file;
+	void __user *ubuffer;
+	u32 user_size;
+	void *cmd;
+};
+
+int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len);
+
+int npulink_cdev_init(void);
+void npulink_cdev_exit(void);
+extern const struct file_operations npulink_fops;
+extern dev_t npulink_devt;
+
+#endif /* NPULINK_FILE_H */

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * op.h - one POST of a plan, and what drives it: op.c, connect.c, seq.c, post.c.
+ */
+#ifndef NPULINK_OP_H
+#define NPULINK_OP_H
+
+#include <linux/sched/clock.h>
+#include "buf.h"
+#include "plan.h"
+
+enum npulink_op_state {
+	NPULINK_OP_NEW,
+	NPULINK_OP_RUNNING,
+	NPULINK_OP_FAILING,	/* waits until its requests have come back */
+	NPULINK_OP_DONE,
+};
+
+enum npulink_req_state {
+	NPULINK_REQ_FREE,
+	NPULINK_REQ_TODO,	/* rank->todo */
+	NPULINK_REQ_READY,	/* file->ready */
+	NPULINK_REQ_RUNNING,	/* with the device */
+};
+
+enum npulink_unit_phase {
+	NPULINK_UNIT_BLOCKED,	/* dependencies */
+	NPULINK_UNIT_ACTIVE,	/* waits for arrivals */
+	NPULINK_UNIT_BUSY,	/* a request is with the engine, or waits for one */
+	NPULINK_UNIT_SENT,	/* waits until the peer has taken it */
+	NPULINK_UNIT_DONE,
+};
+
+struct npulink_unit_state {
+	u64 done;		/* bytes through the engine */
+	u32 deps;
+	u32 next;		/* in op->starting or op->starved; ~0 ends */
+	u16 waits;		/* of a chain: members before it have arrived .. */
+	bool missing;		/* .. and this one has not */
+	u8 phase;
+	/* flight.h: since it may start, since its last transition, where the time went */
+	u64 start, mark, wait, queue, engine;
+	u32 since;		/* jiffies of the last progress */
+};
+
+/*
+ * struct npulink_cell - where a step meets its peers
+ * @ev: rings this step; ev.kind is its index
+ * @avail: 1 + bytes offered to the send peer, 0: not offered. Own rank writes
+ * @taken: bytes that the send peer has taken, 1 + len when it has all. It writes
+ */
+struct npulink_cell {
+	struct npulink_event ev;
+	u64 avail;
+	u64 taken;
+};
+
+#define NPULINK_EV_REQ	0xffffffffU	/* kind of a request's event */
+
+struct npulink_op_stream {
+	struct npulink_op *peer;	/* referenced; NULL: not posted yet */
+	u32 stream;			/* the peer's stream */
+};
+
+enum npulink_meet_state {
+	NPULINK_MEET_NOT,
+	NPULINK_MEET_LISTED,	/* has started the usual way */
+	NPULINK_MEET_GATHERED,	/* waits for the others; counts as in flight */
+};
+
+enum npulink_meet_verdict {
+	NPULINK_MEET_START,	/* the usual way */
+	NPULINK_MEET_MAKE,	/* a script for next time, then as above */
+	NPULINK_MEET_WAIT,	/* for the last to come */
+	NPULINK_MEET_RUN,	/* this one is the last */
+};
+
+/* An operation's part in a meeting; under comm->lock until the meeting is over. */
+struct npulink_op_meet {
+	struct npulink_op *next;
+	struct npulink_op *other;
+	struct npulink_script *script;
+	u8 state;
+	u8 verdict;
+	bool restart;
+};
+
+struct npulink_bound {
+	struct npulink_buf *buf;
+	u64 off;
+};
+
+/*
+ * struct npulink_op - one run of a plan
+ *
+ * All of it is protected by rank->lock, but for what is constant from POST on,
+ * @refs, the cells (see there) and @done, which is set last.
+ */
+struct npulink_op {
+	refcount_t refs;
+	u32 serial;			/* of the rank's operations, see flight.h */
+	struct npulink_plan *plan;
+	struct npulink_rank *rank;
+	struct list_head node;		/* rank->ops */
+	struct list_head p2p_node;	/* conn->p2p[] */
+	struct llist_node free_node;
+	u64 number;
+	u64 seq;
+	u64 cookie;
+	u64 start_ns;			/* npulink_clock() */
+	u64 wait_ns, queue_ns, engine_ns, take_ns;	/* of its units, see flight.h */
+	u64 slow_ns;			/* 0: never slow */
+	u64 bytes;			/* written so far */
+	unsigned long deadline;		/* jiffies, if has_deadline */
+	bool has_deadline;
+	bool slow;			/* and that has been told */
+	u8 state;
+	bool held;
+	bool done;
+	bool is_mirror;
+	bool raw;			/* units and cells are not set up: no peer may look */
+	u32 units_left;
+	u32 inflight;			/* requests that are not in free_reqs, a meeting */
+	u32 starting, starved_first, starved_last;
+	u32 drain;			/* next of plan->drains */
+	struct npulink_result result;
+	struct list_head free_reqs;
+	struct npulink_bound binds[NPULINK_MAX_SLOTS];
+	struct npulink_op_meet meet;
+	struct npulink_unit_state *units;
+	struct npulink_op_stream *streams;
+	u32 *drain_left;
+	void *reqs;
+	struct npulink_far *far;	/* if the plan has remote peers */
+	struct npulink_check *checks[NPULINK_CHECK_REQS];
+	struct npulink_cell cells[];
+};
+
+/* Ranks that the present context has to run, and what it may do. */
+struct npulink_run {
+	struct list_head ranks;
+	int budget;		/* small requests that it may still run; 0 in interrupts */
+	u64 now;		/* what the clock said after the last work was done; 0: look */
+};
+
+#define NPULINK_DEFINE_RUN_TASK(name) \
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192 }
+#define NPULINK_DEFINE_RUN_IRQ(name) \
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0 }
+
+/* All times of operations and steps are on this clock. */
+static inline u64 npulink_clock(void)
+{
+	return local_clock();
+}
+
+/* The time. What a run does between two pieces of work takes none. */
+static inline u64 npulink_run_now(struct npulink_run *run)
+{
+	if (!run->now)
+		run->now = npulink_clock();
+	return run->now;
+}
+
+static inline void npulink_op_get(struct npulink_op *op)
+{
+	refcount_inc(&op->refs);
+}
+
+static inline struct npulink_req *npulink_op_req(struct npulink_op *op, u32 i)
+{
+	return op->reqs + i * npulink_req_size(op->plan);
+}
+
+/* The peer's step that meets step @pos of our stream; its index in peer_op. */
+static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32 pos)
+{
+	const struct npulink_op_stream *os = &op->streams[stream];
+	const struct npulink_plan *pp = os->peer->plan;
+
+	return pp->stream_steps[pp->streams[os->stream].start + pos];
+}
+
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan);
+int npulink_plan_make_spares(struct npulink_plan *plan);
+void npulink_plan_free_spares(struct npulink_plan *plan);
+void npulink_op_reset(struct npulink_op *op);
+void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
+void npulink_req_free(struct npulink_req *req);
+void npulink_op_put(struct npulink_op *op);
+void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);
+void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
+u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send);
+u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
+int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
+void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
+void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
+void npulink_run(struct npulink_run *run);
+void npulink_req_run(struct npulink_req *req);
+struct npulink_req *npulink_ready_pop(struct npulink_file *file);
+bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
+void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run);
+bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
+void npulink_seq_exit(void);
+
+int npulink_post_ioctl(struct npulink_ucmd *ucmd);
+int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd);
+int npulink_wait_ioctl(struct npulink_ucmd *ucmd);
+
+/* ---- checksum.c ---------------------------------------------------------- */
+
+#define NPULINK_CRC_INIT	(~0U)
+u32 npulink_operand_crc_add(u32 crc, const struct npulink_operand *o, u64 len);
+static inline u32 npulink_operand_crc(const struct npulink_operand *o, u64 len)
+{
+	return npulink_operand_crc_add(NPULINK_CRC_INIT, o, len);
+}
+
+struct npulink_check *npulink_check_alloc(struct npulink_plan *plan);
+void npulink_check_free(struct npulink_check *ck);
+void npulink_check_reset(struct npulink_req *req);
+void npulink_check_input(struct npulink_req *req, u32 i, struct npulink_link *link, u32 step);
+int npulink_check_submit(struct npulink_req *req);
+bool npulink_check_landed(struct npulink_req *req);
+void npulink_check_cause(const struct npulink_req *req, struct npulink_cause *cause);
+bool npulink_check_put_bufs(struct npulink_req *req);
+
+/* ---- meet.c ---------------------------------------------------------------- */
+
+void npulink_script_put(struct npulink_script *s);
+void npulink_meet_arrive(struct npulink_op *op);
+bool npulink_meet_leave(struct npulink_op *op);
+void npulink_meet_go(struct npulink_op *op, struct npulink_run *run);
+void npulink_meet_dissolve(struct npulink_op *op);
+
+/* ---- wait.c, event.c ------------------------------------------------------- */
+
+int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_ns);
+int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd);
+int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma);
+void npulink_ring_free(struct npulink_file *file);
+bool npulink_ring_pending(struct npulink_file *file);
+int npulink_slot_take(struct npulink_file *file, struct npulink_op *op, bool held);
+void npulink_slot_give(struct npulink_file *file, struct npulink_op *op);
+struct npulink_op *npulink_slot_find(struct npulink_file *file, u64 seq);
+void npulink_slots_free(struct npulink_file *file);
+void npulink_op_deliver(struct npulink_op *op);
+void npulink_file_wake_ready(struct npulink_file *file);
+void npulink_watchdog_arm(struct npulink_file *file, struct npulink_op *op);
+void npulink_watchdog_init(struct npulink_file *file);
+void npulink_watchdog_stop(struct npulink_file *file);
+void npulink_blame(struct npulink_op *op, struct npulink_cause *cause);
+
+extern unsigned int npulink_spin_ns;
+
+/* ---- deadlock.c ------------------------------------------------------------ */
+
+void npulink_deadlock_arm(void);
+void npulink_deadlock_exit(void);
+
+#endif /* NPULINK_OP_H */
