@@ -129,13 +129,28 @@ static int different_receives(struct coll_comm *comm, unsigned int rank)
 		      "mismatch");
 }
 
+/*
+ * The same; when rank 1 returns, rank 0 is through with it, whom an abort of what rank 1
+ * has done could still meet otherwise.
+ */
+static int warm_up_both(struct coll_comm *comm, unsigned int rank)
+{
+	int x = 1;
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (!rank)
+		coll_send(comm, &x, 1, COLL_INT32, 1);
+	return rank && remote_check(coll_recv(comm, &x, 1, COLL_INT32, 0), comm, rank, "receive");
+}
+
 static int abort_other(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[1 << 20], out[1 << 20];
 	struct coll_state state;
 	int rc;
 
-	if (warm_up(comm, rank))
+	if (warm_up_both(comm, rank))
 		return 1;
 	if (rank) {
 		usleep(200000);
@@ -184,7 +199,7 @@ static int shrink(struct coll_comm *comm, unsigned int rank)
 	struct coll_comm *shrunk;
 	int x = 1, y, rc = 0;
 
-	if (warm_up(comm, rank))
+	if (warm_up_both(comm, rank))
 		return 1;
 	if (rank)
 		coll_comm_abort(comm, 1);
