@@ -43,7 +43,8 @@ help:
 ##		make install		prefix=/usr/local DESTDIR= KDIR=
 ##		make dkms		put a DKMS source tree into $(DESTDIR)/usr/src
 ## Test:	make test		natively and in a virtual machine [TESTS="name ..."]
-##		make test-debug		the same under KASAN, lockdep, kmemleak, ...
+##		make test-debug		the same under KASAN, lockdep, kmemleak, ..., or
+##					under KCSAN [CHECKER=debug|kcsan]
 ##		make soak		what is counted in hundreds or hours [DEBUG=1]
 ##		make check		sparse, checkpatch, cppcheck, manual pages, ...
 ##		make fuzz		what reads text, plans and calls gets random ones
@@ -223,6 +224,7 @@ jobs := -s --no-print-directory -j$(shell nproc)
 vm-modules-%:
 	$(Q)+dir=$$(tools/vm/kernel $*) && $(MAKE) --no-print-directory modules KDIR=$$dir/build
 
+CHECKER ?= debug
 for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,release))
 
 demo: setup
@@ -235,8 +237,8 @@ test: setup
 	@selftests/run all $(if $(HERE),--here) $(TESTS)
 
 test-debug: setup
-	$(Q)+$(MAKE) $(jobs) lib tools selftests vm-modules-debug
-	@selftests/run all --kernel debug $(TESTS)
+	$(Q)+$(MAKE) $(jobs) lib tools selftests vm-modules-$(CHECKER)
+	@selftests/run all --kernel $(CHECKER) $(TESTS)
 
 soak: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
