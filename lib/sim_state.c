@@ -159,7 +159,9 @@ static bool msgs_grow(struct sim *s)
 	uint32_t n = s->nmsgs + 1;
 
 	_Static_assert(sizeof(struct msg) == 64, "a line of the cache");
-	if (!msgs_grow_aligned(s) ||
+	if (!msgs_grow_aligned(s))
+		return false;
+	if (s->exec &&
 	    !sim_grow(s, &s->msg_links, &s->msg_links_cap, n, sizeof(*s->msg_links)))
 		return false;
 	if (!s->wants_more)

@@ -49,28 +49,36 @@ static int trace_all(const char *on)
 	return n ? 0 : -ENOENT;
 }
 
-/* An allocation of the kernel: what it was, and who called whom. */
-struct event {
+/*
+ * Whose allocation it is, by its stack, which is an event of its own, the innermost frame
+ * first. Where an interrupt came while npulink.ko ran, what is above it is not ours; our
+ * own interrupt handlers are above the interrupt's entry.
+ */
+struct stack {
 	char text[4096];
 	size_t len;
 	bool ours;
+	bool interrupt;
 	bool detector;
 };
 
-static void event_line(struct event *e, const char *line)
+static void stack_frame(struct stack *st, const char *line)
 {
-	e->ours |= !!strstr(line, "[npulink]");
+	st->interrupt |= strstr(line, "=> asm_sysvec_") || strstr(line, "=> el1h_64_irq") ||
+			 strstr(line, "=> asm_common_interrupt");
+	st->ours |= !st->interrupt && strstr(line, "=> npulink_");
 	/* It runs now and then beside operations that last, has room and gives it back. */
-	e->detector |= !!strstr(line, "npulink_deadlock_work_fn");
-	if (e->len < sizeof(e->text))
-		e->len += snprintf(e->text + e->len, sizeof(e->text) - e->len, "# %s", line);
+	st->detector |= !!strstr(line, "npulink_deadlock_work_fn");
+	if (st->len < sizeof(st->text))
+		st->len += snprintf(st->text + st->len, sizeof(st->text) - st->len, "# %s", line);
 }
 
-/* Allocations by npulink.ko; the first ones are printed. */
+/* Allocations by npulink.ko; the first ones are printed. -1: some events were lost. */
 static int trace_count(void)
 {
 	FILE *f = fopen(TRACEFS "trace", "r");
-	struct event e = { .len = 0 };
+	unsigned long kept = 0, written = 0;
+	struct stack st = { .len = 0 };
 	char line[512];
 	bool more;
 	int n = 0;
@@ -79,14 +87,16 @@ static int trace_count(void)
 		return -errno;
 	do {
 		more = fgets(line, sizeof(line), f);
-		/* The stack follows what was allocated, as an event of its own. */
-		if (!more || (strncmp(line, " => ", 4) && !strstr(line, "<stack trace>"))) {
-			if (e.ours && !e.detector && n++ < 4)
-				fputs(e.text, stdout);
-			memset(&e, 0, sizeof(e));
+		if (more && sscanf(line, "# entries-in-buffer/entries-written: %lu/%lu", &kept,
+				   &written) == 2 && kept != written)
+			n = -1;
+		if (more && !strncmp(line, " => ", 4)) {
+			stack_frame(&st, line);
+			continue;
 		}
-		if (more)
-			event_line(&e, line);
+		if (st.ours && !st.detector && n >= 0 && n++ < 4)
+			fputs(st.text, stdout);
+		memset(&st, 0, sizeof(st));
 	} while (more);
 	fclose(f);
 	fflush(stdout);	/* a test ends with _exit() */

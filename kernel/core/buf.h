@@ -5,7 +5,6 @@
 #ifndef NPULINK_BUF_H
 #define NPULINK_BUF_H
 
-#include "account.h"
 #include "file.h"
 
 enum npulink_buf_kind { NPULINK_BUF_USER, NPULINK_BUF_KERNEL, NPULINK_BUF_DMABUF };

@@ -10,6 +10,8 @@
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
 
+struct npulink_flight;
+struct npulink_flight_peer;
 struct npulink_script;
 
 /* Why a communicator failed; written once. */

@@ -14,14 +14,13 @@
 #include <linux/timer.h>
 #include <linux/workqueue.h>
 #include <npulink/device.h>
+#include "account.h"
 
 #define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */
 #define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
 
 struct npulink_file;
-struct npulink_flight;
-struct npulink_flight_peer;
 struct npulink_op;
 struct npulink_quota;
 

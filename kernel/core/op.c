@@ -118,12 +118,18 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	return op;
 }
 
+/* Operations that are large, or have memory charged to the user, are not kept in stock. */
+static u32 npulink_plan_stock(const struct npulink_plan *plan)
+{
+	return plan->check || plan->nsteps > NPULINK_STOCK_STEPS ? 1 : NPULINK_PLAN_SPARES;
+}
+
 /* Keep @op for the next POST; false if there are enough. Any context. */
 static bool npulink_op_keep(struct npulink_plan *plan, struct npulink_op *op)
 {
 	u32 i;
 
-	for (i = 0; i < NPULINK_PLAN_SPARES; i++)
+	for (i = 0; i < npulink_plan_stock(plan); i++)
 		if (!cmpxchg(&plan->spares[i], NULL, op))
 			return true;
 	return false;
@@ -141,16 +147,16 @@ static struct npulink_op *npulink_op_take(struct npulink_plan *plan)
 }
 
 /*
- * What a rank needs that posts @plan, waits, and posts it again: a peer that is not done
- * yet may still look at the first operation, but no longer when the second is done, as
- * that takes the peer's second one.
+ * What ranks need that post @plan, wait, and post it again: a peer that is not done yet
+ * may still look at the first operation, but no longer when the second is done, as that
+ * takes the peer's second one. Whoever reports on operations may hold one longer.
  */
 int npulink_plan_make_spares(struct npulink_plan *plan)
 {
 	struct npulink_op *op;
 	u32 i;
 
-	for (i = 0; i < 2; i++) {
+	for (i = 0; i < 2 && npulink_plan_stock(plan) > 1; i++) {
 		op = npulink_op_new(plan);
 		if (!op)
 			return -ENOMEM;

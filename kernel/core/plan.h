@@ -10,6 +10,7 @@
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
 #define NPULINK_CHECK_REQS	2	/* the same, if what comes over links is checked */
 #define NPULINK_PLAN_SPARES	4	/* operations that a plan keeps */
+#define NPULINK_STOCK_STEPS	4096	/* one that has more steps keeps but one */
 
 /* A chain of steps, or one step: what is started and finished as a whole. */
 struct npulink_unit {
