@@ -371,6 +371,9 @@ static int damaged_twice(struct coll_comm *comm, unsigned int rank)
 		bad |= coll_barrier(own);
 		rc = coll_allreduce(own, in, out, sizes[i], COLL_INT8, COLL_SUM);
 		bad = bad || expect(own, rank, rc, -EBADMSG, "checksum");
+		/* Nor is a plan to be had that was not there before. */
+		rc = coll_allreduce(own, in, out, sizes[i] - 1, COLL_INT8, COLL_SUM);
+		bad = bad || expect(own, rank, rc, -EBADMSG, "checksum");
 		if (rank)
 			bad |= corrupt_far(0);
 	}

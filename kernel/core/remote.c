@@ -372,10 +372,13 @@ int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	struct npulink_remote *remote = READ_ONCE(conn->remote);
 	int rc;
 
-	/* One that left in good order may have left us what we need. */
-	if (remote)
-		return READ_ONCE(remote->state) == NPULINK_REMOTE_DOWN &&
-		       !READ_ONCE(remote->left) ? -ENOLINK : 0;
+	if (remote) {
+		/* One that left in good order may have left us what we need. */
+		if (READ_ONCE(remote->state) != NPULINK_REMOTE_DOWN || READ_ONCE(remote->left))
+			return 0;
+		/* It may be down because of what the communicator failed of. */
+		return smp_load_acquire(&rank->comm->failed) ? rank->comm->cause.status : -ENOLINK;
+	}
 	remote = npulink_remote_new(rank, conn);
 	if (IS_ERR(remote))
 		return PTR_ERR(remote);
