@@ -118,7 +118,10 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	return op;
 }
 
-/* Operations that are large, or have memory charged to the user, are not kept in stock. */
+/*
+ * How many operations a plan may keep for its next POSTs. One that is large, or whose
+ * operations have memory charged to the user, keeps a single one, once it was posted.
+ */
 static u32 npulink_plan_stock(const struct npulink_plan *plan)
 {
 	return plan->check || plan->nsteps > NPULINK_STOCK_STEPS ? 1 : NPULINK_PLAN_SPARES;
@@ -156,7 +159,9 @@ int npulink_plan_make_spares(struct npulink_plan *plan)
 	struct npulink_op *op;
 	u32 i;
 
-	for (i = 0; i < 2 && npulink_plan_stock(plan) > 1; i++) {
+	if (npulink_plan_stock(plan) == 1)
+		return 0;
+	for (i = 0; i < 2; i++) {
 		op = npulink_op_new(plan);
 		if (!op)
 			return -ENOMEM;

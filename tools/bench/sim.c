@@ -7,11 +7,10 @@
  *
  * Usage: sim [CASE]...; exit status 1 if a goal is missed.
  *
- * 2026-11-21, one core of two that others used, too: cost rule, 23.6 million steps a
- * second in ring-4096 (1.4 s, 2 MiB), 12.1 in rhd-65536 (0.35 s), 28.7 in nhr-65536
- * (0.18 s); its event engine 7.7. Executor's rule: 7.0 in ring-1024, 5.7 in ring-4096
- * (5.9 s, 516 MiB), 6.9 in nhr-65536 (0.8 s); 3.3 in rhd-65536 (1.3 s), which has 2.6
- * slices for each message.
+ * 2026-11-22, a quiet machine, better of two runs: cost rule, 24.0 million steps a
+ * second in ring-4096 (1.4 s, 2 MiB), 12.7 in rhd-65536 (0.33 s), 27.5 in nhr-65536
+ * (0.19 s). Executor's rule: 7.2 in ring-1024, 7.1 in ring-4096 (4.7 s, 516 MiB), 8.1 in
+ * nhr-65536 (0.65 s), 6.0 in rhd-65536 (0.7 s), which has 2.6 slices for each message.
  */
 #include <stdio.h>
 #include <stdlib.h>
