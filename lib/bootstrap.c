@@ -19,7 +19,7 @@
 
 #define DEFAULT_TIMEOUT_NS	120000000000ULL
 
-/* What every rank tells all others; of one byte order, as all of npulink is. */
+/* What every rank tells all others first; of one byte order, as all of npulink is. */
 struct record {
 	uint32_t version;
 	int32_t rc;
@@ -27,6 +27,15 @@ struct record {
 	uint32_t reserved;
 	uint8_t nonce[16];
 	struct npulink_peer where;	/* kind LOCAL: not to be reached from elsewhere */
+	char host[64];
+	char text[208];
+};
+
+/* And when it has joined, or could not. Costs are rank 0's, whose numbers all go by. */
+struct outcome {
+	int32_t rc;
+	uint32_t choice;		/* of what the user says about algorithms and wiring */
+	float costs[COLL_COSTS];
 	char host[64];
 	char text[208];
 };
@@ -221,6 +230,73 @@ out:
 	return rc;
 }
 
+static uint32_t mix(uint32_t hash, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	while (len--)
+		hash = (hash ^ *p++) * 16777619;
+	return hash;
+}
+
+/* Overrides and wiring, which have to be the same everywhere. */
+static uint32_t choice_of(const struct coll_comm *comm)
+{
+	uint32_t hash = 2166136261;
+
+	for (unsigned int i = 0; i < comm->tune.noverrides; i++) {
+		const struct coll_override *o = &comm->tune.overrides[i];
+
+		hash = mix(hash, &o->collective, sizeof(o->collective));
+		hash = mix(hash, &o->from, sizeof(o->from));
+		hash = mix(hash, &o->to, sizeof(o->to));
+		hash = mix(hash, o->alg->name, strlen(o->alg->name));
+	}
+	hash = mix(hash, &comm->topo.rows, sizeof(comm->topo.rows));
+	hash = mix(hash, &comm->topo.cols, sizeof(comm->topo.cols));
+	if (comm->topo.server_of)
+		hash = mix(hash, comm->topo.server_of, comm->nranks * sizeof(uint32_t));
+	return hash;
+}
+
+/* Has everybody joined, and will all choose alike? @comm is NULL if this rank could not. */
+static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc, const char *host)
+{
+	struct outcome mine = { .rc = rc }, *all = calloc(b->nranks, sizeof(*all));
+	char own[COLL_TEXT];
+
+	if (!all)
+		return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
+	memcpy(own, b->text, sizeof(own));
+	memcpy(mine.text, b->text, sizeof(mine.text) - 1);
+	memcpy(mine.host, host, sizeof(mine.host));
+	if (comm) {
+		mine.choice = choice_of(comm);
+		coll_calibration_pack(&comm->tune, mine.costs);
+	}
+	if (b->ops->allgather(b, &mine, sizeof(mine), all)) {
+		if (!rc)
+			rc = -EIO;
+		goto out;
+	}
+	for (uint32_t i = 0; i < b->nranks && !rc; i++)
+		if (all[i].rc)
+			rc = coll_text(b->text, sizeof(b->text), all[i].rc,
+				       "rank %u could not join: %.200s", i, all[i].text);
+	for (uint32_t i = 1; i < b->nranks && !rc; i++)
+		if (all[i].choice != all[0].choice)
+			rc = coll_text(b->text, sizeof(b->text), -EINVAL,
+				       "rank %u on %.60s was given other algorithms or another topology than rank 0 on %.60s: make COLL_ALGORITHM and COLL_TOPOLOGY equal everywhere",
+				       i, all[i].host, all[0].host);
+	if (mine.rc)
+		memcpy(b->text, own, sizeof(own));
+	else if (!rc)
+		coll_calibration_unpack(&comm->tune, all[0].costs, b->nranks);
+out:
+	free(all);
+	return rc;
+}
+
 /* Takes over dev, which is NULL if it could not be opened (rc, text in b). */
 static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		const struct coll_config *config, struct coll_comm **comm)
@@ -261,14 +337,7 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 	explicit_bzero(secret, sizeof(secret));
 	if (!rc)
 		rc = introduce(b, *comm, all);
-	mine.rc = rc;
-	memcpy(own, b->text, sizeof(own));
-	if (exchange(b, &mine, all) && !rc)
-		rc = -EIO;
-	else if (rc)
-		memcpy(b->text, own, sizeof(own));
-	else
-		rc = others_failed(b, all);
+	rc = conclude(b, rc ? NULL : *comm, rc, mine.host);
 	if (rc && *comm) {
 		coll_comm_destroy(*comm);
 		*comm = NULL;

@@ -68,6 +68,8 @@ static bool parse_line(struct coll_tune *tune, const char *name, const char *val
 	} costs[] = {
 		{ "alpha", &tune->params.alpha },
 		{ "beta", &tune->params.beta },
+		{ "far.alpha", &tune->far_alpha },
+		{ "far.beta", &tune->far_beta },
 		{ "cpu.call", &tune->work.call },
 		{ "cpu.message", &tune->work.message },
 		{ "cpu.request", &tune->work.request },
@@ -143,6 +145,8 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 		.alpha = DEFAULT_ALPHA, .beta = DEFAULT_BETA, .gamma = DEFAULT_GAMMA, .ports = 1,
 	};
 	tune->work = (struct coll_work_costs) { };
+	tune->far_alpha = -1;
+	tune->far_beta = -1;
 	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
 		tune->gamma[t] = -1;
 		tune->work.reduces[t] = -1;
@@ -163,4 +167,47 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 			tune->work.reduces[t] = tune->work.reduce;
 	}
 	return rc;
+}
+
+static void costs_of(struct coll_tune *tune, double **at)
+{
+	double *const single[COLL_COSTS - 2 - 2 * NPULINK_DTYPES] = {
+		&tune->params.alpha, &tune->params.beta, &tune->params.gamma, &tune->work.call,
+		&tune->work.message, &tune->work.request, &tune->work.copy, &tune->far_alpha,
+		&tune->far_beta,
+	};
+
+	memcpy(at, single, sizeof(single));
+	at += ARRAY_SIZE(single);
+	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
+		*at++ = &tune->gamma[t];
+		*at++ = &tune->work.reduces[t];
+	}
+}
+
+/*
+ * Ranks choose without talking to each other, so all of them go by the numbers of one:
+ * files of different machines differ.
+ */
+void coll_calibration_pack(const struct coll_tune *tune, float *costs)
+{
+	struct coll_tune copy = *tune;
+	double *at[COLL_COSTS];
+
+	costs_of(&copy, at);
+	costs[0] = tune->params.ports;
+	costs[1] = tune->work.processors;
+	for (unsigned int i = 2; i < COLL_COSTS; i++)
+		costs[i] = *at[i - 2];
+}
+
+void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks)
+{
+	double *at[COLL_COSTS];
+
+	costs_of(tune, at);
+	tune->params.ports = costs[0] > 1 && nranks > 1 ? nranks - 1 : 1;
+	tune->work.processors = costs[1];
+	for (unsigned int i = 2; i < COLL_COSTS; i++)
+		*at[i - 2] = costs[i];
 }

@@ -214,14 +214,24 @@ static void describe_wait(char *text, size_t size, const struct npulink_call *c)
 
 static void describe_deadlock(char *text, size_t size, const struct npulink_comm_status *st)
 {
-	char one[96], two[96];
+	char one[96], two[96], circle[240] = "";
+	size_t n = 0;
 
+	/* As npulink comm shows them. */
+	for (uint32_t i = 0; i < st->out_ncircle && i < NPULINK_CIRCLE_MAX && n < sizeof(circle); i++) {
+		const struct npulink_circle_wait *w = &st->out_circle[i];
+
+		n += snprintf(circle + n, sizeof(circle) - n, "%scomm %u rank %u for rank %u",
+			      i ? ", " : " (", w->comm, w->rank, w->peer);
+	}
+	if (n && n < sizeof(circle) - 1)
+		strcat(circle, ")");
 	describe_wait(one, sizeof(one), &st->out_calls[0]);
 	describe_wait(two, sizeof(two), &st->out_calls[1]);
 	snprintf(text, size,
-		 "processes wait for each other in a circle: rank %u in %.80s for rank %u, which is in %.80s of %s; call in the same order everywhere, or in a group, or without blocking",
+		 "processes wait for each other in a circle: rank %u in %.80s for rank %u, which is in %.80s of %s; call in the same order everywhere, or in a group, or without blocking%s",
 		 st->out_rank, one, st->out_peer, two,
-		 st->out_code ? "another communicator" : "this communicator");
+		 st->out_code ? "another communicator" : "this communicator", circle);
 }
 
 /* Why the communicator failed, from what the kernel noted. */
@@ -297,7 +307,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
-	char what[128], why[360], where[64] = "";
+	char what[128], why[720], where[64] = "";
 
 	coll_describe(&op->args, what, sizeof(what));
 	if (coll_is_failure(rc) &&

@@ -25,7 +25,7 @@
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define COLL_SLOTS	3
-#define COLL_TEXT	512
+#define COLL_TEXT	1024
 #define COLL_NEVER	UINT64_MAX
 #define COLL_DEV_DIR	"/dev/npulink"
 
@@ -204,6 +204,8 @@ struct coll_work_costs {
  * @params: of the closed forms
  * @gamma: of each data type
  * @work: the same things in processor time
+ * @far_alpha: seconds per message between machines; negative: as within one
+ * @far_beta: seconds per byte between machines, through all ports of one together
  * @overrides: what the user says
  * @noverrides: how many
  */
@@ -211,13 +213,23 @@ struct coll_tune {
 	struct coll_cost_params params;
 	double gamma[NPULINK_DTYPES];
 	struct coll_work_costs work;
+	double far_alpha, far_beta;
 	struct coll_override *overrides;
 	unsigned int noverrides;
 };
 
-/* What all ranks of a call do; counted in plans. */
+/**
+ * struct coll_work - what all ranks of a call do; counted in plans
+ * @messages: sent
+ * @requests: to engines
+ * @copied: bytes
+ * @reduced: bytes
+ * @far_messages: to another machine, by the rank that sends or receives most of them
+ * @far_bytes: into or out of the machine that has most of them
+ */
 struct coll_work {
 	double messages, requests, copied, reduced;
+	double far_messages, far_bytes;
 };
 
 int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
@@ -232,6 +244,12 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 			  size_t size);
 char *coll_trim(char *s);
+
+/* All numbers of a calibration, as one rank tells the others. */
+#define COLL_COSTS	(11 + 2 * NPULINK_DTYPES)
+
+void coll_calibration_pack(const struct coll_tune *tune, float *costs);
+void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks);
 
 /* ---- tune_work.c: what a call should take */
 

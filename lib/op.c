@@ -32,29 +32,38 @@ static bool is_reduction(uint32_t collective)
 	       collective == NPULINK_COLL_REDUCE_SCATTERV;
 }
 
+/* One that is used. */
+static int check_buffer(const struct coll_operation *op, unsigned int slot)
+{
+	size_t align = npulink_dtype_size(op->args.dtype);
+	char what[128];
+
+	if (!op->buf[slot]) {
+		coll_describe(&op->args, what, sizeof(what));
+		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
+				 slot_name(slot));
+	}
+	if (is_reduction(op->args.collective) && (uintptr_t)op->buf[slot] % align) {
+		coll_describe(&op->args, what, sizeof(what));
+		return coll_fail(op->comm, -EINVAL,
+				 "%s: the %s buffer at %p is not aligned to its type (%zu bytes)",
+				 what, slot_name(slot), op->buf[slot], align);
+	}
+	return 0;
+}
+
 /* What can be said about the caller's buffers before anybody touches them. */
 static int check_buffers(const struct coll_operation *op)
 {
 	uintptr_t send = (uintptr_t)op->buf[0], recv = (uintptr_t)op->buf[1];
 	size_t nsend = slot_len(op, NPULINK_SLOT_SEND), nrecv = slot_len(op, NPULINK_SLOT_RECV);
-	size_t align = npulink_dtype_size(op->args.dtype);
 	char what[128];
+	int rc = 0;
 
-	for (unsigned int i = 0; i < 2; i++) {
-		if (!slot_len(op, i))
-			continue;
-		if (!op->buf[i]) {
-			coll_describe(&op->args, what, sizeof(what));
-			return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
-					 slot_name(i));
-		}
-		if (is_reduction(op->args.collective) && (uintptr_t)op->buf[i] % align) {
-			coll_describe(&op->args, what, sizeof(what));
-			return coll_fail(op->comm, -EINVAL,
-					 "%s: the %s buffer at %p is not aligned to its type (%zu bytes)",
-					 what, slot_name(i), op->buf[i], align);
-		}
-	}
+	for (unsigned int i = 0; !rc && i < 2; i++)
+		rc = slot_len(op, i) ? check_buffer(op, i) : 0;
+	if (rc)
+		return rc;
 	if (nsend && nrecv && send < recv + nrecv && recv < send + nsend) {
 		coll_describe(&op->args, what, sizeof(what));
 		return coll_fail(op->comm, -EINVAL,
@@ -396,7 +405,7 @@ bool coll_op_is_local(const struct coll_operation *op)
 
 int coll_op_local(struct coll_operation *op)
 {
-	int failed = atomic_load_explicit(&op->comm->failed, memory_order_relaxed);
+	int failed = atomic_load_explicit(&op->comm->failed, memory_order_relaxed), rc;
 	char what[128];
 	size_t len;
 
@@ -406,11 +415,13 @@ int coll_op_local(struct coll_operation *op)
 	if (__builtin_mul_overflow(op->args.count, npulink_dtype_size(op->args.dtype), &len) ||
 	    len > NPULINK_MAX_LEN)
 		return coll_fail(op->comm, -EOVERFLOW, "%s: too large", what);
-	if (!len || op->args.in_place || op->args.collective == NPULINK_COLL_BARRIER)
+	if (!len || op->args.collective == NPULINK_COLL_BARRIER)
 		return 0;
-	if (!op->buf[0] || !op->buf[1])
-		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
-				 slot_name(!!op->buf[0]));
-	memmove(op->buf[1], op->buf[0], len);
-	return 0;
+	rc = check_buffer(op, NPULINK_SLOT_RECV);
+	if (rc || op->args.in_place)
+		return rc;
+	rc = check_buffer(op, NPULINK_SLOT_SEND);
+	if (!rc)
+		memmove(op->buf[1], op->buf[0], len);
+	return rc;
 }

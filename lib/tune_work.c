@@ -6,13 +6,46 @@
  * work on processors that their ranks share, so there a call takes at least as long
  * as the processors together need for all messages, requests and bytes of all
  * ranks. These are counted in the plans themselves.
+ *
+ * Between machines another cost holds, if the calibration has one. No form knows which
+ * of an algorithm's messages go there, but the plans do: a call takes at least as long as
+ * the rank with most such messages needs for these, one after the other, and the
+ * machine with most bytes for its port.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include "internal.h"
 
 /* Above this the plans of some ranks stand for all. */
 #define COUNT_ALL	64
 #define COUNT_SOME	32
+
+/* What goes between machines, of one rank, and of each machine so far. */
+struct far {
+	const uint32_t *server_of;	/* NULL: there is one */
+	double *out, *in;		/* bytes, by machine */
+};
+
+static void count_far(const struct coll_plan *plan, const struct far *far, struct coll_work *work)
+{
+	uint32_t own = far->server_of[plan->rank];
+	double out = 0, in = 0;
+
+	for (uint32_t i = 0; i < plan->nsteps; i++) {
+		const struct npulink_step *s = &plan->steps[i];
+
+		if (s->op & NPULINK_STEP_SEND && far->server_of[s->send_peer] != own) {
+			out++;
+			far->out[own] += s->len;
+		}
+		if (s->op & NPULINK_STEP_RECV && far->server_of[s->recv_peer] != own) {
+			in++;
+			far->in[own] += s->len;
+		}
+	}
+	out = in > out ? in : out;
+	work->far_messages = out > work->far_messages ? out : work->far_messages;
+}
 
 static void count_plan(const struct coll_plan *plan, struct coll_work *work)
 {
@@ -31,7 +64,7 @@ static void count_plan(const struct coll_plan *plan, struct coll_work *work)
 }
 
 static int count_rank(const struct coll_algorithm *alg, struct coll_args *args, uint32_t rank,
-		      struct coll_work *work)
+		      const struct far *far, struct coll_work *work)
 {
 	struct coll_plan plan;
 	int rc;
@@ -44,6 +77,8 @@ static int count_rank(const struct coll_algorithm *alg, struct coll_args *args, 
 	rc = coll_plan_make(alg, args, &plan);
 	if (!rc) {
 		count_plan(&plan, work);
+		if (far->server_of)
+			count_far(&plan, far, work);
 		coll_plan_free(&plan);
 	}
 	return rc;
@@ -55,17 +90,33 @@ int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *ca
 	struct coll_args args = *call;
 	bool pair = args.collective == NPULINK_COLL_P2P;
 	uint32_t p = pair ? 2 : args.nranks, n = p <= COUNT_ALL ? p : COUNT_SOME;
+	const struct coll_topo *topo = pair ? NULL : args.topo;
+	uint32_t servers = topo && topo->nservers > 1 ? topo->nservers : 0;
 	uint64_t random = 1;
+	struct far far = { };
 	double all;
 	int rc = 0;
 
 	*work = (struct coll_work) { };
 	args.nranks = p;
+	if (servers) {
+		far.server_of = topo->server_of;
+		far.out = calloc(2 * servers, sizeof(*far.out));
+		far.in = far.out + servers;
+		if (!far.out)
+			return -ENOMEM;
+	}
 	for (uint32_t i = 0; i < n && !rc; i++) {
 		random = random * 6364136223846793005ULL + 1442695040888963407ULL;
-		rc = count_rank(alg, &args, n == p ? i : (random >> 33) % p, work);
+		rc = count_rank(alg, &args, n == p ? i : (random >> 33) % p, &far, work);
 	}
 	all = (double)p / n;
+	for (uint32_t i = 0; i < servers; i++) {
+		work->far_bytes = far.out[i] > work->far_bytes ? far.out[i] : work->far_bytes;
+		work->far_bytes = far.in[i] > work->far_bytes ? far.in[i] : work->far_bytes;
+	}
+	free(far.out);
+	work->far_bytes *= all;
 	work->messages *= all;
 	work->requests *= all;
 	work->copied *= all;
@@ -89,17 +140,22 @@ static double share_of(const struct coll_args *args)
 }
 
 /* Seconds that the processors need for all of it. */
-static double work_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
+static double work_seconds(const struct coll_tune *tune, const struct coll_work *work,
 			   const struct coll_args *args, double share)
 {
 	const struct coll_work_costs *c = &tune->work;
-	struct coll_work work;
 
-	if (coll_work_count(alg, args, &work))
-		return 0;
 	return share / c->processors *
-	       (args->nranks * c->call + work.messages * c->message + work.requests * c->request +
-		work.copied * c->copy + work.reduced * c->reduces[args->dtype]);
+	       (args->nranks * c->call + work->messages * c->message +
+		work->requests * c->request + work->copied * c->copy +
+		work->reduced * c->reduces[args->dtype]);
+}
+
+/* Whether machines matter, and there is a number for what they cost. */
+static bool knows_far(const struct coll_tune *tune, const struct coll_args *args)
+{
+	return tune->far_alpha >= 0 && tune->far_beta >= 0 && args->topo &&
+	       args->topo->nservers > 1 && args->collective != NPULINK_COLL_P2P;
 }
 
 double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
@@ -107,13 +163,22 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 {
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
-	double path, work, share, reduce = c->reduces[args->dtype];
+	double path, work, share, far = 0, reduce = c->reduces[args->dtype];
+	struct coll_work counted = { };
 
 	params.gamma = tune->gamma[args->dtype];
-	if (!c->processors)
-		return alg->cost(args, &params);
+	if (c->processors || knows_far(tune, args))
+		coll_work_count(alg, args, &counted);
+	if (knows_far(tune, args))
+		far = counted.far_messages * tune->far_alpha + counted.far_bytes * tune->far_beta;
+	if (!c->processors) {
+		path = alg->cost(args, &params);
+		return path > far ? path + far / 100 : far + path / 100;
+	}
 	share = share_of(args);
-	work = work_seconds(tune, alg, args, share);
+	work = work_seconds(tune, &counted, args, share);
+	if (far > work)
+		work = far;
 	/* Who waits for a message finds another rank's work to do, not an idle processor. */
 	if (args->nranks * share > c->processors) {
 		params.alpha = c->message + c->request;

@@ -142,7 +142,8 @@ struct coll_unique_id {
  *	       be honoured is an error. NULL: COLL_ALGORITHM from the environment
  * @calibration: file with what the network costs, see libcoll(3); NULL:
  *		 COLL_CALIBRATION from the environment, else
- *		 /etc/npulink/calibration if it exists. Equal on all ranks
+ *		 /etc/npulink/calibration if it exists. Equal on all ranks;
+ *		 with coll_comm_init_env() that of rank 0 holds for all
  * @deadline_ns: how long an operation may take, counted from its call on this
  *		 rank; 0: for ever. COLL_DEADLINE_AUTO: COLL_DEADLINE (in seconds)
  *		 from the environment, else one minute and 1000 times the

@@ -19,6 +19,7 @@ struct outcome {
 	char text[600];
 	char warning[300];
 	uint8_t secret[16];
+	double seconds;			/* that a call should take */
 };
 
 static struct outcome *outcomes;
@@ -52,6 +53,7 @@ static void join(unsigned int rank, unsigned int nranks)
 	struct coll_config config = COLL_CONFIG_INIT;
 	struct outcome *o = &outcomes[rank];
 	struct coll_comm *comm;
+	const char *name;
 
 	set_number("RANK", rank);
 	set_number("WORLD_SIZE", nranks);
@@ -65,6 +67,7 @@ static void join(unsigned int rank, unsigned int nranks)
 	o->rc = coll_comm_init_env(&comm, &config);
 	if (!o->rc) {
 		memcpy(o->secret, mock.comms->secret, 16);
+		coll_comm_algorithm(comm, "allreduce", 1 << 20, &name, &o->seconds);
 		if (coll_comm_warning(comm))
 			snprintf(o->warning, sizeof(o->warning), "%s", coll_comm_warning(comm));
 		coll_comm_destroy(comm);
@@ -264,6 +267,44 @@ static void test_disagreement(void)
 			 said(2, -ENOENT, "rank 1 could not join"), "a rank has no device\n");
 }
 
+/* Machines have files of their own; ranks that went by them would plan different things. */
+static void test_choice(void)
+{
+	static char file[3][64], env[3][96];
+	bool same = true;
+
+	clean();
+	for (int i = 0; i < 3; i++) {
+		FILE *f;
+
+		snprintf(file[i], sizeof(file[i]), "/tmp/npulink-bootstrap-%d-%d", getpid(), i);
+		snprintf(env[i], sizeof(env[i]), "COLL_CALIBRATION=%s", file[i]);
+		scratch_env[i][0] = env[i];
+		f = fopen(file[i], "we");
+		if (!f)
+			ksft_exit_fail_msg("cannot write %s\n", file[i]);
+		fprintf(f, "alpha = %d.3\nbeta = 1e-%d\n", 10 + i, 9 - i);
+		fclose(f);
+	}
+	run(3, false);
+	for (int i = 0; i < 3; i++) {
+		same &= !outcomes[i].rc && outcomes[i].seconds == outcomes[0].seconds;
+		unlink(file[i]);
+	}
+	ksft_test_result(same && outcomes[0].seconds > 10 && outcomes[0].seconds < 50,
+			 "all go by rank 0's calibration\n");
+	clean();
+	scratch_env[2][0] = "COLL_ALGORITHM=allreduce:ring";
+	run(3, false);
+	ksft_test_result(said(0, -EINVAL, "rank 2 on") && said(1, -EINVAL, "COLL_ALGORITHM") &&
+			 said(2, -EINVAL, "make COLL_ALGORITHM and COLL_TOPOLOGY equal"),
+			 "another algorithm\n");
+	clean();
+	scratch_env[0][0] = scratch_env[1][0] = "COLL_TOPOLOGY=servers:2";
+	run(3, false);
+	ksft_test_result(said(2, -EINVAL, "rank 2 on"), "another topology\n");
+}
+
 /* ---- strangers */
 
 static int connect_stranger(void)
@@ -441,13 +482,14 @@ int main(void)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 5 + 1 + 5 + 2 + 5 + 1 + 2 + 1 + 2);
+	ksft_set_plan(4 + 5 + 1 + 5 + 2 + 5 + 3 + 1 + 2 + 1 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
 	test_environment();
 	test_late_ranks();
 	test_disagreement();
+	test_choice();
 	test_strangers();
 	test_foreign_port();
 	test_versions();

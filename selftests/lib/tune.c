@@ -217,6 +217,65 @@ static void test_work(void)
 			 "a thousand ranks, some of them counted\n");
 }
 
+/* Two machines of four ranks: what goes between them is counted, and costs. */
+static void test_far(void)
+{
+	const struct coll_algorithm *ring = coll_algorithm_find(NPULINK_COLL_ALLREDUCE, "ring");
+	const struct coll_algorithm *two, *near, *far;
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT8, .nranks = 8,
+		.count = 8000,
+	};
+	struct coll_work work, less;
+	struct coll_topo topo;
+	struct coll_tune t, other;
+	float costs[COLL_COSTS], again[COLL_COSTS];
+	double a, b, seconds;
+
+	two = coll_algorithm_find(NPULINK_COLL_ALLREDUCE, "two-level");
+	if (coll_topo_init(&topo, "servers:4", 8, text, sizeof(text)))
+		ksft_exit_fail_msg("%s\n", text);
+	args.topo = &topo;
+	/* One rank of each machine sends all that goes out: 14 messages of 1000 bytes. */
+	ksft_test_result(!coll_work_count(ring, &args, &work) && work.far_messages == 14 &&
+			 work.far_bytes == 14000, "far: what a ring does\n");
+	with_file(&t, "alpha = 1\nbeta = 0.001\nfar.alpha = 100\nfar.beta = 0.5\n");
+	a = coll_tune_predict(&t, ring, &args);
+	ksft_test_result(a >= 14 * 100 + 0.5 * 14000 && a <= 1.01 * (14 * 100 + 0.5 * 14000),
+			 "far: what it takes\n");
+	args.topo = NULL;
+	b = coll_tune_predict(&t, ring, &args);
+	args.topo = &topo;
+	ksft_test_result(b == ring->cost(&args, &t.params), "far: not on one machine\n");
+	coll_topo_free(&topo);
+	/* Three machines of three; halving, which would do for two of four, is no use. */
+	if (coll_topo_init(&topo, "servers:3", 9, text, sizeof(text)))
+		ksft_exit_fail_msg("%s\n", text);
+	args.nranks = 9;
+	args.count = 90000;
+	coll_tune_choose(&t, &args, &far, &seconds, text, sizeof(text));
+	coll_work_count(far, &args, &less);
+	init(&other, "", "");
+	coll_tune_choose(&other, &args, &near, &seconds, text, sizeof(text));
+	coll_work_count(near, &args, &work);
+	ksft_test_result(far == two && near != two && less.far_bytes < work.far_bytes,
+			 "far: %s, %g bytes, instead of %s, %g bytes\n", far->name, less.far_bytes,
+			 near->name, work.far_bytes);
+	args.nranks = 8;
+	args.count = 8000;
+	coll_topo_free(&topo);
+	coll_topo_init(&topo, "servers:4", 8, text, sizeof(text));
+	/* As a rank that has another file learns them. */
+	coll_calibration_pack(&t, costs);
+	coll_calibration_unpack(&other, costs, 8);
+	coll_calibration_pack(&other, again);
+	ksft_test_result(!memcmp(costs, again, sizeof(costs)) && other.far_beta == 0.5 &&
+			 coll_tune_predict(&other, ring, &args) > 0.999 * a, "far: told to others\n");
+	coll_tune_free(&t);
+	coll_tune_free(&other);
+	coll_topo_free(&topo);
+}
+
 /* Whatever differs between ranks must not count. */
 static void test_ranks_agree(void)
 {
@@ -260,7 +319,7 @@ static void test_ranks_agree(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 5 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
@@ -268,6 +327,7 @@ int main(void)
 	test_calibration();
 	test_calibration_by_type();
 	test_work();
+	test_far();
 	test_ranks_agree();
 	ksft_finished();
 }
