@@ -68,9 +68,11 @@ LAYOUT(npulink_result, step, 36);
 LAYOUT(npulink_result, number, 40);
 LAYOUT(npulink_result, ns, 48);
 SIZE(npulink_comm_abort, 16);
-SIZE(npulink_comm_status, 120);
+SIZE(npulink_comm_status, 320);
+SIZE(npulink_circle_wait, 24);
 LAYOUT(npulink_comm_status, out_number, 40);
 LAYOUT(npulink_comm_status, out_calls, 56);
+LAYOUT(npulink_comm_status, out_circle, 128);
 SIZE(npulink_plan_create, 104);
 LAYOUT(npulink_plan_create, slots, 24);
 LAYOUT(npulink_plan_create, call, 40);
@@ -274,7 +276,8 @@ FIXTURE_VARIANT_ADD(abi, comm_abort) {
 
 FIXTURE_VARIANT_ADD(abi, comm_status) {
 	IOCTL(NPULINK_COMM_STATUS, npulink_comm_status, fill_comm_status,
-	      GONE | OUTPUT, offsetof(struct npulink_comm_status, comm_id), 0)
+	      GONE | OUTPUT, offsetof(struct npulink_comm_status, comm_id), 0),
+	.first = offsetof(struct npulink_comm_status, out_ncircle)
 };
 
 FIXTURE_VARIANT_ADD(abi, plan_create) {

@@ -197,6 +197,7 @@ static void *run_first(void *arg)
 /* A thread waits for what its own process has not posted: it still may, and does. */
 TEST_F(events, suspect)
 {
+	struct nlattr *edge[NL_ATTRS];
 	struct npulink_result res;
 	pthread_t thread;
 	void *rc;
@@ -208,6 +209,15 @@ TEST_F(events, suspect)
 	EXPECT_EQ(0, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
 	EXPECT_NE(0, nl_u32(self->attrs[NPULINK_A_EVENT_PEER]));
 	EXPECT_EQ(0, nl_u64(self->attrs[NPULINK_A_EVENT_NUMBER]));
+	/* A process that waits for itself. */
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_NCIRCLE]));
+	ASSERT_NE(NULL, self->attrs[NPULINK_A_EVENT_CIRCLE]);
+	nl_parse(nl_value(self->attrs[NPULINK_A_EVENT_CIRCLE]),
+		 self->attrs[NPULINK_A_EVENT_CIRCLE]->nla_len - NLA_HDRLEN, edge);
+	EXPECT_EQ(nl_u32(self->attrs[NPULINK_A_EVENT_COMM]), nl_u32(edge[NPULINK_A_CIRCLE_COMM]));
+	EXPECT_EQ(0, nl_u32(edge[NPULINK_A_CIRCLE_RANK]));
+	EXPECT_EQ(nl_u32(self->attrs[NPULINK_A_EVENT_PEER]), nl_u32(edge[NPULINK_A_CIRCLE_PEER]));
+	EXPECT_EQ(0, nl_u64(edge[NPULINK_A_CIRCLE_NUMBER]));
 	for (r = 1; r < N; r++)
 		ASSERT_EQ(0, member_start(&self->team.m[r], 0, &self->team.seq[r]));
 	pthread_join(thread, &rc);

@@ -466,7 +466,7 @@ static void culprit_text(const struct culprit *c)
 static void report_text(const struct report *rep)
 {
 	const struct see_comm *c = rep->comm;
-	char text[320], age[24], ip[48];
+	char text[CAUSE_TEXT], age[24], ip[48];
 
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)

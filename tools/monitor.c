@@ -36,10 +36,10 @@ static void event_text(const struct see_event *e)
 {
 	struct see_cause cause = {
 		.cause = e->cause, .rank = e->rank, .peer = e->peer, .step = e->step,
-		.code = e->code, .number = e->number,
+		.code = e->code, .number = e->number, .circle = e->circle,
 	};
 	time_t seconds = e->time / 1000000000;
-	char when[32], text[320], a[24], b[24];
+	char when[32], text[CAUSE_TEXT], a[24], b[24];
 	struct tm tm;
 
 	localtime_r(&seconds, &tm);
@@ -62,8 +62,8 @@ static void event_text(const struct see_event *e)
 		printf("\n");
 		break;
 	case NPULINK_EVENT_SUSPECT:
-		printf("comm %u: rank %u, in operation %" PRIu64 ", waits for rank %u, whose process waits itself: they will hang unless another of their threads goes on\n",
-		       e->comm, e->rank, e->number, e->peer);
+		printf("processes wait for each other, and will hang unless another of their threads goes on: %s\n",
+		       circle_text(&e->circle, text, sizeof(text)));
 		break;
 	case NPULINK_EVENT_FAIL:
 		printf("comm %u: %s\n", e->comm,
@@ -104,6 +104,8 @@ static void event_json(const struct see_event *e)
 		put_u64(obj, "age_ns", e->age);
 		put_u64(obj, "limit_ns", e->limit);
 	}
+	if (e->circle.n)
+		json_object_object_add(obj, "circle", circle_json(&e->circle));
 	/* A line each, so that programs can read them as they come. */
 	printf("%s\n", json_object_to_json_string_ext(obj, JSON_C_TO_STRING_PLAIN));
 	json_object_put(obj);

@@ -139,7 +139,7 @@ static struct json_object *comm_json(const struct see_comm *c, const struct see_
 
 static void comm_text(const struct see_comm *c, const struct see_rank *ranks, size_t nranks)
 {
-	char text[320], user[16];
+	char text[CAUSE_TEXT], user[16];
 
 	printf("comm %u: %u ranks, %u here, %u left, user %s%s", c->id, c->nranks, c->joined,
 	       c->left, user_name(c->uid, user), c->any_uid ? " and others" : "");

@@ -12,9 +12,16 @@
 #define NO_NUMBER	(~0ULL)
 #define MAX_WAITS	8
 
+/* Processes that wait for each other: how many, and the first waits. */
+struct see_circle {
+	uint32_t n, known;
+	struct npulink_circle_wait waits[NPULINK_CIRCLE_MAX];
+};
+
 struct see_cause {
 	uint32_t cause, error, rank, peer, step, code;
 	uint64_t number;
+	struct see_circle circle;
 	unsigned int ncalls;
 	struct npulink_call calls[2];
 };
@@ -94,6 +101,7 @@ struct see_stat {
 struct see_event {
 	uint32_t type, dev, peer_dev, comm, rank, peer, step, cause, code;
 	uint64_t serial, time, lost, number, age, limit;
+	struct see_circle circle;
 };
 
 /* Arrays to be freed, in the kernel's order; of one communicator (file) or all. -errno. */
@@ -120,6 +128,11 @@ const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size
 /* "rank 3 died (signal 9)" */
 const char *cause_text(const struct see_cause *cause, char *buf, size_t size);
 struct json_object *call_json(const struct npulink_call *call, bool p2p);
+#define CAUSE_TEXT	900		/* long enough for any */
+
+/* "comm 3: rank 0 waits for rank 1 in operation 5; ..." */
+const char *circle_text(const struct see_circle *circle, char *buf, size_t size);
+struct json_object *circle_json(const struct see_circle *circle);
 struct json_object *cause_json(const struct see_cause *cause);
 struct json_object *wait_json(const struct see_wait *wait);
 

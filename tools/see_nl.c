@@ -35,6 +35,21 @@ static int parse_call(struct nlattr *nest, struct npulink_call *call)
 	return 0;
 }
 
+static void parse_circle(struct nlattr *nest, struct see_circle *circle)
+{
+	struct nlattr *a[NPULINK_A_CIRCLE_MAX + 1];
+	struct npulink_circle_wait *w = &circle->waits[circle->known];
+
+	if (circle->known == NPULINK_CIRCLE_MAX ||
+	    nla_parse_nested(a, NPULINK_A_CIRCLE_MAX, nest, NULL))
+		return;
+	w->comm = get_u32(a, NPULINK_A_CIRCLE_COMM);
+	w->rank = get_u32(a, NPULINK_A_CIRCLE_RANK);
+	w->peer = get_u32(a, NPULINK_A_CIRCLE_PEER);
+	w->number = get_number(a, NPULINK_A_CIRCLE_NUMBER);
+	circle->known++;
+}
+
 static int parse_cause(struct nlattr *nest, struct see_cause *cause)
 {
 	struct nlattr *a[NPULINK_A_CAUSE_MAX + 1], *attr;
@@ -49,10 +64,14 @@ static int parse_cause(struct nlattr *nest, struct see_cause *cause)
 	cause->step = get_or_none(a, NPULINK_A_CAUSE_STEP);
 	cause->code = get_u32(a, NPULINK_A_CAUSE_CODE);
 	cause->number = get_number(a, NPULINK_A_CAUSE_NUMBER);
-	nla_for_each_nested(attr, nest, rem)
+	cause->circle.n = get_u32(a, NPULINK_A_CAUSE_NCIRCLE);
+	nla_for_each_nested(attr, nest, rem) {
+		if (nla_type(attr) == NPULINK_A_CAUSE_CIRCLE)
+			parse_circle(attr, &cause->circle);
 		if (nla_type(attr) == NPULINK_A_CAUSE_CALLS && cause->ncalls < 2 &&
 		    !parse_call(attr, &cause->calls[cause->ncalls]))
 			cause->ncalls++;
+	}
 	return 0;
 }
 
@@ -353,6 +372,8 @@ static int on_event(struct nl_msg *msg, void *arg)
 	struct genlmsghdr *genl = genlmsg_hdr(nlmsg_hdr(msg));
 	struct listener *listener = arg;
 	struct see_event event;
+	struct nlattr *attr;
+	int rem;
 
 	if (genl->cmd != NPULINK_GENL_CMD_EVENT || listener->over ||
 	    genlmsg_parse(nlmsg_hdr(msg), 0, a, NPULINK_A_EVENT_MAX, NULL) < 0)
@@ -373,7 +394,11 @@ static int on_event(struct nl_msg *msg, void *arg)
 		.number = get_number(a, NPULINK_A_EVENT_NUMBER),
 		.age = get_u64(a, NPULINK_A_EVENT_AGE),
 		.limit = get_u64(a, NPULINK_A_EVENT_LIMIT),
+		.circle.n = get_u32(a, NPULINK_A_EVENT_NCIRCLE),
 	};
+	nla_for_each_attr(attr, genlmsg_attrdata(genl, 0), genlmsg_attrlen(genl, 0), rem)
+		if (nla_type(attr) == NPULINK_A_EVENT_CIRCLE)
+			parse_circle(attr, &event.circle);
 	listener->over = !listener->fn(&event, listener->arg);
 	return NL_OK;
 }

@@ -94,9 +94,30 @@ const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size
 	return buf;
 }
 
+const char *circle_text(const struct see_circle *circle, char *buf, size_t size)
+{
+	char op[48];
+	size_t n = 0;
+
+	*buf = 0;
+	for (uint32_t i = 0; i < circle->known && n < size; i++) {
+		const struct npulink_circle_wait *w = &circle->waits[i];
+
+		if (w->number == NO_NUMBER)
+			snprintf(op, sizeof(op), "a message");
+		else
+			snprintf(op, sizeof(op), "operation %" PRIu64, (uint64_t)w->number);
+		n += snprintf(buf + n, size - n, "%scomm %u: rank %u waits for rank %u in %s",
+			      i ? "; " : "", w->comm, w->rank, w->peer, op);
+	}
+	if (circle->n > circle->known && n < size)
+		snprintf(buf + n, size - n, "; and %u more", circle->n - circle->known);
+	return buf;
+}
+
 const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 {
-	char a[96], b[96], op[40] = "", peer[24] = "nobody";
+	char a[96], b[96], op[40] = "", peer[24] = "nobody", circle[CAUSE_TEXT - 40];
 
 	if (c->number != NO_NUMBER)
 		snprintf(op, sizeof(op), " in operation %" PRIu64, c->number);
@@ -136,7 +157,12 @@ const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 		snprintf(buf, size, "data from %s arrived damaged at rank %u%s", peer, c->rank, op);
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
-		snprintf(buf, size, "rank %u and %s wait for each other%s", c->rank, peer, op);
+		if (c->circle.known)
+			snprintf(buf, size, "processes wait for each other: %s",
+				 circle_text(&c->circle, circle, sizeof(circle)));
+		else
+			snprintf(buf, size, "rank %u and %s wait for each other%s", c->rank, peer,
+				 op);
 		break;
 	case NPULINK_CAUSE_REMOVED:
 		snprintf(buf, size, "the device of rank %u was removed", c->rank);
@@ -170,10 +196,27 @@ static void put_or_null(struct json_object *obj, const char *key, uint64_t value
 		json_object_object_add(obj, key, NULL);
 }
 
+struct json_object *circle_json(const struct see_circle *circle)
+{
+	struct json_object *list = json_object_new_array();
+
+	for (uint32_t i = 0; i < circle->known; i++) {
+		const struct npulink_circle_wait *w = &circle->waits[i];
+		struct json_object *obj = json_object_new_object();
+
+		put_u64(obj, "comm", w->comm);
+		put_u64(obj, "rank", w->rank);
+		put_u64(obj, "peer", w->peer);
+		put_or_null(obj, "number", w->number, w->number != NO_NUMBER);
+		json_object_array_add(list, obj);
+	}
+	return list;
+}
+
 struct json_object *cause_json(const struct see_cause *c)
 {
 	struct json_object *obj = json_object_new_object(), *calls = json_object_new_array();
-	char text[320];
+	char text[CAUSE_TEXT];
 
 	put_str(obj, "cause", cause_name(c->cause));
 	put_str(obj, "text", cause_text(c, text, sizeof(text)));
@@ -186,6 +229,7 @@ struct json_object *cause_json(const struct see_cause *c)
 	for (unsigned int i = 0; i < c->ncalls; i++)
 		json_object_array_add(calls, call_json(&c->calls[i], false));
 	json_object_object_add(obj, "calls", calls);
+	json_object_object_add(obj, "circle", circle_json(&c->circle));
 	return obj;
 }
 

@@ -800,6 +800,9 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	cmd->out_code = 0;
 	cmd->out_number = ~0ULL;
 	memset(cmd->out_calls, 0, sizeof(cmd->out_calls));
+	cmd->out_ncircle = 0;
+	cmd->out_reserved = 0;
+	memset(cmd->out_circle, 0, sizeof(cmd->out_circle));
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed)) {
 		const struct npulink_cause *c = &comm->cause;
@@ -812,6 +815,10 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		cmd->out_code = c->code;
 		cmd->out_number = c->number;
 		memcpy(cmd->out_calls, c->calls, sizeof(c->calls));
+		if (c->cause == NPULINK_CAUSE_DEADLOCK) {
+			cmd->out_ncircle = comm->circle.n;
+			memcpy(cmd->out_circle, comm->circle.waits, sizeof(cmd->out_circle));
+		}
 	}
 	npulink_rank_put(rank);
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));

@@ -26,6 +26,12 @@ struct npulink_cause {
 	struct npulink_call calls[2];
 };
 
+/* Processes that wait for each other: the first of @n waits. */
+struct npulink_circle {
+	u32 n;
+	struct npulink_circle_wait waits[NPULINK_CIRCLE_MAX];
+};
+
 /* What the first rank called under a number. */
 struct npulink_called {
 	u64 number;		/* + 1; 0: free */
@@ -80,6 +86,8 @@ struct npulink_comm {
 	bool failed;
 	bool flooded;
 	struct npulink_cause cause;
+	struct npulink_circle circle;	/* with DEADLOCK; like suspected, deadlock.c's */
+	u64 suspected;			/* which waits it was last told of */
 	struct work_struct abort_work;
 	struct npulink_comm *parent;
 	u32 *map;

@@ -73,6 +73,7 @@ struct npulink_notice {
 	u64 time_ns;
 	u64 serial;
 	u64 lost;
+	struct npulink_circle circle;
 };
 
 #define NPULINK_NOTICE(_type) ((struct npulink_notice) { \

@@ -230,7 +230,9 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	case NPULINK_EVENT_FAIL:
 	case NPULINK_EVENT_SUSPECT:
 		if (nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) ||
-		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code))
+		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code) ||
+		    (n->circle.n && nla_put_u32(skb, NPULINK_A_EVENT_NCIRCLE, n->circle.n)) ||
+		    npulink_genl_put_circle(skb, NPULINK_A_EVENT_CIRCLE, &n->circle))
 			return -EMSGSIZE;
 		break;
 	case NPULINK_EVENT_SLOW:

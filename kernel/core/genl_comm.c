@@ -85,8 +85,29 @@ int npulink_genl_put_call(struct sk_buff *skb, int attr, const struct npulink_ca
 	return 0;
 }
 
-static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_cause *c)
+int npulink_genl_put_circle(struct sk_buff *skb, int attr, const struct npulink_circle *circle)
 {
+	u32 i;
+
+	for (i = 0; i < circle->n && i < NPULINK_CIRCLE_MAX; i++) {
+		const struct npulink_circle_wait *w = &circle->waits[i];
+		struct nlattr *nest = nla_nest_start(skb, attr);
+
+		if (!nest || nla_put_u32(skb, NPULINK_A_CIRCLE_COMM, w->comm) ||
+		    nla_put_u32(skb, NPULINK_A_CIRCLE_RANK, w->rank) ||
+		    nla_put_u32(skb, NPULINK_A_CIRCLE_PEER, w->peer) ||
+		    (w->number != ~0ULL &&
+		     nla_put_u64_64bit(skb, NPULINK_A_CIRCLE_NUMBER, w->number,
+				       NPULINK_A_CIRCLE_PAD)))
+			return -EMSGSIZE;
+		nla_nest_end(skb, nest);
+	}
+	return 0;
+}
+
+static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_comm *comm)
+{
+	const struct npulink_cause *c = &comm->cause;
 	struct nlattr *nest = nla_nest_start(skb, NPULINK_A_COMM_CAUSE);
 
 	if (!nest || nla_put_u32(skb, NPULINK_A_CAUSE_CAUSE, c->cause) ||
@@ -99,7 +120,10 @@ static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_caus
 	    nla_put_u32(skb, NPULINK_A_CAUSE_CODE, c->code) ||
 	    ((c->cause == NPULINK_CAUSE_MISMATCH || c->cause == NPULINK_CAUSE_DEADLOCK) &&
 	     (npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[0]) ||
-	      npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[1]))))
+	      npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[1]))) ||
+	    (c->cause == NPULINK_CAUSE_DEADLOCK &&
+	     (nla_put_u32(skb, NPULINK_A_CAUSE_NCIRCLE, comm->circle.n) ||
+	      npulink_genl_put_circle(skb, NPULINK_A_CAUSE_CIRCLE, &comm->circle))))
 		return -EMSGSIZE;
 	nla_nest_end(skb, nest);
 	return 0;
@@ -119,7 +143,7 @@ static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm
 		return -EMSGSIZE;
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed))
-		return npulink_genl_put_cause(skb, &comm->cause);
+		return npulink_genl_put_cause(skb, comm);
 	return 0;
 }
 

@@ -387,6 +387,24 @@ struct npulink_comm_abort {
 };
 #define NPULINK_COMM_ABORT _IO(NPULINK_TYPE, NPULINK_CMD_COMM_ABORT)
 
+#define NPULINK_CIRCLE_MAX	8
+
+/**
+ * struct npulink_circle_wait - a wait of processes that wait for each other
+ * @comm: number of the communicator on this node, as tools show it
+ * @rank: who waits
+ * @peer: for whom, whose process is in the next wait
+ * @reserved: 0
+ * @number: operation that @rank waits in and @peer has not called, ~0: point-to-point
+ */
+struct npulink_circle_wait {
+	__u32 comm;
+	__u32 rank;
+	__u32 peer;
+	__u32 reserved;
+	__aligned_u64 number;
+};
+
 /**
  * struct npulink_comm_status - ioctl(NPULINK_COMM_STATUS)
  * @size: sizeof(struct npulink_comm_status)
@@ -406,6 +424,9 @@ struct npulink_comm_abort {
  * @out_next: number of the next collective of the own rank
  * @out_calls: with MISMATCH, what out_rank and out_peer called; with DEADLOCK, what
  *	out_rank waits for, and what the process of out_peer waits for instead of calling it
+ * @out_ncircle: with DEADLOCK, how many processes wait for each other
+ * @out_reserved: 0
+ * @out_circle: their waits, from that of out_rank on; the first NPULINK_CIRCLE_MAX
  */
 struct npulink_comm_status {
 	__u32 size;
@@ -421,6 +442,9 @@ struct npulink_comm_status {
 	__aligned_u64 out_number;
 	__aligned_u64 out_next;
 	struct npulink_call out_calls[2];
+	__u32 out_ncircle;
+	__u32 out_reserved;
+	struct npulink_circle_wait out_circle[NPULINK_CIRCLE_MAX];
 };
 #define NPULINK_COMM_STATUS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_STATUS)
 

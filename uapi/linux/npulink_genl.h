@@ -424,6 +424,28 @@ enum npulink_genl_call {
 };
 
 /**
+ * enum npulink_genl_circle - a wait of processes that wait for each other
+ * @NPULINK_A_CIRCLE_UNSPEC: not used
+ * @NPULINK_A_CIRCLE_PAD: aligns the 64-bit ones
+ * @NPULINK_A_CIRCLE_COMM: u32, id of the communicator
+ * @NPULINK_A_CIRCLE_RANK: u32, who waits
+ * @NPULINK_A_CIRCLE_PEER: u32, for whom, whose process is in the next wait
+ * @NPULINK_A_CIRCLE_NUMBER: u64, operation that rank waits in; absent: point-to-point
+ * @__NPULINK_A_CIRCLE_MAX: one more than the last
+ * @NPULINK_A_CIRCLE_MAX: the last
+ */
+enum npulink_genl_circle {
+	NPULINK_A_CIRCLE_UNSPEC,
+	NPULINK_A_CIRCLE_PAD,
+	NPULINK_A_CIRCLE_COMM,
+	NPULINK_A_CIRCLE_RANK,
+	NPULINK_A_CIRCLE_PEER,
+	NPULINK_A_CIRCLE_NUMBER,
+	__NPULINK_A_CIRCLE_MAX,
+	NPULINK_A_CIRCLE_MAX = __NPULINK_A_CIRCLE_MAX - 1,
+};
+
+/**
  * enum npulink_genl_cause - why a communicator failed
  * @NPULINK_A_CAUSE_UNSPEC: not used
  * @NPULINK_A_CAUSE_PAD: aligns the 64-bit ones
@@ -436,6 +458,9 @@ enum npulink_genl_call {
  * @NPULINK_A_CAUSE_CODE: u32, of COMM_ABORT; the signal that killed a dead rank
  * @NPULINK_A_CAUSE_CALLS: nest of enum npulink_genl_call, with MISMATCH and DEADLOCK,
  *	twice: see struct npulink_comm_status
+ * @NPULINK_A_CAUSE_NCIRCLE: u32, with DEADLOCK, how many processes wait for each other
+ * @NPULINK_A_CAUSE_CIRCLE: nest of enum npulink_genl_circle, with DEADLOCK, once for each
+ *	of the first NPULINK_CIRCLE_MAX of them
  * @__NPULINK_A_CAUSE_MAX: one more than the last
  * @NPULINK_A_CAUSE_MAX: the last
  */
@@ -450,6 +475,8 @@ enum npulink_genl_cause {
 	NPULINK_A_CAUSE_NUMBER,
 	NPULINK_A_CAUSE_CODE,
 	NPULINK_A_CAUSE_CALLS,
+	NPULINK_A_CAUSE_NCIRCLE,
+	NPULINK_A_CAUSE_CIRCLE,
 	__NPULINK_A_CAUSE_MAX,
 	NPULINK_A_CAUSE_MAX = __NPULINK_A_CAUSE_MAX - 1,
 };
@@ -837,6 +864,9 @@ enum npulink_genl_stat {
  * @NPULINK_A_EVENT_CODE: u32, as in cause
  * @NPULINK_A_EVENT_AGE: u64, with SLOW: ns that it has taken so far
  * @NPULINK_A_EVENT_LIMIT: u64, with SLOW: ns that it was expected to take at most
+ * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait for
+ *	each other
+ * @NPULINK_A_EVENT_CIRCLE: nest of enum npulink_genl_circle, as in cause
  * @__NPULINK_A_EVENT_MAX: one more than the last
  * @NPULINK_A_EVENT_MAX: the last
  */
@@ -858,6 +888,8 @@ enum npulink_genl_event {
 	NPULINK_A_EVENT_CODE,
 	NPULINK_A_EVENT_AGE,
 	NPULINK_A_EVENT_LIMIT,
+	NPULINK_A_EVENT_NCIRCLE,
+	NPULINK_A_EVENT_CIRCLE,
 	__NPULINK_A_EVENT_MAX,
 	NPULINK_A_EVENT_MAX = __NPULINK_A_EVENT_MAX - 1,
 };
