@@ -61,8 +61,9 @@ MODULES := $(B)/modules-$(KREL)
 
 modules:
 	@$(if $(KREL),,echo "There are no kernel headers in '$(KDIR)'; run: make setup" >&2; exit 1)
-	$(Q)mkdir -p $(MODULES)
+	$(Q)mkdir -p $(MODULES)/selftests
 	$(Q)cp -rsf $(CURDIR)/Kbuild $(CURDIR)/kernel $(CURDIR)/uapi $(MODULES)
+	$(Q)cp -rsf $(CURDIR)/selftests/canary $(MODULES)/selftests
 	$(Q)find $(MODULES) -xtype l -delete
 	$(Q)+flock $(MODULES) $(MAKE) $(if $(V),,--no-print-directory -s) -C $(KDIR) M=$(CURDIR)/$(MODULES) \
 		CONFIG_DEBUG_INFO_BTF_MODULES= $(KFLAGS) modules

@@ -10,7 +10,7 @@
 #include "coll_ranks.h"
 #include "coll_cases.h"
 
-static const unsigned int sizes[] = { 2, 3, 4, 5, 7, 8, 16 };
+static const unsigned int sizes[] = { 2, 3, 5, 8, 4, 7, 16 };
 
 #define NSIZES		(sizeof(sizes) / sizeof(*sizes))
 #define LARGE		80000		/* bytes, more than the arena holds */
@@ -165,17 +165,22 @@ static void test_algorithm(void)
 
 int main(void)
 {
-	unsigned int algorithms = 0;
+	unsigned int algorithms = 0, nsizes = NSIZES;
 
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
 	while ((algorithm = coll_algorithm_next(~0U, algorithm)))
 		algorithms += algorithm->collective < NPULINK_COLL_P2P;
-	ksft_set_plan(NSIZES * NPULINK_COLL_P2P + algorithms);
-	for (unsigned int i = 0; i < NSIZES; i++)
+	/* coll_rows runs them, too, and some of these are enough for a kernel that is slow. */
+	if (getenv("NPULINK_SLOW") && !getenv("NPULINK_SOAK")) {
+		algorithms = 0;
+		nsizes = 4;
+	}
+	ksft_set_plan(nsizes * NPULINK_COLL_P2P + algorithms);
+	for (unsigned int i = 0; i < nsizes; i++)
 		test_size(sizes[i]);
-	while ((algorithm = coll_algorithm_next(~0U, algorithm))) {
+	while (algorithms && (algorithm = coll_algorithm_next(~0U, algorithm))) {
 		if (algorithm->collective < NPULINK_COLL_P2P)
 			test_algorithm();
 	}

@@ -8,7 +8,8 @@
  * Threads with the same number in all processes run the same program, a track: they draw
  * the same numbers, so each knows the whole state, also of communicators that its process
  * is not in. What may differ between ranks (when, in which order, on which device) is
- * drawn from numbers of a rank's own. At the end of a round a process is killed.
+ * drawn from numbers of a rank's own. At the end of a round a process is killed. All the
+ * time the kernel looks for processes that wait for each other, and must not find any.
  *
  * NPULINK_SEED=N repeats a run, as far as time allows; NPULINK_SECONDS=N: how long.
  *
@@ -35,7 +36,7 @@ static const char * const what_names[] = {
 struct world {
 	uint64_t seed;
 	struct coll_unique_id id[TRACKS][2 * STATEMENTS], all;
-	unsigned int met[TRACKS][2 * STATEMENTS];
+	unsigned int met[TRACKS][2 * STATEMENTS], met_all;
 	bool bad;
 	char text[1200];
 	uint64_t done[WHATS], deaths;
@@ -110,19 +111,22 @@ static void did(struct track *t, const struct slot *s, enum what what)
  * All members come here before any of them goes on, by other means than npulink: what they
  * have called before is over on all of them.
  */
-static int meet(struct track *t, const struct slot *s)
+static int meet_at(struct world *w, unsigned int *met, unsigned int n)
 {
-	unsigned int *met = &t->w->met[t->number][t->meetings++];
-
-	if (!s->comm)
-		return 0;
 	__atomic_fetch_add(met, 1, __ATOMIC_SEQ_CST);
-	while (__atomic_load_n(met, __ATOMIC_SEQ_CST) < s->n) {
-		if (__atomic_load_n(&t->w->bad, __ATOMIC_SEQ_CST))
+	while (__atomic_load_n(met, __ATOMIC_SEQ_CST) < n) {
+		if (__atomic_load_n(&w->bad, __ATOMIC_SEQ_CST))
 			return -1;
 		usleep(100);
 	}
 	return 0;
+}
+
+static int meet(struct track *t, const struct slot *s)
+{
+	unsigned int *met = &t->w->met[t->number][t->meetings++];
+
+	return s->comm ? meet_at(t->w, met, s->n) : 0;
 }
 
 /* ---- what is expected */
@@ -460,14 +464,11 @@ static int late(struct track *t, struct slot *s)
 	if (s->n == 1)
 		return 0;
 	fail(s, -ETIMEDOUT, "deadline", NOBODY);
-	if (!s->comm) {
-		t->meetings++;
+	/* Who joins when it has failed is told so at once. */
+	if (meet(t, s) || (s->comm && s->self != who && expect_failure(t, s)) || meet(t, s))
+		return -1;
+	if (!s->comm)
 		return 0;
-	}
-	if (s->self != who && expect_failure(t, s))
-		return -1;
-	if (meet(t, s))
-		return -1;
 	did(t, s, LATE);
 	return s->self == who ? expect_failure(t, s) : 0;
 }
@@ -636,10 +637,12 @@ static int process_run(struct world *w, unsigned int process, unsigned int victi
 		pthread_join(thread[i], NULL);
 		rc |= track[i].rc;
 	}
+	/* Who still has to join a communicator would find it failed. */
+	rc = rc ? rc : meet_at(w, &w->met_all, RANKS);
 	rc = rc ? rc : killed_in_the_middle(&track[0], all, victim);
 	for (i = 0; i < TRACKS && !rc; i++)
 		rc = aftermath(&track[i], victim);
-	return rc ? rc : coll_comm_destroy(all);
+	return rc;
 }
 
 static bool round_of(struct world *w)
@@ -649,6 +652,7 @@ static bool round_of(struct world *w)
 	int status;
 
 	memset(w->met, 0, sizeof(w->met));
+	w->met_all = 0;
 	coll_get_unique_id(&w->all);
 	for (unsigned int i = 0; i < TRACKS * 2 * STATEMENTS; i++)
 		coll_get_unique_id(&w->id[0][0] + i);
@@ -677,12 +681,29 @@ static bool round_of(struct world *w)
 	return !w->bad;
 }
 
+/* As often as can be: any circle that is found here is none. Returns what was set. */
+static int search_for_deadlocks(int every_ms)
+{
+	FILE *f = fopen("/sys/module/npulink/parameters/deadlock_ms", "r+e");
+	int old = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &old) == 1) {
+		rewind(f);
+		fprintf(f, "%d", every_ms);
+	}
+	fclose(f);
+	return old;
+}
+
 int main(void)
 {
 	const char *seconds = getenv("NPULINK_SECONDS"), *seed = getenv("NPULINK_SEED");
 	uint64_t end, rounds = 0;
 	bool well = true;
 	struct world *w;
+	int search_ms;
 
 	ksft_print_header();
 	if (!have_device())
@@ -692,10 +713,12 @@ int main(void)
 	ksft_set_plan(1);
 	ksft_print_msg("NPULINK_SEED=%llu\n", (unsigned long long)w->seed);
 	end = now_ms() + 1000 * (seconds ? atoi(seconds) : getenv("NPULINK_SOAK") ? 600 : 12);
+	search_ms = search_for_deadlocks(1);
 	while (well && (!rounds++ || now_ms() < end)) {
 		well = round_of(w);
 		w->seed++;
 	}
+	search_for_deadlocks(search_ms);
 	for (int i = 0; i < WHATS; i++)
 		ksft_print_msg("%8llu %s\n", (unsigned long long)w->done[i], what_names[i]);
 	ksft_print_msg("%8llu processes killed, in as many rounds\n", (unsigned long long)w->deaths);

@@ -4,7 +4,7 @@
  * communicator who lies. The first gets nowhere and harms nobody; the second is cut off and
  * loses that communicator its link, while others on the same device go on.
  *
- * npulink-test: modules=none timeout=240
+ * npulink-test: modules=none timeout=240 mem=1024
  */
 #include <sys/wait.h>
 #include "hostile.h"
