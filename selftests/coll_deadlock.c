@@ -4,6 +4,7 @@
  * receives alone, are told so; those that only look like it are left alone.
  */
 #include "coll_ranks.h"
+#include "raw.h"
 
 #define RANKS	3
 
@@ -155,6 +156,101 @@ static int threads(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
+/*
+ * Ranks 0 and 1 wait for each other. Rank 2 waits for rank 0, in a younger communicator, which
+ * is on no circle: it stays whole, and rank 0 goes on there.
+ */
+static int beside(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	struct coll_comm *younger;
+	uint64_t start;
+	int rc = coll_barrier(comm);
+
+	younger = rc ? NULL : rank_join(others[1], rank);
+	if (!younger)
+		return -1;
+	rc = coll_barrier(younger);
+	start = now_ms();
+	if (rank == 2)
+		rc = rc ? rc : receive(younger, 0);
+	else
+		rc = rc ? rc : told(ranks, comm, receive(comm, 1 - rank), start);
+	if (!rank)
+		rc = rc ? rc : send(younger, 2);
+	coll_comm_destroy(younger);
+	return rc;
+}
+
+/* What hog_start() starts; @up is told before it waits. */
+static int hog_run(int up)
+{
+	uint32_t nsteps = 400000, i;
+	struct npulink_slot slot = { .min_len = 4, .access = NPULINK_SLOT_WRITE };
+	struct npulink_step *steps = malloc(nsteps * sizeof(*steps));
+	int fd = raw_open(0), peer_fd = raw_open(1), comm, peer, plan, buf, rc = 0;
+	uint8_t secret[16];
+
+	if (!steps)
+		return -ENOMEM;
+	for (i = 0; i < nsteps; i++) {
+		steps[i] = raw_step(NPULINK_STEP_RECV, 4);
+		steps[i].recv_peer = 1;
+	}
+	raw_secret(secret);
+	comm = raw_comm(fd, secret, 0, 2);
+	peer = raw_comm(peer_fd, secret, 1, 2);
+	plan = raw_plan(fd, comm, &slot, 1, steps, nsteps);
+	buf = raw_register(fd, raw_anon(4096), 4096, 0);
+	if (peer < 0 || plan < 0 || buf < 0)
+		return -EIO;
+	for (i = 0; i < 4 && !rc; i++) {
+		struct npulink_post post = raw_post_cmd(plan, NPULINK_POST_HELD);
+
+		if (i == 3) {
+			post.flags = NPULINK_POST_WAIT;
+			if (write(up, "x", 1) != 1)
+				return -EIO;
+		}
+		raw_bind(&post, buf, 0, 4);
+		rc = raw_ioctl(fd, NPULINK_POST, &post);
+	}
+	return rc;
+}
+
+/*
+ * A process that waits for itself in operations that have more steps than a search will look at.
+ * Returns when it waits, or a negative number.
+ */
+static pid_t hog_start(void)
+{
+	int up[2], n;
+	pid_t pid;
+	char c;
+
+	if (pipe(up))
+		return -1;
+	pid = fork();
+	if (!pid)
+		_exit(!!hog_run(up[1]));
+	close(up[1]);
+	n = read(up[0], &c, 1);
+	close(up[0]);
+	return n == 1 ? pid : -1;
+}
+
+static pid_t hog;
+
+/* Found although another user's circle is too large to be searched. */
+static int beside_a_hog(struct ranks *ranks, struct coll_comm *comm)
+{
+	int rc = receives(ranks, comm);
+
+	if (!rc && kill(hog, 0))
+		rc = rank_fail(ranks, coll_comm_rank(comm), "the hog does not wait any more");
+	return rc;
+}
+
 /* ---- what is none */
 
 static void *late_sender(void *arg)
@@ -205,6 +301,8 @@ static const struct {
 	{ "three ranks that only receive", 3, receives, 3 },
 	{ "a receive against a collective", 3, through_others, 3 },
 	{ "two threads each that only receive", 2, threads, 2 },
+	{ "a circle, and one that waits for it", 3, beside, 2 },
+	{ "a circle beside one that is too large", 2, beside_a_hog, 2 },
 	{ "no circle: another thread will send", 2, a_thread_will, 0 },
 	{ "no circle: only late", 3, only_late, 0 },
 };
@@ -226,7 +324,13 @@ int main(void)
 			others[k] = ranks_new(cases[i].n);
 			others[k]->config.deadline_ns = 0;
 		}
-		bad = ranks_run(ranks, cases[i].fn);
+		hog = cases[i].fn == beside_a_hog ? hog_start() : 0;
+		bad = hog < 0 ? 1 : ranks_run(ranks, cases[i].fn);
+		if (hog > 0) {
+			bad += waitpid(hog, NULL, WNOHANG) != 0;
+			kill(hog, SIGKILL);
+			waitpid(hog, NULL, 0);
+		}
 		want = cases[i].told;
 		if ((want < 0 && !ranks->number[0]) || (want >= 0 && ranks->number[0] != want)) {
 			ksft_print_msg("%d ranks were told\n", ranks->number[0]);
