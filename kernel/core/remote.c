@@ -146,6 +146,38 @@ void npulink_put_up(struct npulink_put *put)
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_up);
 
+static void npulink_remote_lost(struct npulink_remote *remote, int status)
+{
+	struct npulink_rank *rank = remote->rank;
+	struct npulink_put *put = &remote->put;
+
+	lockdep_assert_held(&rank->lock);
+	if (status && remote->state != NPULINK_REMOTE_LEFT && !rank->closed &&
+	    !READ_ONCE(rank->comm->failed)) {
+		dev_warn_ratelimited(&rank->dev->dev,
+				     "rank %u has lost rank %u at %pI6c over %s: error %d\n",
+				     rank->rank, put->peer, put->addr.ip,
+				     *put->via ? put->via : "no port", -status);
+		npulink_remote_fail(remote, -status);
+	}
+}
+
+/*
+ * The connection is lost, or was never made. What it holds is still in use until
+ * npulink_put_down(), but others need not wait for that to hear of it.
+ */
+void npulink_put_lost(struct npulink_put *put, int status)
+{
+	struct npulink_remote *remote = to_remote(put);
+	unsigned long flags;
+
+	spin_lock_irqsave(&remote->rank->lock, flags);
+	if (remote->state != NPULINK_REMOTE_DOWN)
+		npulink_remote_lost(remote, status);
+	spin_unlock_irqrestore(&remote->rank->lock, flags);
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_lost);
+
 void npulink_put_down(struct npulink_put *put, int status)
 {
 	struct npulink_remote *remote = to_remote(put);
@@ -157,14 +189,7 @@ void npulink_put_down(struct npulink_put *put, int status)
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_DOWN)
 		goto out;
-	if (status && remote->state != NPULINK_REMOTE_LEFT && !rank->closed &&
-	    !READ_ONCE(rank->comm->failed)) {
-		dev_warn_ratelimited(&rank->dev->dev,
-				     "rank %u has lost rank %u at %pI6c over %s: error %d\n",
-				     rank->rank, put->peer, put->addr.ip,
-				     *put->via ? put->via : "no port", -status);
-		npulink_remote_fail(remote, -status);
-	}
+	npulink_remote_lost(remote, status);
 	npulink_remote_set_state(remote, NPULINK_REMOTE_DOWN);
 	while (!list_empty(&remote->tx))
 		list_del_init(remote->tx.next);

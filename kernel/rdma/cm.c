@@ -321,6 +321,8 @@ static void rdma_conn_work(struct work_struct *work)
 	mutex_unlock(&conn->setup);
 
 	/* Nobody sets anything up now. */
+	if (conn->state == RDMA_CONN_FAILED)
+		npulink_put_lost(conn->put, conn->status);
 	rdma_conn_teardown(conn);
 	rdma_conn_tell(conn);
 
