@@ -604,7 +604,7 @@ static void dl_suspect(struct dl *dl)
 	notice.number = cause.number;
 	notice.cause = cause.cause;
 	notice.code = cause.code;
-	npulink_notify(&notice);
+	npulink_notify(&notice, op->rank->comm->uid);
 }
 
 static void dl_free(struct dl *dl)
