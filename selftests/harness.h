@@ -12,7 +12,9 @@
 #undef TEST_TIMEOUT_DEFAULT
 #define TEST_TIMEOUT_DEFAULT 240
 
-static inline void harness_stretch(void)
+static int test_harness_run(int argc, char **argv);
+
+static inline int harness_run(int argc, char **argv)
 {
 	int times = (getenv("NPULINK_SLOW") ? 6 : 1) * (getenv("NPULINK_SOAK") ? 15 : 1);
 	struct __fixture_metadata *f;
@@ -21,6 +23,7 @@ static inline void harness_stretch(void)
 	for (f = __fixture_list; f; f = f->next)
 		for (t = f->tests; t; t = t->next)
 			t->timeout *= times;
+	return test_harness_run(argc, argv);
 }
 
 #undef TEST_HARNESS_MAIN
@@ -32,8 +35,7 @@ static inline void harness_stretch(void)
 	} \
 	int main(int argc, char **argv) \
 	{ \
-		harness_stretch(); \
-		return test_harness_run(argc, argv); \
+		exit(harness_run(argc, argv)); \
 	}
 
 #endif /* SELFTESTS_HARNESS_H */

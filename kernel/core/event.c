@@ -213,7 +213,7 @@ int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 		return -ENOENT;
 	if (vma->vm_end - vma->vm_start != len)
 		return -EINVAL;
-	/* remap_vmalloc_range() takes only what vmalloc_user() gives, which is charged to nobody. */
+	/* remap_vmalloc_range() takes only vmalloc_user()'s, which is charged to nobody. */
 	npulink_vma_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	for (off = 0; off < len; off += PAGE_SIZE) {
 		rc = vm_insert_page(vma, vma->vm_start + off, vmalloc_to_page((void *)ring + off));

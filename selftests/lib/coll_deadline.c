@@ -109,8 +109,8 @@ static void test_prediction(void)
 		double ns = predicted(sizes[i]);
 
 		rc |= told(2, sizes[i], &deadline[i], &slow[i]);
-		ksft_print_msg("%zu bytes: predicted %.0f us, slow %.3f s, stuck %.3f s\n", sizes[i],
-			       ns / 1e3, slow[i] / 1e9, deadline[i] / 1e9);
+		ksft_print_msg("%zu bytes: predicted %.0f us, slow %.3f s, stuck %.3f s\n",
+			       sizes[i], ns / 1e3, slow[i] / 1e9, deadline[i] / 1e9);
 		/* A page fault, a stop of the scheduler and a cold start are no failure. */
 		rc |= !(ns > 0);
 		generous &= deadline[i] >= 30 * SECOND && deadline[i] >= 500 * ns &&
