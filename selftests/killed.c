@@ -4,7 +4,7 @@
  * steps, a gigabyte of memory, a million peers. It is gone long before the call would have
  * ended, and nothing of it stays pinned or charged.
  *
- * npulink-test: timeout=170
+ * npulink-test: timeout=170 nodebug
  */
 #include <poll.h>
 #include <signal.h>
