@@ -102,6 +102,7 @@ SIZE(npulink_destroy, 8);
 /* What the arguments of the ioctls refer to. */
 FIXTURE(abi) {
 	int fd, comm, plan, buf, dmabuf;
+	int failed;		/* a communicator that has, and can be shrunk */
 	uint64_t seq;
 	char *mem;
 	char *page;		/* followed by one that is not mapped */
@@ -116,6 +117,7 @@ struct _test_data_abi;	/* what FIXTURE() declares */
 #define GONE	2	/* works after the device has gone */
 #define NOFLAGS	4	/* has no member flags */
 #define OUTPUT	8	/* writes */
+#define NOTHING	16	/* finds nothing here, which it says last */
 
 FIXTURE_VARIANT(abi) {
 	unsigned long cmd;
@@ -179,6 +181,22 @@ static void fill_comm_abort(struct _test_data_abi *self, void *arg)
 static void fill_comm_status(struct _test_data_abi *self, void *arg)
 {
 	((struct npulink_comm_status *)arg)->comm_id = self->comm;
+}
+
+/* There are no survivors to join, nor a need for them, until something has failed. */
+static void fill_comm_shrink(struct _test_data_abi *self, void *arg)
+{
+	int comm;
+
+	if (!self->failed) {
+		uint8_t secret[16];
+
+		raw_secret(secret);
+		comm = raw_comm(self->fd, secret, 0, 1);
+		if (comm > 0 && !raw_abort(self->fd, comm, 1))
+			self->failed = comm;
+	}
+	((struct npulink_comm_shrink *)arg)->comm_id = self->failed;
 }
 
 static void fill_plan_create(struct _test_data_abi *self, void *arg)
@@ -309,6 +327,15 @@ FIXTURE_VARIANT_ADD(abi, destroy) {
 	      offsetof(struct npulink_destroy, id), 0)
 };
 
+FIXTURE_VARIANT_ADD(abi, comm_shrink) {
+	IOCTL(NPULINK_COMM_SHRINK, npulink_comm_shrink, fill_comm_shrink, OUTPUT,
+	      offsetof(struct npulink_comm_shrink, comm_id), 0)
+};
+
+/* No port is bound to the device; one is in rdma_hostile and failnth. */
+FIXTURE_VARIANT_ADD(abi, port_info) {
+	IOCTL(NPULINK_PORT_INFO, npulink_port_info, fill_nothing, NOTHING, 0, 0)
+};
 
 FIXTURE_SETUP(abi)
 {
@@ -344,6 +371,12 @@ FIXTURE_TEARDOWN(abi)
 	close(self->fd);
 }
 
+/* What a call gives that is as it should be. */
+static int good(const struct _fixture_variant_abi *variant)
+{
+	return variant->is & NOTHING ? -ENOENT : 0;
+}
+
 /* The argument at the end of a page after which nothing is mapped. */
 static void *abi_arg(struct _test_data_abi *self, const struct _fixture_variant_abi *variant,
 		     size_t size)
@@ -360,14 +393,14 @@ TEST_F(abi, accepts_its_own_size)
 {
 	void *arg = abi_arg(self, variant, variant->size);
 
-	EXPECT_EQ(0, raw_ioctl(self->fd, variant->cmd, arg));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd, arg));
 	EXPECT_EQ(variant->size, *(uint32_t *)arg);
 }
 
 TEST_F(abi, accepts_zeros_behind)
 {
-	EXPECT_EQ(0, raw_ioctl(self->fd, variant->cmd,
-			       abi_arg(self, variant, variant->size + 64)));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd,
+					   abi_arg(self, variant, variant->size + 64)));
 }
 
 TEST_F(abi, err_other_bytes_behind)
@@ -395,7 +428,7 @@ TEST_F(abi, accepts_its_first_size)
 	uint32_t *arg = abi_arg(self, variant, variant->size);
 
 	*arg = first_size(variant);
-	EXPECT_EQ(0, raw_ioctl(self->fd, variant->cmd, arg));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd, arg));
 }
 
 TEST_F(abi, err_too_small)
@@ -457,7 +490,7 @@ TEST_F(abi, err_output_not_writable)
 	ASSERT_EQ(0, mprotect(self->page, self->page_size, PROT_READ | PROT_WRITE));
 	if (variant->cmd == NPULINK_POST_BATCH)
 		return;		/* the posts were accepted and have run */
-	EXPECT_EQ(0, raw_ioctl(self->fd, variant->cmd, arg));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd, arg));
 }
 
 TEST_F(abi, err_no_such_id)
@@ -488,7 +521,9 @@ TEST_F(abi, err_id_of_another_type)
 		if (ids[i] == (int)good)
 			continue;
 		memcpy(arg + variant->id_at, &ids[i], 4);
-		EXPECT_EQ(-ENOENT, raw_ioctl(self->fd, variant->cmd, arg));
+		/* One communicator has failed, this one has not. */
+		EXPECT_EQ(variant->cmd == NPULINK_COMM_SHRINK && !i ? -EINVAL : -ENOENT,
+			  raw_ioctl(self->fd, variant->cmd, arg));
 	}
 }
 
@@ -520,7 +555,7 @@ TEST_F(abi, err_other_process)
 	}
 	EXPECT_EQ(0, raw_reap(pid));
 	/* To the owner nothing has happened. */
-	EXPECT_EQ(0, raw_ioctl(self->fd, variant->cmd, arg));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd, arg));
 }
 
 TEST_F(abi, err_no_such_command)
@@ -533,15 +568,28 @@ TEST_F(abi, err_no_such_command)
 	EXPECT_EQ(-ENOTTY, raw_ioctl(self->fd, variant->cmd | 1U << 16, arg));
 }
 
-TEST(err_commands_of_the_future)
+static bool has_variant(unsigned int nr)
 {
-	uint32_t arg[64] = { sizeof(arg) };
+	const struct __fixture_variant_metadata *v;
+
+	for (v = _abi_fixture_object.variant; v; v = v->next)
+		if (_IOC_NR(((const struct _fixture_variant_abi *)v->data)->cmd) == nr)
+			return true;
+	return false;
+}
+
+/* The kernel knows those that are tested here, and no others. */
+TEST(every_ioctl_is_here)
+{
+	uint32_t arg[64] = { 1 };	/* too small for any */
 	int fd = raw_open(0);
 	unsigned int nr;
 
 	ASSERT_GE(fd, 0);
-	for (nr = 0x20; nr < 256; nr++)
-		EXPECT_EQ(-ENOTTY, raw_ioctl(fd, _IO(NPULINK_TYPE, nr), arg));
+	for (nr = 0; nr < 256; nr++)
+		EXPECT_EQ(has_variant(nr) ? -EINVAL : -ENOTTY,
+			  raw_ioctl(fd, _IO(NPULINK_TYPE, nr), arg))
+			TH_LOG("ioctl %u", nr);
 	close(fd);
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * death - one of 8 processes is killed while a knob holds its device at a random step
- * of an allreduce. The other seven get EOWNERDEAD naming it in less than a second, also
- * if a child of it still has its file, and nothing of it stays pinned.
+ * death - one of 8 processes is killed while a knob holds its device at some step of an
+ * allreduce, at random or at each in turn. The other seven get EOWNERDEAD naming it in less
+ * than a second, also if a child of it still has its file, or if one of them is stopped by a
+ * debugger: that one reads it when it goes on. Nothing of the dead stays pinned.
  *
  * npulink-test: timeout=170
  */
+#include <poll.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include "team.h"
 #include "harness.h"
@@ -33,6 +36,8 @@ FIXTURE_VARIANT(death) {
 	bool closes;	/* only closes its file, and lives on */
 	bool execs;
 	bool oom;	/* takes more memory than its cgroup may have */
+	bool traced;	/* a peer of it is stopped by a debugger */
+	bool swept;	/* at each step in turn */
 	int rounds;
 };
 
@@ -43,6 +48,8 @@ FIXTURE_VARIANT_ADD(death, exits) { .exits = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, closes) { .closes = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, execs) { .execs = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, out_of_memory) { .oom = true, .rounds = 2 };
+FIXTURE_VARIANT_ADD(death, peer_traced) { .traced = true, .rounds = 3 };
+FIXTURE_VARIANT_ADD(death, at_each_step) { .swept = true, .rounds = STEPS - 1 };
 
 #define GROUP	"/sys/fs/cgroup/npulink-death"
 
@@ -82,9 +89,22 @@ FIXTURE_TEARDOWN(death)
 struct report {
 	int rc;
 	size_t wrong;
+	bool early;		/* was through with the operation; @rc is that of the next one */
 	uint64_t when;
 	struct npulink_comm_status st;
 };
+
+/* A wait that goes on by itself when a debugger has let go. */
+static int run_through(const struct member *m)
+{
+	struct npulink_result res;
+	uint64_t seq;
+	int rc = member_start(m, 0, &seq);
+
+	if (!rc)
+		rc = raw_wait(m->fd, seq, &res);
+	return rc ? rc : res.status;
+}
 
 /* Commands to a rank: go, and to the victim: one of these. */
 static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
@@ -124,11 +144,15 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 				take_too_much();
 			pause();
 		}
-		rep.rc = member_run(&m, NULL);
+		rep.rc = run_through(&m);
+		rep.wrong = member_wrong(&m, 1);
+		/* Who needed no more of it is told when it does. */
+		rep.early = i && !rep.rc;
+		if (rep.early)
+			rep.rc = run_through(&m);
 		rep.when = raw_now();
 		/* Not from the result: who comes late is told by POST itself. */
 		RAW_CHECK(!raw_status(m.fd, m.comm, &rep.st));
-		rep.wrong = member_wrong(&m, 1);
 		if (!i) {
 			RAW_CHECK(!rep.rc && !rep.wrong);
 			member_fill(&m, 1);
@@ -141,14 +165,38 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 	_exit(0);
 }
 
-static void one_round(struct __test_metadata *_metadata, struct _test_data_death *self,
-		      const struct _fixture_variant_death *variant)
+/* Wherever it is: in the kernel, waiting. */
+static void trace_stop(struct __test_metadata *_metadata, pid_t pid)
 {
-	uint32_t victim = rand_r(&self->seed) % RANKS, r;
-	uint32_t hold = rand_r(&self->seed) % (STEPS - 1);
+	int status;
+
+	ASSERT_EQ(0, ptrace(PTRACE_SEIZE, pid, 0, 0));
+	ASSERT_EQ(0, ptrace(PTRACE_INTERRUPT, pid, 0, 0));
+	ASSERT_EQ(pid, waitpid(pid, &status, 0));
+	ASSERT_TRUE(WIFSTOPPED(status));
+}
+
+/* It has said nothing yet, and says it once it runs again. Returns when that was. */
+static uint64_t trace_resume(struct __test_metadata *_metadata, pid_t pid, int up)
+{
+	struct pollfd p = { .fd = up, .events = POLLIN };
+	uint64_t now;
+
+	EXPECT_EQ(0, poll(&p, 1, 50));
+	now = raw_now();
+	EXPECT_EQ(0, ptrace(PTRACE_DETACH, pid, 0, 0));
+	return now;
+}
+
+static void one_round(struct __test_metadata *_metadata, struct _test_data_death *self,
+		      const struct _fixture_variant_death *variant, int round)
+{
+	uint32_t victim = rand_r(&self->seed) % RANKS, r, i;
+	uint32_t hold = variant->swept ? round % (STEPS - 1) : rand_r(&self->seed) % (STEPS - 1);
+	uint32_t traced = (victim + 1 + rand_r(&self->seed) % (RANKS - 1)) % RANKS;
 	struct report rep;
 	uint8_t secret[16];
-	uint64_t killed, limit;
+	uint64_t killed, since, limit;
 	char c;
 
 	raw_secret(secret);
@@ -192,6 +240,11 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		kill(self->pid[victim], SIGSTOP);
 		raw_sleep_ms(20);
 	}
+	if (variant->traced) {
+		/* So that it has posted, and waits. */
+		raw_sleep_ms(getenv("NPULINK_SLOW") ? 500 : 50);
+		trace_stop(_metadata, self->pid[traced]);
+	}
 	killed = raw_now();
 	/* To take too much takes a while itself. */
 	limit = getenv("NPULINK_SLOW") ? 20 : variant->oom ? 5 : 1;
@@ -200,33 +253,39 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 	else
 		c = 1 + kill(self->pid[victim], SIGKILL);
 	ASSERT_EQ(1, c);
-	for (r = 0; r < RANKS; r++) {
+	/* The traced one last: the others are told while it is stopped. */
+	for (i = 1; i <= RANKS; i++) {
+		r = (traced + i) % RANKS;
 		if (r == victim)
 			continue;
+		since = killed;
+		if (variant->traced && r == traced)
+			since = trace_resume(_metadata, self->pid[r], self->up[r]);
 		ASSERT_EQ((ssize_t)sizeof(rep), read(self->up[r], &rep, sizeof(rep)));
 		/*
 		 * The last chunk of the rank that comes j after the victim passes the
 		 * victim in its step 2n - 2 - j, the request of that number. Who needed
 		 * no more of it may have been through before.
 		 */
-		if (!rep.rc && hold + 1 > 2 * RANKS - 2 - (r + RANKS - victim) % RANKS &&
-		    (r + 1) % RANKS != victim) {
+		if (rep.early) {
 			EXPECT_EQ(0, rep.wrong);
-			continue;
+			EXPECT_GT(hold + 1, 2 * RANKS - 2 - (r + RANKS - victim) % RANKS);
+			EXPECT_NE(victim, (r + 1) % RANKS);
 		}
-		EXPECT_EQ(-EOWNERDEAD, rep.rc);
+		EXPECT_EQ(-EOWNERDEAD, rep.rc)
+			TH_LOG("rank %u, held at %u", r, hold);
 		EXPECT_EQ(NPULINK_CAUSE_DEATH, rep.st.out_cause);
 		EXPECT_EQ(victim, rep.st.out_peer);
 		EXPECT_EQ(victim, rep.st.out_rank);
 		EXPECT_EQ(variant->exits || variant->closes || variant->execs ? 0 : SIGKILL,
 			  rep.st.out_code);
-		EXPECT_LT(rep.when, killed + 1000000000ULL * limit);
-		if (rep.when < killed)
+		EXPECT_LT(rep.when, since + 1000000000ULL * limit);
+		if (rep.when < since)
 			continue;	/* failed before, for another reason */
 		self->told++;
-		self->sum_ns += rep.when - killed;
-		if (rep.when - killed > self->worst_ns)
-			self->worst_ns = rep.when - killed;
+		self->sum_ns += rep.when - since;
+		if (rep.when - since > self->worst_ns)
+			self->worst_ns = rep.when - since;
 	}
 	/* Its device has let go of everything, too. */
 	EXPECT_EQ(0, raw_knob_get(victim, "held"));
@@ -250,7 +309,7 @@ TEST_F(death, others_are_told)
 	int round;
 
 	for (round = 0; round < self->rounds; round++)
-		one_round(_metadata, self, variant);
+		one_round(_metadata, self, variant, round);
 	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 	TH_LOG("%d deaths, told after %.1f ms, at worst %.1f ms; %ld pages pinned before, %ld after",
 	       self->rounds, self->told ? self->sum_ns * 1e-6 / self->told : 0,

@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "nl.h"
 #include "team.h"
+#include "users.h"
 
 #define N	3
 #define LEN	4096
@@ -364,6 +365,64 @@ TEST_F(events, too_many)
 	if (n < MANY)
 		EXPECT_LT(0, lost);
 	EXPECT_EQ(MANY + 2, n + lost);
+}
+
+/* A communicator that is aborted with this code: an event of the caller. */
+static void fail_one(uint32_t code)
+{
+	int fd = raw_open(0), comm;
+	uint8_t secret[16];
+
+	raw_secret(secret);
+	comm = raw_comm(fd, secret, 0, 1);
+	RAW_CHECK(comm > 0 && !raw_abort(fd, comm, code));
+	close(fd);
+}
+
+/* What one user's failures leave no room for are that user's, not those of another one. */
+TEST_F(events, of_each_user)
+{
+	unsigned int i, mine = 0, others = 0;
+	int size = 16 << 20, sk[2];
+	pid_t pid;
+
+	if (getuid())
+		SKIP(return, "only root can be two users");
+	ASSERT_EQ(0, setsockopt(self->sock, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)));
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sk));
+	pid = fork();
+	if (!pid) {
+		become(BOB);
+		for (i = 0;; i++) {
+			fail_one(1);
+			if (i == 200)
+				tell(sk[1], 1);
+		}
+	}
+	hear(sk[0]);
+	for (i = 0; i < 30; i++) {
+		fail_one(1000 + i);
+		raw_sleep_ms(50);
+	}
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, raw_reap(pid));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	while (event_any(self) &&
+	       nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_DEV_DEL) {
+		if (nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_FAIL)
+			continue;
+		i = nl_u32(self->attrs[NPULINK_A_EVENT_CODE]);
+		EXPECT_TRUE(i == 1 || i == 1000 + mine || i == SIGKILL)
+			TH_LOG("code %u", i);
+		mine += i >= 1000;
+		others += i == 1;
+	}
+	TH_LOG("%u events of another user, and %u of 30 of our own", others, mine);
+	EXPECT_EQ(30, mine);
+	EXPECT_LT(0, others);
+	close(sk[0]);
+	close(sk[1]);
 }
 
 TEST_HARNESS_MAIN

@@ -7,7 +7,7 @@
  * npulink-test: unprivileged
  */
 #include <sys/resource.h>
-#include "raw.h"
+#include "team.h"
 #include "harness.h"
 
 #define PAGE	4096UL
@@ -174,6 +174,160 @@ TEST_F(memlock, file_that_outlives_its_process)
 	close(down[1]);
 	while (!kill(child, 0))
 		raw_sleep_ms(10);
+}
+
+/* ---- what plans of communicators with checksums need */
+
+#define CHECKED	(64UL << 10)	/* of an allreduce */
+
+static int checked_rank(struct member *m, int fd, const uint8_t *secret, uint32_t rank,
+			uint32_t flags)
+{
+	struct npulink_comm_create cmd = {
+		.size = sizeof(cmd), .flags = flags, .rank = rank, .nranks = 2,
+	};
+	int rc;
+
+	*m = (struct member) { .fd = fd, .rank = rank, .nranks = 2, .len = CHECKED };
+	m->send = raw_anon(2 * CHECKED);
+	m->recv = m->send + CHECKED / 4;
+	memcpy(cmd.secret, secret, 16);
+	rc = raw_ioctl(fd, NPULINK_COMM_CREATE, &cmd);
+	if (rc)
+		return rc;
+	m->comm = cmd.out_id;
+	m->buf = raw_register(fd, m->send, 2 * CHECKED, 0);
+	return m->buf < 0 ? m->buf : member_plan(m);
+}
+
+/* One allreduce, right or wrong; 0 or -errno. */
+static int checked_run(struct member *m)
+{
+	struct npulink_result res;
+	uint64_t seq;
+	int r, rc;
+
+	for (r = 0; r < 2; r++)
+		member_fill(&m[r], 1);
+	rc = member_start(&m[0], 0, &seq);
+	if (!rc)
+		rc = member_run(&m[1], NULL);
+	if (!rc)
+		rc = raw_wait(m[0].fd, seq, &res) ? -EBADE : res.status;
+	for (r = 0; !rc && r < 2; r++)
+		rc = member_wrong(&m[r], 1) ? -EILSEQ : 0;
+	return rc;
+}
+
+/* Without checksums, nothing; with them, what a request lands in before it is looked at. */
+TEST_F(memlock, err_landing_of_checksums)
+{
+	/* 2 requests at a time of each rank, 2 inputs each, half of the bytes in a chunk. */
+	static const long costs[2] = { 0, 2 * 2 * 2 * (CHECKED / 2) / PAGE };
+	int fd = raw_open(1), r, id, checked;
+	struct member m[2];
+	uint8_t secret[16];
+	uint64_t off;
+	long before;
+
+	ASSERT_GE(fd, 0);
+	for (checked = 0; checked < 2; checked++) {
+		raw_secret(secret);
+		for (r = 0; r < 2; r++)
+			ASSERT_EQ(0, checked_rank(&m[r], r ? fd : self->fd, secret, r,
+						  checked ? NPULINK_COMM_CHECKSUM : 0));
+		before = room(self->fd);
+		ASSERT_EQ(0, checked_run(m));
+		EXPECT_EQ(costs[checked], before - room(self->fd));
+		/* Once for a plan, however often it runs. */
+		for (r = 0; r < 5; r++)
+			ASSERT_EQ(0, checked_run(m));
+		EXPECT_EQ(costs[checked], before - room(self->fd));
+		for (r = 0; r < 2; r++)
+			ASSERT_EQ(0, raw_destroy(m[r].fd, m[r].plan));
+		EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == before));
+		if (checked)
+			break;
+		for (r = 0; r < 2; r++) {
+			EXPECT_EQ(0, raw_destroy(m[r].fd, m[r].comm));
+			EXPECT_EQ(0, raw_destroy(m[r].fd, m[r].buf));
+		}
+		EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == LIMIT / PAGE));
+	}
+	/* No room for it: nothing is posted, nothing is kept, and it works when there is some. */
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(0, member_plan(&m[r]));
+	id = raw_buf_alloc(self->fd, (before - 10) * PAGE, &off);
+	ASSERT_GT(id, 0);
+	EXPECT_EQ(-ENOMEM, member_start(&m[0], 0, &off));
+	EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == 10));
+	ASSERT_EQ(0, raw_destroy(self->fd, id));
+	EXPECT_EQ(0, checked_run(m));
+	EXPECT_EQ(costs[1], before - room(self->fd));
+	close(fd);
+	for (r = 0; r < 2; r++)
+		munmap(m[r].send, 2 * CHECKED);
+}
+
+/* ---- memory that is needed when its buffer has gone */
+
+static int exported(int fd, int id)
+{
+	struct npulink_buf_export cmd = { .size = sizeof(cmd), .id = id };
+	int rc = raw_ioctl(fd, NPULINK_BUF_EXPORT, &cmd);
+
+	return rc ? rc : cmd.out_fd;
+}
+
+/* Charged as long as anybody can have it: by a dma-buf, another buffer, a mapping. */
+TEST_F(memlock, err_exported_and_destroyed)
+{
+	struct npulink_buf_import imp = { .size = sizeof(imp) };
+	const long full = LIMIT / PAGE, half = full / 2;
+	int id, fd = raw_open(1);
+	uint64_t off;
+	char *p;
+
+	ASSERT_GE(fd, 0);
+	id = raw_buf_alloc(self->fd, LIMIT / 2, &off);
+	ASSERT_GT(id, 0);
+	p = mmap(NULL, LIMIT / 2, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	ASSERT_NE(MAP_FAILED, p);
+	imp.fd = exported(self->fd, id);
+	ASSERT_GE(imp.fd, 0);
+	/* To have it twice costs nothing more. */
+	ASSERT_EQ(0, raw_ioctl(fd, NPULINK_BUF_IMPORT, &imp));
+	EXPECT_EQ(half, room(self->fd));
+	ASSERT_EQ(0, raw_destroy(self->fd, id));
+	raw_sleep_ms(50);
+	EXPECT_EQ(half, room(self->fd));
+	EXPECT_EQ(-ENOMEM, raw_buf_alloc(self->fd, LIMIT / 2 + 1, &off));
+	munmap(p, LIMIT / 2);
+	raw_sleep_ms(50);
+	EXPECT_EQ(half, room(self->fd));
+	close(imp.fd);
+	raw_sleep_ms(50);
+	EXPECT_EQ(half, room(self->fd));
+	ASSERT_EQ(0, raw_destroy(fd, imp.out_id));
+	EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == full));
+	/* The last one may be the mapping, or the dma-buf of a file that was closed. */
+	id = raw_buf_alloc(self->fd, LIMIT / 2, &off);
+	ASSERT_GT(id, 0);
+	p = mmap(NULL, LIMIT / 2, PROT_READ | PROT_WRITE, MAP_SHARED, self->fd, off);
+	ASSERT_NE(MAP_FAILED, p);
+	ASSERT_EQ(0, raw_destroy(self->fd, id));
+	raw_sleep_ms(50);
+	EXPECT_EQ(half, room(self->fd));
+	munmap(p, LIMIT / 2);
+	EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == full));
+	id = raw_buf_alloc(fd, LIMIT / 2, &off);
+	imp.fd = exported(fd, id);
+	ASSERT_GE(imp.fd, 0);
+	close(fd);
+	raw_sleep_ms(50);
+	EXPECT_EQ(half, room(self->fd));
+	close(imp.fd);
+	EXPECT_TRUE(RAW_EVENTUALLY(room(self->fd) == full));
 }
 
 TEST_HARNESS_MAIN

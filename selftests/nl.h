@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <linux/genetlink.h>
 #include <linux/netlink.h>
 #include <linux/npulink_genl.h>
@@ -152,6 +153,34 @@ static inline int nl_talk(int sock, struct nl_request *rq, struct nl_reply *repl
 			reply->nmessages++;
 		}
 	}
+}
+
+/* Dump, and only count what comes; -errno if it fails. */
+static inline int nl_count(int family, int cmd)
+{
+	int sock = nl_open(), n = 0;
+	struct nl_request rq;
+	static char buf[65536];
+	ssize_t len;
+
+	nl_begin(&rq, family, cmd, NLM_F_DUMP);
+	if (send(sock, &rq, rq.nlh.nlmsg_len, 0) < 0)
+		n = -errno;
+	while (n >= 0 && (len = recv(sock, buf, sizeof(buf), 0)) > 0) {
+		struct nlmsghdr *nlh = (void *)buf;
+
+		for (; NLMSG_OK(nlh, len); nlh = NLMSG_NEXT(nlh, len)) {
+			if (nlh->nlmsg_type == NLMSG_DONE || nlh->nlmsg_type == NLMSG_ERROR) {
+				int error = *(int *)NLMSG_DATA(nlh);
+
+				close(sock);
+				return error < 0 ? error : n;
+			}
+			n++;
+		}
+	}
+	close(sock);
+	return n < 0 ? n : -EIO;
 }
 
 /* Attributes of the message at *off, which is moved on. */

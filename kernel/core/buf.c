@@ -367,8 +367,11 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 	return rc;
 }
 
-/* A reference for an operation, if the memory is still what was registered. */
-int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf)
+/*
+ * A reference for an operation, if the memory is still what was registered. To find that
+ * out may take as long as the user likes, so @run is done before.
+ */
+int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run)
 {
 	int rc = 0;
 
@@ -376,6 +379,7 @@ int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf)
 		return -ESTALE;
 	if (likely(!READ_ONCE(buf->suspect)))
 		return 0;
+	npulink_run(run);
 	rc = npulink_lock(&buf->mutex);
 	if (rc)
 		goto err_unuse;

@@ -41,7 +41,9 @@ struct npulink_buf {
 #define NPULINK_MMAP_BUF(id)	(0x1000000000000ULL + ((id) << 41))
 
 struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len);
-int npulink_buf_use(struct npulink_file *file, struct npulink_buf *buf);
+struct npulink_run;
+
+int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run);
 static inline bool npulink_buf_tryget(struct npulink_buf *buf)
 {
 	return refcount_inc_not_zero(&buf->users);

@@ -20,6 +20,7 @@
 
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <linux/uidgid.h>
 #include <npulink/compat.h>
 #include <npulink/device.h>
 #include <npulink/verify.h>
@@ -93,7 +94,7 @@ struct npulink_totals {
 
 extern struct npulink_totals npulink_totals;
 
-void npulink_notify(const struct npulink_notice *notice);
+void npulink_notify(const struct npulink_notice *notice, kuid_t uid);
 void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause);
 void npulink_notify_dev(const struct npulink_device *dev, bool added);
 void npulink_notify_link(const struct npulink_link *link, bool up);

@@ -169,7 +169,7 @@ int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd)
 	if (rc)
 		goto err_unlock;
 	rc = -ENOMEM;
-	ring = vmalloc_user(len);
+	ring = __vmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!ring)
 		goto err_uncharge;
 	ring->entries = cmd->entries;
@@ -202,7 +202,8 @@ err_eventfd:
 int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 {
 	struct npulink_ring *ring;
-	u64 len;
+	u64 len, off;
+	int rc;
 
 	spin_lock_irq(&file->lock);
 	ring = file->cq.ring;
@@ -212,8 +213,14 @@ int npulink_ring_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 		return -ENOENT;
 	if (vma->vm_end - vma->vm_start != len)
 		return -EINVAL;
-	npulink_vma_flags_set(vma, VM_DONTCOPY);
-	return remap_vmalloc_range(vma, ring, 0);
+	/* remap_vmalloc_range() takes only vmalloc_user()'s, which is charged to nobody. */
+	npulink_vma_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	for (off = 0; off < len; off += PAGE_SIZE) {
+		rc = vm_insert_page(vma, vma->vm_start + off, vmalloc_to_page((void *)ring + off));
+		if (rc)
+			return rc;
+	}
+	return 0;
 }
 
 bool npulink_ring_pending(struct npulink_file *file)

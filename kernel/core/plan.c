@@ -4,7 +4,6 @@
  * sequencer runs on: units (chains are one), who waits for whom, and streams (the
  * k-th step that sends to a peer on a channel meets the peer's k-th that receives).
  */
-#include <linux/sort.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include "core.h"
@@ -60,20 +59,56 @@ struct npulink_plan_meet {
 	bool send;
 };
 
-static int npulink_meet_cmp(const void *va, const void *vb, const void *priv)
+static bool npulink_meet_after(const struct npulink_plan_meet *a,
+			       const struct npulink_plan_meet *b)
 {
-	const struct npulink_plan_meet *a = va, *b = vb;
-	u32 *n = (u32 *)priv;
-
-	if (!(++*n & 0xffff))
-		cond_resched();
 	if (a->peer != b->peer)
-		return a->peer < b->peer ? -1 : 1;
+		return a->peer > b->peer;
 	if (a->channel != b->channel)
-		return a->channel < b->channel ? -1 : 1;
+		return a->channel > b->channel;
 	if (a->send != b->send)
-		return a->send < b->send ? -1 : 1;
-	return a->step < b->step ? -1 : 1;
+		return a->send > b->send;
+	return a->step > b->step;
+}
+
+/* By merging: unlike sort(), it can be killed, and is several times as fast. */
+static int npulink_meets_sort(struct npulink_plan_meet *meet, u32 n)
+{
+	struct npulink_plan_meet *tmp, *from = meet, *to;
+	u32 width, i, k, lo, mid, end;
+	int rc = 0;
+
+	tmp = kvmalloc_array(n, sizeof(*tmp), GFP_KERNEL_ACCOUNT);
+	if (!tmp)
+		return -ENOMEM;
+	to = tmp;
+	for (width = 1; width < n; width *= 2) {
+		for (k = 0, end = 0; k < n; k++) {
+			if (k == end) {
+				lo = k;
+				mid = min(lo + width, n);
+				end = min(mid + width, n);
+				i = mid;
+			}
+			if (i == end || (lo < mid && !npulink_meet_after(&from[lo], &from[i])))
+				to[k] = from[lo++];
+			else
+				to[k] = from[i++];
+			if (!(k & 0xffff)) {
+				cond_resched();
+				if (fatal_signal_pending(current)) {
+					rc = -EINTR;
+					goto out;
+				}
+			}
+		}
+		swap(from, to);
+	}
+	if (from != meet)
+		memcpy(meet, from, n * sizeof(*meet));
+out:
+	kvfree(tmp);
+	return rc;
 }
 
 static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_plan_meet *meet)
@@ -103,7 +138,7 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 {
 	u32 n = npulink_plan_meets(plan, NULL);
 	struct npulink_plan_meet *meet;
-	u32 i, ncmp = 0, p, s;
+	u32 i, p, s;
 	int rc = -ENOMEM;
 
 	if (!n)
@@ -113,7 +148,10 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 	if (!meet || !plan->stream_steps)
 		goto out;
 	npulink_plan_meets(plan, meet);
-	sort_r(meet, n, sizeof(*meet), npulink_meet_cmp, NULL, &ncmp);
+	rc = npulink_meets_sort(meet, n);
+	if (rc)
+		goto out;
+	rc = -ENOMEM;
 	for (i = 0; i < n; i++) {
 		bool peer = !i || meet[i].peer != meet[i - 1].peer;
 
@@ -282,8 +320,11 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 					    plan->steps[plan->units[u].first].len);
 			plan->bytes += plan->steps[plan->units[u].first].len;
 		}
-		if (!(u & 0xfff))
+		if (!(u & 0xfff)) {
 			cond_resched();
+			if (fatal_signal_pending(current))
+				return -EINTR;
+		}
 	}
 	for (u = 0; u <= plan->nunits; u++)
 		plan->units[u + 1].out += plan->units[u].out;

@@ -8,8 +8,42 @@
 #include "core.h"
 #include "trace.h"
 
+/*
+ * Access to the user's memory may take as long as the user likes. What a batch has begun
+ * must not wait for it: peers would, even to fail. So it is tried first, and when that
+ * would have to wait, @run is done before.
+ */
+static int npulink_copy_post(struct npulink_post *post, const struct npulink_post __user *user,
+			     struct npulink_run *run)
+{
+	unsigned long left;
+
+	pagefault_disable();
+	left = copy_from_user(post, user, sizeof(*post));
+	pagefault_enable();
+	if (!left)
+		return 0;
+	npulink_run(run);
+	return copy_from_user(post, user, sizeof(*post)) ? -EFAULT : 0;
+}
+
+static int npulink_put_seq(u64 seq, struct npulink_post __user *user, struct npulink_run *run)
+{
+	int rc;
+
+	if (!list_empty(&run->ranks)) {
+		pagefault_disable();
+		rc = put_user(seq, &user->out_seq);
+		pagefault_enable();
+		if (!rc)
+			return 0;
+		npulink_run(run);
+	}
+	return put_user(seq, &user->out_seq);
+}
+
 static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u32 slot,
-			    const struct npulink_bind *bind)
+			    const struct npulink_bind *bind, struct npulink_run *run)
 {
 	const struct npulink_slot *s = &op->plan->slots[slot];
 	struct npulink_object *obj = NULL;
@@ -41,7 +75,7 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 	rc = -EINVAL;
 	if (op->plan->align[slot] && bind->off & (op->plan->align[slot] - 1))
 		goto out;
-	rc = npulink_buf_use(file, buf);
+	rc = npulink_buf_use(buf, run);
 	if (rc)
 		goto out;
 	op->binds[slot].off = bind->off;
@@ -75,13 +109,13 @@ static bool npulink_binds_overlap(const struct npulink_op *op)
 }
 
 static int npulink_bind_all(struct npulink_file *file, struct npulink_op *op, u32 n,
-			    const struct npulink_bind *binds)
+			    const struct npulink_bind *binds, struct npulink_run *run)
 {
 	u32 i;
 	int rc;
 
 	for (i = 0; i < n; i++) {
-		rc = npulink_bind_one(file, op, i, &binds[i]);
+		rc = npulink_bind_one(file, op, i, &binds[i], run);
 		if (rc)
 			return rc;
 	}
@@ -90,23 +124,24 @@ static int npulink_bind_all(struct npulink_file *file, struct npulink_op *op, u3
 
 /* Out of the way of the others, who would have to clear that much stack. */
 static noinline int npulink_bind_many(struct npulink_file *file, struct npulink_op *op,
-				      const struct npulink_post *post)
+				      const struct npulink_post *post, struct npulink_run *run)
 {
 	struct npulink_bind binds[NPULINK_MAX_SLOTS];
 
+	npulink_run(run);
 	if (copy_from_user(binds, u64_to_user_ptr(post->binds), post->nbinds * sizeof(*binds)))
 		return -EFAULT;
-	return npulink_bind_all(file, op, post->nbinds, binds);
+	return npulink_bind_all(file, op, post->nbinds, binds, run);
 }
 
 static int npulink_bind(struct npulink_file *file, struct npulink_op *op,
-			const struct npulink_post *post)
+			const struct npulink_post *post, struct npulink_run *run)
 {
 	if (post->nbinds > NPULINK_POST_BINDS)
-		return npulink_bind_many(file, op, post);
+		return npulink_bind_many(file, op, post, run);
 	if (post->binds)
 		return -EINVAL;
-	return npulink_bind_all(file, op, post->nbinds, post->inline_binds);
+	return npulink_bind_all(file, op, post->nbinds, post->inline_binds, run);
 }
 
 static void npulink_unbind(struct npulink_op *op)
@@ -218,7 +253,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	op = npulink_op_alloc(plan);
 	if (!op)
 		goto err_plan;
-	rc = npulink_bind(file, op, post);
+	rc = npulink_bind(file, op, post, run);
 	if (rc)
 		goto err_op;
 	op->cookie = post->cookie;
@@ -233,8 +268,8 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = npulink_slot_take(file, op, held);
 	if (rc)
 		goto err_op;
-	rc = -EFAULT;
-	if (put_user(op->seq, &user->out_seq))
+	rc = npulink_put_seq(op->seq, user, run);
+	if (rc)
 		goto err_slot;
 	/*
 	 * Not before the last access to the user's memory: a page fault takes as long as
@@ -327,8 +362,8 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 		struct npulink_post post;
 		struct npulink_op *op;
 
-		rc = -EFAULT;
-		if (copy_from_user(&post, &user[i], sizeof(post)))
+		rc = npulink_copy_post(&post, &user[i], &run);
+		if (rc)
 			break;
 		rc = -EINVAL;
 		if (post.size != sizeof(post) || post.flags & NPULINK_POST_WAIT)

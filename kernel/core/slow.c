@@ -25,7 +25,7 @@ static void npulink_slow_notify(const struct npulink_op *op, u64 ns,
 		notice.peer = blame->peer;
 		notice.step = blame->step;
 	}
-	npulink_notify(&notice);
+	npulink_notify(&notice, op->rank->comm->uid);
 }
 
 /* @op has ended, late. Under rank->lock. */

@@ -114,6 +114,7 @@ static struct {
 	unsigned int max_inflight;
 	size_t memlock, locked;
 	uint32_t abi;
+	uint64_t deadline_ns, slow_ns;	/* of the last post that was accepted */
 } mock = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.cond = PTHREAD_COND_INITIALIZER,
@@ -672,6 +673,8 @@ static inline int mock_post(struct mock_file *file, struct npulink_post *post, b
 			op->buf[i]->users++;
 	op->seq = ++file->seq;
 	post->out_seq = op->seq;
+	mock.deadline_ns = post->deadline_ns;
+	mock.slow_ns = post->slow_ns;
 	op->number = plan->p2p ? plan->rank->p2p[plan->p2p_send][plan->peer]++ : plan->rank->next++;
 	plan->inflight++;
 	file->inflight++;

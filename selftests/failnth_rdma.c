@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * failnth_rdma - failures injected into calls that have to do with other machines: ports,
+ * peers, plans and operations with a peer that is said to be elsewhere, and never comes. The
+ * port is one of rxe, on a dummy interface. See failnth.h.
+ *
+ * npulink-test: debug modules=none timeout=60
+ */
+#include <arpa/inet.h>
+#include <sys/wait.h>
+#include "failnth.h"
+#include "kselftest.h"
+
+#define IP		"10.88.0.1"
+#define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
+
+static int run_port(struct scene *s)
+{
+	struct npulink_port_info info = { .size = sizeof(info) };
+	int rc = raw_ioctl(s->fd[0], NPULINK_PORT_INFO, &info);
+
+	return rc ? rc : strcmp(info.out_name, "rxe8/1") ? -EBADE : 0;
+}
+
+static int run_far_peer(struct scene *s)
+{
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .comm_id = s->comm[0], .first = 1, .npeers = 1,
+		.peers = (uintptr_t)s->mem[0],
+	};
+
+	return raw_ioctl(s->fd[0], NPULINK_COMM_PEERS, &cmd);
+}
+
+/* Rank 0 alone: its peer has another node's id, and a port where nobody answers. */
+static void prepare_far_peer(struct scene *s)
+{
+	struct npulink_peer *peer = (void *)s->mem[0];
+	struct npulink_device_info info;
+
+	s->comm[0] = raw_comm(s->fd[0], s->secret, 0, 2);
+	RAW_CHECK(s->comm[0] > 0 && !raw_info(s->fd[0], &info));
+	memset(peer, 0, sizeof(*peer));
+	peer->kind = NPULINK_PEER_RDMA;
+	memcpy(peer->node_id, info.out_node_id, sizeof(peer->node_id));
+	peer->node_id[0] ^= 1;
+	peer->addr.ip[10] = 0xff;
+	peer->addr.ip[11] = 0xff;
+	inet_pton(AF_INET, IP, peer->addr.ip + 12);
+	peer->addr.port = htons(1);
+}
+
+static void prepare_far_plan(struct scene *s)
+{
+	prepare_far_peer(s);
+	RAW_CHECK(!run_far_peer(s));
+}
+
+static void prepare_far_plan_checked(struct scene *s)
+{
+	struct npulink_comm_create cmd = {
+		.size = sizeof(cmd), .flags = NPULINK_COMM_CHECKSUM, .nranks = 2,
+	};
+
+	prepare_far_peer(s);
+	RAW_CHECK(!raw_destroy(s->fd[0], s->comm[0]));
+	raw_secret(cmd.secret);
+	RAW_CHECK(!raw_ioctl(s->fd[0], NPULINK_COMM_CREATE, &cmd));
+	s->comm[0] = cmd.out_id;
+	RAW_CHECK(!run_far_peer(s));
+}
+
+static int run_plan(struct scene *s)
+{
+	s->plan[0] = plan_exchange(s->fd[0], s->comm[0], 0, LEN);
+	return s->plan[0] < 0 ? s->plan[0] : 0;
+}
+
+static void prepare_far_post(struct scene *s)
+{
+	prepare_far_plan(s);
+	RAW_CHECK(!run_plan(s));
+	s->buf[0] = raw_register(s->fd[0], s->mem[0], 2 * LEN, 0);
+	RAW_CHECK(s->buf[0] > 0);
+	s->post[0] = exchange_cmd(s, 0, false, NPULINK_POST_HELD);
+}
+
+static int run_post(struct scene *s)
+{
+	int rc = s->post[0].out_seq ? 0 : raw_ioctl(s->fd[0], NPULINK_POST, &s->post[0]);
+
+	if (rc)
+		s->post[0].out_seq = 0;
+	return rc;
+}
+
+/* It can be ended, though nobody is there. */
+static void check_far_post(struct scene *s)
+{
+	struct npulink_result res;
+
+	RAW_CHECK(!raw_abort(s->fd[0], s->comm[0], 5));
+	RAW_CHECK(!raw_wait(s->fd[0], s->post[0].out_seq, &res) && res.status == -ECANCELED);
+}
+
+static int run_destroy_comm(struct scene *s)
+{
+	int rc = s->plan[0] ? raw_destroy(s->fd[0], s->plan[0]) : 0;
+
+	s->plan[0] = rc ? s->plan[0] : 0;
+	return rc ? rc : raw_destroy(s->fd[0], s->comm[0]);
+}
+
+static const struct call far[] = {
+	{ "PORT_INFO", NPULINK_PORT_INFO, FILES, NULL, run_port, NULL },
+	{ "COMM_PEERS far", NPULINK_COMM_PEERS, FILES, prepare_far_peer, run_far_peer, NULL },
+	{ "PLAN_CREATE far", NPULINK_PLAN_CREATE, FILES, prepare_far_plan, run_plan, NULL },
+	{ "PLAN_CREATE far, checked", NPULINK_PLAN_CREATE, FILES, prepare_far_plan_checked,
+	  run_plan, NULL },
+	{ "POST far", NPULINK_POST, FILES, prepare_far_post, run_post, check_far_post },
+	{ "DESTROY communicator far", NPULINK_DESTROY, FILES, prepare_far_post, run_destroy_comm,
+	  NULL },
+};
+
+static int sh(const char *command)
+{
+	return system(command);
+}
+
+static void set_up(void)
+{
+	int tries;
+
+	if (sh("modprobe rdma_rxe") ||
+	    sh("modprobe dummy 2>/dev/null; ip link add far0 type dummy 2>/dev/null;"
+	       "ip addr add " IP "/24 dev far0 2>/dev/null; ip link set far0 up") ||
+	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || rdma link add rxe8 type rxe netdev far0") ||
+	    sh("tools/vm/modules load ndev=2") ||
+	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
+		ksft_exit_fail_msg("cannot set up links\n");
+	for (tries = 0; tries < 50; tries++) {
+		if (!sh("build/tools/npulink link add npu0 rdma rxe8/1 2>/dev/null"))
+			return;
+		raw_sleep_ms(100);
+	}
+	ksft_exit_fail_msg("no port\n");
+}
+
+static bool nothing_left(void)
+{
+	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
+			      raw_read(PARAMETERS "connections") == 0);
+}
+
+int main(void)
+{
+	unsigned int i;
+	pid_t pid;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	ksft_print_header();
+	set_up();
+	if (nth_init())
+		ksft_exit_skip("the kernel cannot inject failures\n");
+	ksft_set_plan(ARRAY_SIZE(far) + 3);
+	for (i = 0; i < ARRAY_SIZE(far); i++) {
+		pid = fork();
+		if (!pid) {
+			RAW_CHECK(!nth_init());
+			drop_privileges();
+			sweep(&far[i]);
+		}
+		ksft_test_result(!raw_reap(pid), "%s\n", far[i].name);
+	}
+	ksft_test_result(HAS(far, NPULINK_CMD_PORT_INFO) == 1 &&
+			 where[NPULINK_CMD_PORT_INFO] == RDMA, "PORT_INFO is here\n");
+	ksft_test_result(nothing_left(), "no key and no connection is left\n");
+	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
+	sh("rdma link delete rxe8; ip link delete far0");
+	ksft_finished();
+}

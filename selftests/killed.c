@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * killed - a process is killed in the midst of a call that takes long: a plan of a million
+ * steps, a gigabyte of memory, a million peers. It is gone long before the call would have
+ * ended, and nothing of it stays pinned or charged.
+ *
+ * npulink-test: timeout=170 nodebug
+ */
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include "team.h"
+#include "harness.h"
+
+#define MILLION	(1U << 20)
+#define KILLS	5
+#define PATIENCE_MS	10000
+
+/* What a child has made before the call. */
+struct long_call {
+	int fd, comm;
+	void *arg;
+	size_t len;
+};
+
+static void make_comm(struct long_call *c, uint32_t nranks)
+{
+	uint8_t secret[16];
+
+	c->fd = raw_open(0);
+	raw_secret(secret);
+	c->comm = raw_comm(c->fd, secret, 0, nranks);
+	RAW_CHECK(c->comm > 0);
+}
+
+/* A quarter of what is free, a gigabyte at most. */
+static size_t much_memory(void)
+{
+	size_t len = (size_t)sysconf(_SC_AVPHYS_PAGES) * sysconf(_SC_PAGESIZE) / 4;
+
+	return len < 1UL << 30 ? len & ~0xfffUL : 1UL << 30;
+}
+
+static void prepare_plan(struct long_call *c)
+{
+	struct npulink_step *steps = calloc(MILLION, sizeof(*steps));
+	unsigned int i;
+
+	make_comm(c, 2);
+	RAW_CHECK(steps);
+	for (i = 0; i < MILLION; i++) {
+		/* Sends to one peer, each of them after another one. */
+		steps[i] = raw_step(NPULINK_STEP_SEND, 4);
+		steps[i].send_peer = 1;
+		steps[i].src_off = i % 1000 * 4;
+		steps[i].dep[0] = i ? 1 + i % 7 % i : 0;
+	}
+	c->arg = steps;
+}
+
+static int call_plan(struct long_call *c)
+{
+	struct npulink_slot slot = { .min_len = 4000, .access = NPULINK_SLOT_READ };
+	struct npulink_plan_create cmd = raw_plan_cmd(c->comm, &slot, 1, c->arg, MILLION);
+
+	return raw_ioctl(c->fd, NPULINK_PLAN_CREATE, &cmd);
+}
+
+/* Copies whose places overlap unless they are ordered, which they are by a chain of deps. */
+static void prepare_races(struct long_call *c)
+{
+	struct npulink_step *steps = calloc(MILLION, sizeof(*steps));
+	unsigned int i;
+
+	make_comm(c, 1);
+	RAW_CHECK(steps);
+	for (i = 0; i < MILLION; i++) {
+		steps[i] = raw_step(NPULINK_STEP_COPY, 4);
+		steps[i].src_off = i % 1000 * 4;
+		steps[i].dst_slot = 1;
+		steps[i].dst_off = i % 1000 * 4;
+		steps[i].dep[0] = i ? 1 : 0;
+	}
+	c->arg = steps;
+}
+
+static int call_races(struct long_call *c)
+{
+	struct npulink_slot slots[2] = {
+		{ .min_len = 4000, .access = NPULINK_SLOT_READ },
+		{ .min_len = 4000, .access = NPULINK_SLOT_WRITE },
+	};
+	struct npulink_plan_create cmd = raw_plan_cmd(c->comm, slots, 2, c->arg, MILLION);
+
+	cmd.flags = NPULINK_PLAN_CHECK_RACES;
+	return raw_ioctl(c->fd, NPULINK_PLAN_CREATE, &cmd);
+}
+
+/* Memory that has yet to be made. */
+static void prepare_register(struct long_call *c)
+{
+	c->fd = raw_open(0);
+	c->len = much_memory();
+	c->arg = raw_anon(c->len);
+	RAW_CHECK(c->arg != MAP_FAILED && !madvise(c->arg, c->len, MADV_NOHUGEPAGE));
+}
+
+static int call_register(struct long_call *c)
+{
+	int rc = raw_register(c->fd, c->arg, c->len, 0);
+
+	return rc < 0 ? rc : 0;
+}
+
+static void prepare_alloc(struct long_call *c)
+{
+	c->fd = raw_open(0);
+	c->len = much_memory();
+}
+
+static int call_alloc(struct long_call *c)
+{
+	uint64_t off;
+	int rc = raw_buf_alloc(c->fd, c->len, &off);
+
+	return rc < 0 ? rc : 0;
+}
+
+static void prepare_peers(struct long_call *c)
+{
+	struct npulink_peer *peers = calloc(MILLION, sizeof(*peers));
+	struct npulink_device_info info;
+	unsigned int i;
+
+	make_comm(c, MILLION);
+	RAW_CHECK(peers && !raw_info(c->fd, &info));
+	for (i = 0; i < MILLION; i++)
+		memcpy(peers[i].node_id, info.out_node_id, sizeof(peers[i].node_id));
+	c->arg = peers;
+}
+
+static int call_peers(struct long_call *c)
+{
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .comm_id = c->comm, .npeers = MILLION,
+		.peers = (uintptr_t)c->arg,
+	};
+
+	return raw_ioctl(c->fd, NPULINK_COMM_PEERS, &cmd);
+}
+
+FIXTURE(killed) {
+	long pinned;
+};
+
+FIXTURE_VARIANT(killed) {
+	void (*prepare)(struct long_call *c);
+	int (*call)(struct long_call *c);
+};
+
+FIXTURE_VARIANT_ADD(killed, plan) { .prepare = prepare_plan, .call = call_plan };
+FIXTURE_VARIANT_ADD(killed, races) { .prepare = prepare_races, .call = call_races };
+FIXTURE_VARIANT_ADD(killed, register) { .prepare = prepare_register, .call = call_register };
+FIXTURE_VARIANT_ADD(killed, alloc) { .prepare = prepare_alloc, .call = call_alloc };
+FIXTURE_VARIANT_ADD(killed, peers) { .prepare = prepare_peers, .call = call_peers };
+
+FIXTURE_SETUP(killed)
+{
+	if (getuid())
+		SKIP(return, "root has no limit of locked memory");
+	raw_knobs_reset(8);
+	self->pinned = raw_pages_pinned();
+}
+
+FIXTURE_TEARDOWN(killed)
+{
+}
+
+/* A child that says when it makes the call, and when that has ended. */
+static pid_t begin(const struct _fixture_variant_killed *variant, int *up)
+{
+	int p[2];
+	pid_t pid;
+	uint64_t now;
+
+	RAW_CHECK(!pipe(p));
+	pid = fork();
+	if (!pid) {
+		struct long_call c = {};
+
+		RAW_CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+		variant->prepare(&c);
+		now = raw_now();
+		RAW_CHECK(write(p[1], &now, sizeof(now)) == sizeof(now));
+		RAW_CHECK(!variant->call(&c));
+		now = raw_now();
+		RAW_CHECK(write(p[1], &now, sizeof(now)) == sizeof(now));
+		pause();
+	}
+	close(p[1]);
+	*up = p[0];
+	return pid;
+}
+
+static uint64_t heard(int up)
+{
+	uint64_t when = 0;
+
+	return read(up, &when, sizeof(when)) == sizeof(when) ? when : 0;
+}
+
+/* When the call ended, or for how long we would wait for that. */
+static uint64_t ended(int up)
+{
+	struct pollfd p = { .fd = up, .events = POLLIN };
+
+	return poll(&p, 1, PATIENCE_MS) == 1 ? heard(up) : raw_now();
+}
+
+/* From kill() to the end of the process, with all that is freed then. */
+static uint64_t killed_after(struct __test_metadata *_metadata, pid_t pid)
+{
+	uint64_t from = raw_now();
+
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, raw_reap(pid));
+	return raw_now() - from;
+}
+
+TEST_F(killed, in_the_midst)
+{
+	uint64_t from, full, at, after, gone, worst = 0;
+	unsigned int i, caught = 0;
+	pid_t pid;
+	int up;
+
+	/* How long it takes (races: for ever), and to end when it has all. */
+	pid = begin(variant, &up);
+	from = heard(up);
+	ASSERT_NE(0, from);
+	full = ended(up);
+	ASSERT_NE(0, full);
+	full -= from;
+	after = killed_after(_metadata, pid);
+	close(up);
+	for (i = 0; i < KILLS; i++) {
+		pid = begin(variant, &up);
+		from = heard(up);
+		ASSERT_NE(0, from);
+		at = full * (2 * i + 1) / (4 * KILLS);
+		raw_sleep_ms(at / 1000000);
+		gone = killed_after(_metadata, pid);
+		/* Else the call had ended before. */
+		caught += !heard(up);
+		close(up);
+		TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6, gone * 1e-6);
+		worst = gone > worst ? gone : worst;
+	}
+	TH_LOG("the call takes %.1f ms; killed in it %u times, gone after %.1f ms at worst, killed after it %.1f ms",
+	       full * 1e-6, caught, worst * 1e-6, after * 1e-6);
+	EXPECT_LT(0, caught);
+	/* The first kills have nearly all of the call before them: it is not gone through. */
+	EXPECT_GT(after + full / 3 + 50000000, worst);
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= self->pinned))
+		TH_LOG("%ld pages pinned, not %ld", raw_pages_pinned(), self->pinned);
+}
+
+TEST_HARNESS_MAIN
