@@ -25,7 +25,7 @@
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 #define COLL_SLOTS	3
-#define COLL_TEXT	512
+#define COLL_TEXT	768
 #define COLL_NEVER	UINT64_MAX
 #define COLL_DEV_DIR	"/dev/npulink"
 
