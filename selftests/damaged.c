@@ -39,7 +39,7 @@ FIXTURE_VARIANT_ADD(damaged, chain_small) { .form = CHAIN, .len = 64 };
 FIXTURE_VARIANT_ADD(damaged, message) { .form = MESSAGE, .len = LEN };
 FIXTURE_VARIANT_ADD(damaged, message_small) { .form = MESSAGE, .len = 64 };
 
-static int plan(struct member *m, enum form form, uint64_t len)
+static int make_plan(struct member *m, uint64_t len, enum form form)
 {
 	struct npulink_slot slots[2] = {
 		{ .min_len = LEN, .access = NPULINK_SLOT_READ },
@@ -161,7 +161,7 @@ FIXTURE_SETUP(damaged)
 		ASSERT_EQ(0, join(&self->m[r], secret, r));
 		if (variant->form == MESSAGE && r % 2)
 			continue;
-		ASSERT_EQ(0, plan(&self->m[r], variant->form, variant->len));
+		ASSERT_EQ(0, make_plan(&self->m[r], variant->len, variant->form));
 	}
 	/* Operation 0 is one that works. */
 	ASSERT_EQ(0, run(self, variant->form));

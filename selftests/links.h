@@ -55,7 +55,8 @@ static inline void links_note(const struct nlmsghdr *nlh, struct links *links)
 	const void *spared = links_attr(nlh, NPULINK_A_LINK_INLINE_BELLS);
 	uint64_t bells;
 
-	if (!from || !to || !steps || !bytes || !damaged || *from >= LINKS_DEVS || *to >= LINKS_DEVS)
+	if (!from || !to || !steps || !bytes || !damaged || *from >= LINKS_DEVS ||
+	    *to >= LINKS_DEVS)
 		return;
 	memcpy(&links->steps[*from][*to], steps, sizeof(*steps));
 	memcpy(&links->bytes[*from][*to], bytes, sizeof(*bytes));
