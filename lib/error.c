@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -140,19 +141,22 @@ static const char *name_or(const char *name)
 /* "allreduce of 1024 float32 (sum)", "broadcast of 3 int8 from root 2". */
 static void describe(char *text, size_t size, const struct npulink_call *c)
 {
+	const char *name = coll_collective_name(c->collective);
 	char count[24] = "", op[24] = "", root[24] = "";
 
 	if (c->collective == NPULINK_COLL_BARRIER) {
 		snprintf(text, size, "barrier");
 		return;
 	}
+	if (c->collective == NPULINK_COLL_P2P)
+		name = "message";
 	if (!npulink_coll_is_v(c->collective))
 		snprintf(count, sizeof(count), "%" PRIu64 " ", (uint64_t)c->count);
 	if (npulink_coll_reduces(c->collective))
 		snprintf(op, sizeof(op), " (%s)", name_or(coll_redop_name(c->redop)));
 	if (npulink_coll_has_root(c->collective))
 		snprintf(root, sizeof(root), ", root %u", c->root);
-	snprintf(text, size, "%s of %s%s%s%s", name_or(coll_collective_name(c->collective)), count,
+	snprintf(text, size, "%s of %s%s%s%s", name_or(name), count,
 		 name_or(coll_dtype_name(c->dtype)), op, root);
 }
 
@@ -177,6 +181,13 @@ void coll_describe(const struct coll_args *args, char *text, size_t size)
 
 /* ---- failures in words */
 
+/* Why the communicator failed: what happened, why that is likely, and what to do. */
+struct failure {
+	char what[560];
+	char likely[140];
+	const char *advice;
+};
+
 static void describe_rank(char *text, size_t size, const struct coll_comm *comm, uint32_t rank)
 {
 	if (rank == comm->rank)
@@ -187,21 +198,56 @@ static void describe_rank(char *text, size_t size, const struct coll_comm *comm,
 		snprintf(text, size, "rank %u", rank);
 }
 
-static void describe_mismatch(char *text, size_t size, const struct npulink_comm_status *st)
+__attribute__((format(printf, 2, 3)))
+static void happened(struct failure *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(f->what, sizeof(f->what), fmt, ap);
+	va_end(ap);
+}
+
+__attribute__((format(printf, 3, 4)))
+static void because(struct failure *f, const char *advice, const char *fmt, ...)
+{
+	va_list ap;
+
+	f->advice = advice;
+	va_start(ap, fmt);
+	vsnprintf(f->likely, sizeof(f->likely), fmt, ap);
+	va_end(ap);
+}
+
+static void describe_mismatch(struct failure *f, const struct npulink_comm_status *st)
 {
 	const struct npulink_call *a = &st->out_calls[0], *b = &st->out_calls[1];
 	char one[96], two[96];
 
 	describe(one, sizeof(one), a);
 	describe(two, sizeof(two), b);
-	if (strcmp(one, two))
-		snprintf(text, size,
-			 "ranks called different things: rank %u %s, rank %u %s; all ranks must make the same calls in the same order",
-			 st->out_rank, one, st->out_peer, two);
-	else
-		snprintf(text, size,
-			 "rank %u and rank %u both called %s, but planned it differently: they must have the same libcoll, COLL_ALGORITHM, calibration file, and counts",
+	if (b->collective == UINT32_MAX) {
+		happened(f, "rank %u called %s, but rank %u is far ahead, after %" PRIu64 " calls, and did something else when that was its turn, which is forgotten",
+			 st->out_rank, one, st->out_peer, (uint64_t)b->count);
+		because(f, "all ranks must make the same calls in the same order",
+			"rank %u left calls out, or rank %u made more of them", st->out_rank,
+			st->out_peer);
+	} else if (!strcmp(one, two)) {
+		happened(f, "rank %u and rank %u both called %s, but planned it differently",
 			 st->out_rank, st->out_peer, one);
+		because(f, "make these the same on all ranks",
+			"they have not the same libcoll, COLL_ALGORITHM, calibration file, or counts");
+	} else if (a->collective == NPULINK_COLL_P2P) {
+		happened(f, "what is sent is not what is received: rank %u %s, rank %u %s",
+			 st->out_rank, one, st->out_peer, two);
+		because(f, "give coll_send() and coll_recv() the same count and type, in the same order",
+			"the two disagree about the count or type, or one has left a message out");
+	} else {
+		happened(f, "ranks called different things: rank %u %s, rank %u %s", st->out_rank,
+			 one, st->out_peer, two);
+		because(f, "all ranks must make the same calls in the same order",
+			"what is called, or how much, depends on the rank");
+	}
 }
 
 static void describe_wait(char *text, size_t size, const struct npulink_call *c)
@@ -212,7 +258,7 @@ static void describe_wait(char *text, size_t size, const struct npulink_call *c)
 		describe(text, size, c);
 }
 
-static void describe_deadlock(char *text, size_t size, const struct npulink_comm_status *st)
+static void describe_deadlock(struct failure *f, const struct npulink_comm_status *st)
 {
 	char one[96], two[96], circle[240] = "";
 	size_t n = 0;
@@ -228,14 +274,50 @@ static void describe_deadlock(char *text, size_t size, const struct npulink_comm
 		strcat(circle, ")");
 	describe_wait(one, sizeof(one), &st->out_calls[0]);
 	describe_wait(two, sizeof(two), &st->out_calls[1]);
-	snprintf(text, size,
-		 "processes wait for each other in a circle: rank %u in %.80s for rank %u, which is in %.80s of %s; call in the same order everywhere, or in a group, or without blocking%s",
+	happened(f, "processes wait for each other in a circle: rank %u in %.80s for rank %u, which is in %.80s of %s%s",
 		 st->out_rank, one, st->out_peer, two,
 		 st->out_code ? "another communicator" : "this communicator", circle);
+	because(f, "call in the same order everywhere, or in a group, or without blocking",
+		"they make blocking calls in different orders");
 }
 
-/* Why the communicator failed, from what the kernel noted. */
-static void describe_cause(char *text, size_t size, const struct coll_comm *comm,
+static void describe_death(struct failure *f, const char *who, uint32_t signal)
+{
+	if (!signal) {
+		happened(f, "%s exited or was killed without leaving the communicator", who);
+		because(f, "look for its own error message first; coll_comm_shrink() goes on without it",
+			"it met an error of its own");
+		return;
+	}
+	happened(f, "%s was killed by signal %u (%s)", who, signal, strsignal(signal));
+	switch (signal) {
+	case SIGKILL:
+		because(f, "see the kernel log there, and the memory limits; coll_comm_shrink() goes on without it",
+			"the kernel was out of memory, or somebody killed it");
+		break;
+	case SIGSEGV:
+	case SIGBUS:
+	case SIGILL:
+	case SIGFPE:
+	case SIGABRT:
+	case SIGTRAP:
+	case SIGSYS:
+		because(f, "see its last words and its core dump; coll_comm_shrink() goes on without it",
+			"its program has a bug");
+		break;
+	case SIGXCPU:
+	case SIGXFSZ:
+		because(f, "see ulimit -a there; coll_comm_shrink() goes on without it",
+			"it reached a limit of its processor time or file size");
+		break;
+	default:
+		because(f, "see the log of who started it; coll_comm_shrink() goes on without it",
+			"a user, or what started the job, ended it");
+	}
+}
+
+/* From what the kernel noted. */
+static void describe_cause(struct failure *f, const struct coll_comm *comm,
 			   const struct npulink_comm_status *st)
 {
 	char rank[32], peer[32];
@@ -244,60 +326,70 @@ static void describe_cause(char *text, size_t size, const struct coll_comm *comm
 	describe_rank(peer, sizeof(peer), comm, st->out_peer);
 	switch (st->out_cause) {
 	case NPULINK_CAUSE_ABORT:
-		snprintf(text, size, "%s aborted the communicator (code %u)", rank, st->out_code);
+		happened(f, "%s aborted the communicator (code %u)", rank, st->out_code);
+		because(f, "see what it printed, and what the program means by that code",
+			"its program met an error of its own and called coll_comm_abort()");
 		break;
 	case NPULINK_CAUSE_DEADLINE:
-		if (st->out_peer == NPULINK_NO_PEER)
-			snprintf(text, size,
-				 "%s waited until its deadline; see what the others do, or raise coll_config.deadline_ns",
-				 rank);
-		else
-			snprintf(text, size,
-				 "%s waited for %s until its deadline: see why that rank is late, or raise coll_config.deadline_ns",
-				 rank, peer);
+		if (st->out_peer == NPULINK_NO_PEER) {
+			happened(f, "%s waited until its deadline", rank);
+			because(f, "see what the others do (npulink hang), or raise coll_config.deadline_ns",
+				"its device hangs, or a rank is late or has never come");
+			break;
+		}
+		happened(f, "%s waited for %s until its deadline", rank, peer);
+		because(f, "see why that rank is late (npulink hang), or raise coll_config.deadline_ns",
+			"%s computes for longer than that, is stopped, or does not make this call",
+			peer);
 		break;
 	case NPULINK_CAUSE_DEATH:
-		if (st->out_code)
-			snprintf(text, size, "%s was killed by signal %u (%s)", peer, st->out_code,
-				 strsignal(st->out_code));
-		else
-			snprintf(text, size,
-				 "%s exited or was killed without leaving the communicator: look for its own error message first",
-				 peer);
+		describe_death(f, peer, st->out_code);
 		break;
 	case NPULINK_CAUSE_LEFT:
-		snprintf(text, size,
-			 "%s left the communicator while %s still needed it: all ranks must make the same calls before coll_comm_destroy",
-			 peer, rank);
+		happened(f, "%s left the communicator while %s still needed it", peer, rank);
+		because(f, "all ranks must make the same calls before coll_comm_destroy()",
+			"%s made fewer calls than %s", peer, rank);
 		break;
 	case NPULINK_CAUSE_MISMATCH:
-		describe_mismatch(text, size, st);
+		describe_mismatch(f, st);
 		break;
 	case NPULINK_CAUSE_LINK:
-		snprintf(text, size, "the link between %s and %s was lost", rank, peer);
+		happened(f, "the link between %s and %s was lost", rank, peer);
+		because(f, "see npulink link show and the kernel logs of both; when it is up, make a new communicator",
+			"a cable, adapter or switch on the way has failed, or a machine has");
 		break;
 	case NPULINK_CAUSE_DEVICE:
-		snprintf(text, size, "the device of %s reported a fault: see the kernel log there",
-			 rank);
+		happened(f, "the device of %s reported a fault (%s)", rank,
+			 strerror(st->out_code));
+		because(f, "see the kernel log there, reset or replace the device, or take another (COLL_DEVICE)",
+			"the device or its driver is broken");
 		break;
 	case NPULINK_CAUSE_CHECKSUM:
-		if (st->out_code == ~0U)
-			snprintf(text, size,
-				 "data from %s arrived damaged at %s, twice, over the network between their machines: replace what is broken there (memory, adapter, cable)",
+		if (st->out_code == UINT32_MAX) {
+			happened(f, "data from %s arrived damaged at %s, twice, over the network between their machines",
 				 peer, rank);
-		else
-			snprintf(text, size,
-				 "data from %s arrived damaged at %s, twice, over the link from npu%u: see npulink link show, and replace what is broken",
-				 peer, rank, st->out_code);
+			because(f, "see npulink link show, and replace what is broken",
+				"memory, an adapter or a cable on the way is failing");
+			break;
+		}
+		happened(f, "data from %s arrived damaged at %s, twice, over the link from npu%u",
+			 peer, rank, st->out_code);
+		because(f, "see npulink link show, and replace what is broken",
+			"memory of a device or the link between them is failing");
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
-		describe_deadlock(text, size, st);
+		describe_deadlock(f, st);
 		break;
 	case NPULINK_CAUSE_REMOVED:
-		snprintf(text, size, "the device of %s was removed", rank);
+		happened(f, "the device of %s was removed", rank);
+		because(f, "see the kernel log there; take another device (COLL_DEVICE), or wait until it is back",
+			"an administrator unbound it or unloaded its driver, or it fell off its bus");
 		break;
 	default:
-		snprintf(text, size, "no cause is known");
+		happened(f, "the communicator failed for reason %u, which is not known here",
+			 st->out_cause);
+		because(f, "install the libcoll that came with the module",
+			"the kernel module is newer than libcoll");
 		break;
 	}
 }
@@ -307,19 +399,21 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
-	char what[128], why[720], where[64] = "";
+	char what[128], where[64] = "";
+	struct failure f;
 
 	coll_describe(&op->args, what, sizeof(what));
 	if (coll_is_failure(rc) &&
 	    !coll_drv_comm_status(&comm->dev->drv, comm->id, &st) && st.out_cause) {
-		describe_cause(why, sizeof(why), comm, &st);
+		describe_cause(&f, comm, &st);
 		if (st.out_number != UINT64_MAX && st.out_step != UINT32_MAX)
 			snprintf(where, sizeof(where), " (operation %" PRIu64 ", step %u)",
 				 (uint64_t)st.out_number, st.out_step);
 		else if (st.out_number != UINT64_MAX)
 			snprintf(where, sizeof(where), " (operation %" PRIu64 ")",
 				 (uint64_t)st.out_number);
-		return coll_fail(comm, rc, "%s: %s%s", what, why, where);
+		return coll_fail(comm, rc, "%s: %s%s. Likely: %s. To do: %s.", what, f.what, where,
+				 f.likely, f.advice);
 	}
 	switch (rc) {
 	case -EBUSY:

@@ -195,7 +195,7 @@ static int sizes_differ(struct ranks *ranks, struct coll_comm *comm)
 		rc = coll_recv(comm, data[0], 11, COLL_INT32, 0);
 	else
 		rc = coll_barrier(comm);
-	return expect(ranks, comm, rc, -EPROTO, "p2p of 1");
+	return expect(ranks, comm, rc, -EPROTO, "message of 1");
 }
 
 /* ---- a rank leaves, exits, is killed */

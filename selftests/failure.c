@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * failure - every operation ends, and says why: abort, deadline, different calls, a
+ * failure - every operation ends, and says why: abort, deadline, a link that goes down, a
  * device that fails, is late, or loses interrupts. All ranks are told the same cause,
- * and what is told names who and where.
+ * and what is told names who and where. Different calls: see mismatch.c.
  */
 #include <pthread.h>
 #include "team.h"
@@ -184,293 +184,6 @@ TEST_F(failure, deadline_of_a_device_that_hangs)
 	EXPECT_EQ(0, raw_knob_get(hung, "held"));
 }
 
-/* ---- different calls ------------------------------------------------------------------ */
-
-/* What rank 1 calls instead. */
-struct differ {
-	const char *what;
-	struct npulink_call call;
-};
-
-static const struct differ differs[] = {
-	{ "count",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4 - 1 } },
-	{ "reduction",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, NPULINK_MAX, .count = LEN / 4 } },
-	{ "type",	{ NPULINK_COLL_ALLREDUCE, NPULINK_UINT32, .count = LEN / 4 } },
-	{ "collective",	{ NPULINK_COLL_REDUCE_SCATTER, NPULINK_INT32, .count = LEN / 4 } },
-	{ "root",	{ NPULINK_COLL_REDUCE, NPULINK_INT32, .root = 1, .count = LEN / 4 } },
-	{ "algorithm",	{ NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4, .set_id = 7 } },
-};
-
-FIXTURE(mismatch) {
-	struct member m[3];
-	struct npulink_call mine[3];
-};
-
-FIXTURE_VARIANT(mismatch) {
-	unsigned int which;
-	bool late;	/* the differing rank posts last */
-};
-
-FIXTURE_VARIANT_ADD(mismatch, count) { .which = 0 };
-FIXTURE_VARIANT_ADD(mismatch, reduction) { .which = 1 };
-FIXTURE_VARIANT_ADD(mismatch, type) { .which = 2 };
-FIXTURE_VARIANT_ADD(mismatch, collective) { .which = 3 };
-FIXTURE_VARIANT_ADD(mismatch, root) { .which = 4 };
-FIXTURE_VARIANT_ADD(mismatch, algorithm) { .which = 5 };
-FIXTURE_VARIANT_ADD(mismatch, count_late) { .which = 0, .late = true };
-FIXTURE_VARIANT_ADD(mismatch, root_late) { .which = 4, .late = true };
-
-static int plan_of_call(struct member *m, const struct npulink_call *call)
-{
-	struct npulink_slot slots[2] = {
-		{ .min_len = LEN, .access = NPULINK_SLOT_READ },
-		{ .min_len = LEN, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE },
-	};
-	struct npulink_step steps[2 * 3];
-	struct npulink_plan_create cmd;
-	int i, rc;
-
-	ring_steps(steps, m->rank, m->nranks, LEN);
-	for (i = 0; i < 5; i++) {
-		if (!(steps[i].op & NPULINK_STEP_REDUCE))
-			continue;
-		steps[i].dtype = call->dtype;
-		steps[i].redop = call->redop;
-	}
-	cmd = raw_plan_cmd(m->comm, slots, 2, steps, 5);
-	cmd.call = *call;
-	rc = raw_ioctl(m->fd, NPULINK_PLAN_CREATE, &cmd);
-	m->plan = cmd.out_id;
-	return rc;
-}
-
-FIXTURE_SETUP(mismatch)
-{
-	static const struct npulink_call reduce = {
-		NPULINK_COLL_REDUCE, NPULINK_INT32, .count = LEN / 4,
-	};
-	static const struct npulink_call usual = {
-		NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4,
-	};
-	uint8_t secret[16];
-	int r;
-
-	raw_secret(secret);
-	for (r = 0; r < 3; r++) {
-		ASSERT_EQ(0, member_join(&self->m[r], r, secret, r, 3, LEN));
-		self->mine[r] = usual;
-		if (r == 1)
-			self->mine[r] = differs[variant->which].call;
-		else if (variant->which == 4)
-			self->mine[r] = reduce;
-		ASSERT_EQ(0, plan_of_call(&self->m[r], &self->mine[r]));
-	}
-}
-
-FIXTURE_TEARDOWN(mismatch)
-{
-	int r;
-
-	for (r = 0; r < 3; r++)
-		member_leave(&self->m[r]);
-}
-
-TEST_F(mismatch, both_calls_are_named)
-{
-	static const int usual[3] = { 0, 1, 2 }, last[3] = { 0, 2, 1 };
-	const int *order = variant->late ? last : usual;
-	struct npulink_comm_status st;
-	struct npulink_result res;
-	uint64_t seq[3];
-	int i, rc, posted = 0;
-
-	for (i = 0; i < 3; i++) {
-		struct member *m = &self->m[order[i]];
-
-		memset(m->recv, 0x11, LEN);
-		rc = member_start(m, 0, &seq[order[i]]);
-		if (rc) {
-			EXPECT_EQ(-EPROTO, rc);
-			continue;
-		}
-		posted |= 1 << order[i];
-	}
-	/* Who comes second finds out. */
-	EXPECT_NE(7, posted);
-	for (i = 0; i < 3; i++) {
-		if (posted & 1 << i) {
-			ASSERT_EQ(0, raw_wait(self->m[i].fd, seq[i], &res));
-			EXPECT_EQ(-EPROTO, res.status);
-			EXPECT_EQ(NPULINK_CAUSE_MISMATCH, res.cause);
-			EXPECT_EQ(0, res.number);
-		}
-		ASSERT_EQ(0, raw_status(self->m[i].fd, self->m[i].comm, &st));
-		EXPECT_EQ(-EPROTO, st.out_status);
-		EXPECT_EQ(0, st.out_number);
-		ASSERT_LT(st.out_rank, 3);
-		ASSERT_LT(st.out_peer, 3);
-		EXPECT_TRUE(st.out_rank == 1 || st.out_peer == 1);
-		EXPECT_NE(st.out_rank, st.out_peer);
-		EXPECT_EQ(0, memcmp(&self->mine[st.out_rank], &st.out_calls[0],
-				    sizeof(st.out_calls[0])));
-		EXPECT_EQ(0, memcmp(&self->mine[st.out_peer], &st.out_calls[1],
-				    sizeof(st.out_calls[1])));
-	}
-	/* Not a byte has moved to or from the one that differs. */
-	for (i = 0; i < LEN / 4; i++)
-		ASSERT_EQ(0x11111111, self->m[1].recv[i]);
-}
-
-/* The same two collectives, but in another order. */
-TEST(mismatch_of_order)
-{
-	struct npulink_call call = {
-		NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4,
-	};
-	struct npulink_comm_status st;
-	struct npulink_result res;
-	uint8_t secret[16];
-	struct member m[2];
-	uint64_t seq[2];
-	int r, plan[2][2], rc;
-
-	raw_secret(secret);
-	for (r = 0; r < 2; r++) {
-		ASSERT_EQ(0, member_join(&m[r], r, secret, r, 2, 8));
-		plan[r][0] = m[r].plan;
-		call.count = 2;
-		call.set_id = 99;
-		struct npulink_plan_create cmd = raw_plan_cmd(m[r].comm, NULL, 0, NULL, 0);
-
-		cmd.call = call;
-		ASSERT_EQ(0, raw_ioctl(m[r].fd, NPULINK_PLAN_CREATE, &cmd));
-		plan[r][1] = cmd.out_id;
-	}
-	ASSERT_EQ(0, member_start(&m[0], 0, &seq[0]));
-	struct npulink_post post = raw_post_cmd(plan[1][1], NPULINK_POST_HELD);
-
-	rc = raw_ioctl(m[1].fd, NPULINK_POST, &post);
-	EXPECT_EQ(-EPROTO, rc);
-	ASSERT_EQ(0, raw_wait(m[0].fd, seq[0], &res));
-	EXPECT_EQ(-EPROTO, res.status);
-	ASSERT_EQ(0, raw_status(m[0].fd, m[0].comm, &st));
-	EXPECT_EQ(1, st.out_rank);
-	EXPECT_EQ(0, st.out_peer);
-	EXPECT_EQ(99, st.out_calls[0].set_id);
-	EXPECT_EQ(0, st.out_calls[1].set_id);
-	member_leave(&m[0]);
-	member_leave(&m[1]);
-}
-
-/* Plans that say they are the same call, but do not fit together. */
-TEST(mismatch_of_steps)
-{
-	static const struct {
-		uint8_t op[2];
-		uint64_t len[2];
-		uint16_t channel[2];
-		int n[2];
-	} cases[] = {
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 128 }, { 0, 0 }, { 1, 1 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 128, 64 }, { 0, 0 }, { 1, 1 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 0 }, { 0, 0 }, { 1, 1 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 1 }, { 1, 1 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 2, 1 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 1, 2 } },
-		{ { NPULINK_STEP_SEND, NPULINK_STEP_SEND }, { 64, 64 }, { 0, 0 }, { 1, 1 } },
-		{ { NPULINK_STEP_RECV, NPULINK_STEP_RECV }, { 64, 64 }, { 0, 0 }, { 1, 1 } },
-	};
-	unsigned int c;
-
-	for (c = 0; c < ARRAY_SIZE(cases); c++) {
-		uint8_t secret[16];
-		struct member m[2];
-		struct npulink_comm_status st;
-		uint64_t seq[2];
-		int r, i, rc[2];
-
-		raw_secret(secret);
-		for (r = 0; r < 2; r++) {
-			struct npulink_slot slot = {
-				.min_len = 1024, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE,
-			};
-			struct npulink_step st[2];
-			struct npulink_plan_create cmd;
-			int n = cases[c].n[r];
-
-			ASSERT_EQ(0, member_join(&m[r], r, secret, r, 2, 1024));
-			for (i = 0; i < n; i++) {
-				st[i] = raw_step(cases[c].op[r], cases[c].len[r]);
-				st[i].channel = cases[c].channel[r];
-				if (st[i].op == NPULINK_STEP_SEND)
-					st[i].send_peer = !r;
-				else
-					st[i].recv_peer = !r;
-				st[i].dep[0] = i;
-			}
-			cmd = raw_plan_cmd(m[r].comm, &slot, 1, st, n);
-			cmd.call.collective = NPULINK_COLL_ALLGATHERV;
-			ASSERT_EQ(0, raw_ioctl(m[r].fd, NPULINK_PLAN_CREATE, &cmd));
-			m[r].plan = cmd.out_id;
-		}
-		for (r = 0; r < 2; r++) {
-			struct npulink_post post = raw_post_cmd(m[r].plan, NPULINK_POST_HELD);
-
-			raw_bind(&post, m[r].buf, 0, 1024);
-			post.deadline_ns = 5000 * MS;
-			rc[r] = raw_ioctl(m[r].fd, NPULINK_POST, &post);
-			seq[r] = post.out_seq;
-		}
-		for (r = 0; r < 2; r++) {
-			struct npulink_result res;
-
-			if (!rc[r]) {
-				ASSERT_EQ(0, raw_wait(m[r].fd, seq[r], &res));
-				rc[r] = res.status;
-			}
-			EXPECT_EQ(-EPROTO, rc[r]) TH_LOG("case %u rank %d", c, r);
-		}
-		ASSERT_EQ(0, raw_status(m[0].fd, m[0].comm, &st));
-		EXPECT_EQ(NPULINK_CAUSE_MISMATCH, st.out_cause);
-		member_leave(&m[0]);
-		member_leave(&m[1]);
-	}
-}
-
-/* Ranks further apart than the kernel remembers calls still find out. */
-TEST(mismatch_far_behind)
-{
-	struct npulink_result res;
-	uint8_t secret[16];
-	struct member m[2];
-	struct npulink_plan_create cmd;
-	struct npulink_post post;
-	int i, rc, barrier;
-	uint64_t seq;
-
-	raw_secret(secret);
-	ASSERT_EQ(0, member_join(&m[0], 0, secret, 0, 2, 8));
-	ASSERT_EQ(0, member_join(&m[1], 1, secret, 1, 2, 8));
-	/* Rank 0 is through with 300 of a collective in which it has nothing to do. */
-	cmd = raw_plan_cmd(m[0].comm, NULL, 0, NULL, 0);
-	cmd.call.count = 2;
-	ASSERT_EQ(0, raw_ioctl(m[0].fd, NPULINK_PLAN_CREATE, &cmd));
-	barrier = cmd.out_id;
-	for (i = 0; i < 300; i++) {
-		post = raw_post_cmd(barrier, NPULINK_POST_WAIT);
-		ASSERT_EQ(0, raw_ioctl(m[0].fd, NPULINK_POST, &post));
-	}
-	/* Rank 1 means the first of them, and expects it to take part. */
-	rc = member_start(&m[1], 5000 * MS, &seq);
-	if (!rc) {
-		ASSERT_EQ(0, raw_wait(m[1].fd, seq, &res));
-		rc = res.status;
-	}
-	EXPECT_EQ(-EPROTO, rc);
-	member_leave(&m[0]);
-	member_leave(&m[1]);
-}
-
 /* ---- a device that misbehaves --------------------------------------------------------- */
 
 TEST_F(failure, device_refuses_a_request)
@@ -505,6 +218,158 @@ TEST_F(failure, interrupts_that_come_twice)
 		ASSERT_EQ(0, raw_knob(r, "dup_irq", 1000));
 	EXPECT_EQ(0, team_allreduce(&self->t, 4));
 	EXPECT_EQ(0, team_allreduce(&self->t, 5));
+}
+
+/* Wait until the device @n holds what it will be given. */
+static bool settles(uint32_t n)
+{
+	long long held, last = 0;
+	int tries, same = 0;
+
+	for (tries = 0; tries < 2000 && same < 40; tries++, last = held) {
+		held = raw_knob_get(n, "held");
+		same = held && held == last ? same + 1 : 0;
+		raw_sleep_ms(5);
+	}
+	return same == 40;
+}
+
+/* It says so itself: everybody who uses it is told, and what it was in the middle of. */
+TEST_F(failure, device_that_is_broken)
+{
+	uint32_t bad = self->t.n - 1, r;
+	struct npulink_comm_status st;
+	struct team other, far;
+
+	ASSERT_EQ(0, team_allreduce(&self->t, 1));
+	ASSERT_EQ(0, team_open(&other, self->t.n, 8, variant->len));
+	ASSERT_EQ(0, team_open(&far, 1, 8, variant->len));
+	ASSERT_EQ(0, raw_knob(bad, "hold", 0));
+	ASSERT_EQ(0, team_start(&self->t, 0));
+	ASSERT_TRUE(settles(bad));
+	EXPECT_EQ(-ERANGE, raw_knob(bad, "fault", 0));
+	EXPECT_EQ(-ERANGE, raw_knob(bad, "fault", 4096));
+	ASSERT_EQ(0, raw_knob(bad, "fault", EREMOTEIO));
+	ALL_TOLD(NPULINK_CAUSE_DEVICE, EIO, true);
+	ASSERT_EQ(0, raw_status(self->t.m[0].fd, self->t.m[0].comm, &st));
+	EXPECT_EQ(bad, st.out_rank);
+	EXPECT_EQ(NPULINK_NO_PEER, st.out_peer);
+	EXPECT_EQ(EREMOTEIO, st.out_code);
+	EXPECT_EQ(1, st.out_number);
+	/* What it sends has been taken; what it receives is held. */
+	EXPECT_EQ(1, st.out_step);
+	EXPECT_EQ(0, raw_knob_get(bad, "held"));
+	/* Those who do nothing just now, too, but not those who are elsewhere. */
+	for (r = 0; r < other.n; r++) {
+		ASSERT_EQ(0, raw_status(other.m[r].fd, other.m[r].comm, &st));
+		EXPECT_EQ(NPULINK_CAUSE_DEVICE, st.out_cause);
+		EXPECT_EQ(bad, st.out_rank);
+		EXPECT_EQ(-1ULL, st.out_number);
+		EXPECT_EQ(~0U, st.out_step);
+	}
+	ASSERT_EQ(0, raw_status(far.m[0].fd, far.m[0].comm, &st));
+	EXPECT_EQ(NPULINK_CAUSE_NONE, st.out_cause);
+	team_close(&far);
+	team_close(&other);
+	/* It may have been mended. */
+	raw_knobs_reset(8);
+	ASSERT_EQ(0, team_open(&other, self->t.n, 8, variant->len));
+	EXPECT_EQ(0, team_allreduce(&other, 2));
+	team_close(&other);
+}
+
+static int link_knob(uint32_t from, uint32_t to, const char *state)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), RAW_KNOBS "/npu%u/link", from);
+	snprintf(text, sizeof(text), "npu%u %s", to, state);
+	return raw_write(path, text);
+}
+
+#define LINK_TOLD(_rank, _peer, _step, _number) do { \
+	struct npulink_comm_status link_; \
+	ASSERT_EQ(0, raw_status(self->t.m[0].fd, self->t.m[0].comm, &link_)); \
+	EXPECT_EQ(NPULINK_CAUSE_LINK, link_.out_cause); \
+	EXPECT_EQ(-ENOLINK, link_.out_status); \
+	EXPECT_EQ(_rank, link_.out_rank); \
+	EXPECT_EQ(_peer, link_.out_peer); \
+	EXPECT_EQ(_step, link_.out_step); \
+	EXPECT_EQ(_number, link_.out_number); \
+} while (0)
+
+/* Whose end it is, to whom, and which of the steps with that rank is not done. */
+static void link_goes_down(struct __test_metadata *_metadata, FIXTURE_DATA(failure) *self,
+			   bool to_hung)
+{
+	uint32_t hung = self->t.n - 1, left = hung - 1;
+
+	ASSERT_EQ(0, team_allreduce(&self->t, 1));
+	ASSERT_EQ(0, raw_knob(hung, "hold", 0));
+	ASSERT_EQ(0, team_start(&self->t, 0));
+	ASSERT_TRUE(settles(hung));
+	ASSERT_EQ(0, link_knob(to_hung ? left : hung, to_hung ? hung : left, "down"));
+	ALL_TOLD(NPULINK_CAUSE_LINK, ENOLINK, true);
+	/* The first that the left one sends has not been taken. */
+	if (to_hung)
+		LINK_TOLD(left, hung, 0, 1);
+	else
+		LINK_TOLD(hung, left, 1, 1);
+	ASSERT_EQ(0, link_knob(to_hung ? left : hung, to_hung ? hung : left, "up"));
+}
+
+TEST_F(failure, link_goes_down_in_flight)
+{
+	link_goes_down(_metadata, self, true);
+}
+
+TEST_F(failure, link_back_goes_down_in_flight)
+{
+	link_goes_down(_metadata, self, false);
+}
+
+/* Also if the ranks only wait for each other (meet.c), and no step has begun. */
+TEST(link_goes_down_while_ranks_gather)
+{
+	struct { struct team t; } team, *self = &team;
+	uint32_t r, last = 4;
+
+	raw_knobs_reset(8);
+	ASSERT_EQ(0, team_open(&self->t, last + 1, 8, 20));
+	for (r = 0; r < 3; r++)
+		ASSERT_EQ(0, team_allreduce(&self->t, r));
+	ASSERT_EQ(0, start_but(&self->t, last, 0));
+	ASSERT_EQ(0, link_knob(0, 1, "down"));
+	for (r = 0; r < last; r++) {
+		struct npulink_result res;
+
+		ASSERT_EQ(0, raw_wait(self->t.m[r].fd, self->t.seq[r], &res));
+		EXPECT_EQ(-ENOLINK, res.status);
+		EXPECT_EQ(3, res.number);
+	}
+	LINK_TOLD(0, 1, 0, 3);
+	ASSERT_EQ(0, link_knob(0, 1, "up"));
+	team_close(&self->t);
+}
+
+/* Who comes when it is down learns it from the first step that has something to tell. */
+TEST_F(failure, link_that_is_down)
+{
+	uint8_t secret[16];
+	uint32_t r;
+
+	for (r = 0; r < self->t.n; r++)
+		member_leave(&self->t.m[r]);
+	ASSERT_EQ(0, link_knob(0, 1, "down"));
+	raw_secret(secret);
+	for (r = 0; r < self->t.n; r++)
+		ASSERT_EQ(0, member_join(&self->t.m[r], r, secret, r, self->t.n, variant->len));
+	ASSERT_EQ(0, start_but(&self->t, self->t.n - 1, 0));
+	member_start(&self->t.m[r - 1], 0, &self->t.seq[r - 1]);
+	EXPECT_EQ(-ENOLINK, team_finish(&self->t));
+	/* Nobody was there to be told of what step 0 sends. */
+	LINK_TOLD(0, 1, 1, 0);
+	ASSERT_EQ(0, link_knob(0, 1, "up"));
 }
 
 /* A lost interrupt ends in a deadline, not in a hang, and the device is clean. */

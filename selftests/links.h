@@ -18,6 +18,7 @@
 struct links {
 	uint64_t steps[LINKS_DEVS][LINKS_DEVS];	/* [from][to] */
 	uint64_t bytes[LINKS_DEVS][LINKS_DEVS];
+	uint64_t damaged[LINKS_DEVS][LINKS_DEVS];
 	uint64_t bells;				/* on all links, with and without interrupt */
 };
 
@@ -49,14 +50,17 @@ static inline void links_note(const struct nlmsghdr *nlh, struct links *links)
 	const uint32_t *to = links_attr(nlh, NPULINK_A_LINK_PEER);
 	const uint64_t *steps = links_attr(nlh, NPULINK_A_LINK_STEPS);
 	const uint64_t *bytes = links_attr(nlh, NPULINK_A_LINK_BYTES);
+	const uint64_t *damaged = links_attr(nlh, NPULINK_A_LINK_DAMAGED);
 	const void *rung = links_attr(nlh, NPULINK_A_LINK_DOORBELLS);
 	const void *spared = links_attr(nlh, NPULINK_A_LINK_INLINE_BELLS);
 	uint64_t bells;
 
-	if (!from || !to || !steps || !bytes || *from >= LINKS_DEVS || *to >= LINKS_DEVS)
+	if (!from || !to || !steps || !bytes || !damaged || *from >= LINKS_DEVS ||
+	    *to >= LINKS_DEVS)
 		return;
 	memcpy(&links->steps[*from][*to], steps, sizeof(*steps));
 	memcpy(&links->bytes[*from][*to], bytes, sizeof(*bytes));
+	memcpy(&links->damaged[*from][*to], damaged, sizeof(*damaged));
 	for (int i = 0; i < 2; i++) {
 		if (!(i ? rung : spared))
 			continue;

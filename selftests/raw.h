@@ -242,13 +242,14 @@ static inline long long raw_knob_get(unsigned int n, const char *name)
 static inline void raw_knobs_reset(unsigned int ndev)
 {
 	static const char * const knobs[] = {
-		"drop_irq", "dup_irq", "fail_post", "corrupt", "corrupt_link", "delay_ns",
+		"drop_irq", "dup_irq", "fail_post", "corrupt", "corrupt_link", "delay_ns", "skip",
 	};
 	unsigned int n, i;
 
 	for (n = 0; n < ndev; n++) {
 		for (i = 0; i < ARRAY_SIZE(knobs); i++)
 			raw_knob(n, knobs[i], 0);
+		raw_knob(n, "delay", RAW_HOLD_OFF);
 		raw_knob(n, "hold", RAW_HOLD_OFF);
 	}
 }

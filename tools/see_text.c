@@ -84,7 +84,8 @@ const char *call_text(const struct npulink_call *call, bool p2p, char *buf, size
 		snprintf(buf, size, "message of %" PRIu64 " %s", (uint64_t)call->count,
 			 or_number(coll_dtype_name(call->dtype), call->dtype, b));
 	else if (call->collective == ~0U)
-		snprintf(buf, size, "something else");
+		snprintf(buf, size, "something long ago, %" PRIu64 " calls by now",
+			 (uint64_t)call->count);
 	else if (call->collective == NPULINK_COLL_BARRIER)
 		snprintf(buf, size, "barrier");
 	else

@@ -143,6 +143,7 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 			.code = current->flags & PF_EXITING ? current->exit_code & 0x7f : 0,
 		};
 
+		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		npulink_comm_fail_now(rank->comm, &c);
 		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
 		npulink_object_put(obj);

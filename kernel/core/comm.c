@@ -159,6 +159,7 @@ void npulink_device_fail_work(struct work_struct *work)
 				.step = ~0U, .number = ~0ULL, .code = (u32)why,
 			};
 
+			npulink_blame_step(rank, NPULINK_NO_PEER, &cause);
 			npulink_comm_fail_now(rank->comm, &cause);
 			npulink_object_put(obj);
 		}

@@ -37,6 +37,33 @@ static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npul
 	return NULL;
 }
 
+/* What @peer called when @op was its turn, which is over; false if that is forgotten. */
+static bool npulink_peer_call(struct npulink_op *op, struct npulink_rank *peer,
+			      struct npulink_call *call)
+{
+	struct npulink_comm *comm = op->rank->comm;
+	u32 i = op->number % NPULINK_HISTORY;
+	struct npulink_called *e;
+	bool known;
+
+	lockdep_assert_held(&peer->lock);
+	if (op->plan->p2p)
+		return false;
+	if (peer->history[i].number == op->number + 1) {
+		*call = peer->history[i].call;
+		return true;
+	}
+	/* It has been compared with the first one's, as all have. */
+	e = &comm->calls[op->number % NPULINK_CALL_TABLE];
+	spin_lock(&comm->lock);
+	known = e->number == op->number + 1;
+	if (known)
+		*call = e->call;
+	spin_unlock(&comm->lock);
+	return known;
+}
+
+/* @call is NULL if it is forgotten: then say how many calls the peer has made. */
 static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
 			    const struct npulink_call *call, struct npulink_cause *cause)
 {
@@ -47,7 +74,9 @@ static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
 	if (call)
 		cause->calls[1] = *call;
 	else
-		cause->calls[1].collective = ~0U;
+		cause->calls[1] = (struct npulink_call) {
+			.collective = ~0U, .count = peer->next,
+		};
 	return -EPROTO;
 }
 
@@ -119,14 +148,13 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 	pop = npulink_peer_op(peer, op, &passed);
 	/* One that is raw will look for us when it starts. */
 	if (!pop || pop->state != NPULINK_OP_RUNNING || pop->raw) {
-		const struct npulink_call *call = NULL;
+		struct npulink_call call;
+		bool known;
 
-		i = op->number % NPULINK_HISTORY;
-		if (!op->plan->p2p && peer->history[i].number == op->number + 1)
-			call = &peer->history[i].call;
 		rc = 0;
 		if (passed && !pop) {
-			rc = npulink_mismatch(op, peer, call, cause);
+			known = npulink_peer_call(op, peer, &call);
+			rc = npulink_mismatch(op, peer, known ? &call : NULL, cause);
 		} else if (!pop && peer->closed) {
 			npulink_left(op, peer->rank, cause);
 			rc = -ESHUTDOWN;

@@ -60,6 +60,7 @@ static void npulink_link_fail_work(struct work_struct *work)
 				if (READ_ONCE(conn->link) != link)
 					continue;
 				cause.peer = conn->rank;
+				npulink_blame_step(rank, conn->rank, &cause);
 				npulink_comm_fail_now(rank->comm, &cause);
 				break;
 			}

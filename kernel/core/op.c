@@ -411,3 +411,53 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	}
 	return false;
 }
+
+/* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */
+static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step)
+{
+	const struct npulink_plan *plan = op->plan;
+	bool found = false;
+	u32 i, k;
+
+	for (i = 0; i < plan->nunits; i++) {
+		const struct npulink_unit *un = &plan->units[i];
+		u8 phase = op->raw ? NPULINK_UNIT_BLOCKED : op->units[i].phase;
+
+		if (phase == NPULINK_UNIT_DONE || (found && phase == NPULINK_UNIT_BLOCKED))
+			continue;
+		for (k = un->first; k < un->first + un->nsteps; k++) {
+			const struct npulink_step *st = &plan->steps[k];
+
+			if (peer != NPULINK_NO_PEER &&
+			    !(st->op & NPULINK_STEP_RECV && st->recv_peer == peer) &&
+			    !(st->op & NPULINK_STEP_SEND && st->send_peer == peer))
+				continue;
+			*step = k;
+			if (phase != NPULINK_UNIT_BLOCKED)
+				return true;
+			found = true;
+			break;
+		}
+	}
+	return found;
+}
+
+/*
+ * Name in @cause the oldest operation of @rank that still has steps with @peer, or with
+ * NPULINK_NO_PEER any, and of these steps the first that has begun, or else the first
+ * that is to come. The cause stays as it is if there is none.
+ */
+void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
+{
+	struct npulink_op *op;
+
+	spin_lock_irq(&rank->lock);
+	list_for_each_entry(op, &rank->ops, node) {
+		if (op->state == NPULINK_OP_RUNNING &&
+		    npulink_op_step_with(op, peer, &cause->step)) {
+			cause->number = op->number;
+			break;
+		}
+	}
+	spin_unlock_irq(&rank->lock);
+}

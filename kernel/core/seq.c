@@ -93,9 +93,12 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	if (likely(!rc)) {
 		npulink_deliver(ev, peer_op, run);
 	} else if (rc != -EINPROGRESS) {
+		const struct npulink_step_pos *pos = &peer_op->plan->pos[step];
+		u32 k = credit ? pos->send_pos : pos->recv_pos;
+
 		atomic_set(&ev->pending, 0);
+		npulink_link_failed(op, link, conn->rank, op->plan->stream_steps[s->start + k]);
 		npulink_op_put(peer_op);
-		npulink_link_failed(op, link, conn->rank, ~0U);
 	}
 }
 

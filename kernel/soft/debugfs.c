@@ -10,6 +10,12 @@
  *	npuN/corrupt	the next n results have a bit flipped
  *	npuN/corrupt_link	the same, counting only those with an input from a link
  *	npuN/delay_ns	completions come so much later
+ *	npuN/delay	only the next n completions do; 4294967295: all
+ *	npuN/skip	let n of what drop_irq, dup_irq, fail_post, corrupt, corrupt_link or
+ *			delay, if it is set, would act on pass first
+ *	npuN/hit_step	step of the last request that one of them acted on, and the device
+ *	npuN/hit_from	that its first input from a link came from; 4294967295: local
+ *	npuN/fault	written: the device reports that it is broken, with this errno
  *	npuN/hold	let n requests through, hold all others;
  *			4294967295: hold none, and release those that are held
  *	npuN/release	written: let n of the held requests go, oldest first
@@ -54,6 +60,8 @@ SOFT_KNOB(fail_post, SOFT_FAIL_POST);
 SOFT_KNOB(corrupt, SOFT_CORRUPT);
 SOFT_KNOB(corrupt_link, SOFT_CORRUPT_LINK);
 SOFT_KNOB(delay_ns, SOFT_DELAY_NS);
+SOFT_KNOB(delay, SOFT_DELAY);
+SOFT_KNOB(skip, SOFT_SKIP);
 SOFT_KNOB(hold, SOFT_HOLD);
 
 static const struct {
@@ -66,6 +74,8 @@ static const struct {
 	{ "corrupt", &corrupt_fops },
 	{ "corrupt_link", &corrupt_link_fops },
 	{ "delay_ns", &delay_ns_fops },
+	{ "delay", &delay_fops },
+	{ "skip", &skip_fops },
 	{ "hold", &hold_fops },
 };
 
@@ -76,6 +86,18 @@ static int release_set(void *data, u64 value)
 }
 
 DEFINE_DEBUGFS_ATTRIBUTE(release_fops, NULL, release_set, "%llu\n");
+
+static int fault_set(void *data, u64 value)
+{
+	struct soft_dev *sd = data;
+
+	if (!value || value > MAX_ERRNO)
+		return -ERANGE;
+	npulink_fault(sd->dev, -(int)value);
+	return 0;
+}
+
+DEFINE_DEBUGFS_ATTRIBUTE(fault_fops, NULL, fault_set, "%llu\n");
 
 /* Copy a line that was written, without its end, as a string. */
 static int soft_debugfs_line(char *line, size_t size, const char __user *ubuf, size_t len)
@@ -249,6 +271,9 @@ void soft_debugfs_add(struct soft_dev *sd)
 		debugfs_create_file_unsafe(soft_knob_files[i].name, 0600, sd->debugfs, sd,
 					   soft_knob_files[i].fops);
 	debugfs_create_file_unsafe("release", 0200, sd->debugfs, sd, &release_fops);
+	debugfs_create_file_unsafe("fault", 0200, sd->debugfs, sd, &fault_fops);
+	debugfs_create_u32("hit_step", 0400, sd->debugfs, &sd->hit_step);
+	debugfs_create_u32("hit_from", 0400, sd->debugfs, &sd->hit_from);
 	debugfs_create_u32("held", 0400, sd->debugfs, &sd->nheld);
 	debugfs_create_u32("lost", 0400, sd->debugfs, &sd->nlost);
 	debugfs_create_file("timing", 0600, sd->debugfs, sd, &timing_fops);

@@ -15,6 +15,21 @@ void soft_fault_init(struct soft_dev *sd)
 	INIT_LIST_HEAD(&sd->held);
 	INIT_LIST_HEAD(&sd->lost);
 	sd->knobs[SOFT_HOLD] = SOFT_HOLD_OFF;
+	sd->knobs[SOFT_DELAY] = SOFT_DELAY_ALL;
+}
+
+/* What a knob holds when it does nothing; SOFT_DELAY and SOFT_SKIP only change others. */
+static u32 soft_fault_idle(struct soft_dev *sd, enum soft_knob knob)
+{
+	switch (knob) {
+	case SOFT_HOLD:
+		return SOFT_HOLD_OFF;
+	case SOFT_DELAY:
+	case SOFT_SKIP:
+		return sd->knobs[knob];
+	default:
+		return 0;
+	}
 }
 
 /* A knob or model has changed: may the fast path be used? */
@@ -25,19 +40,27 @@ void soft_fault_update(struct soft_dev *sd)
 
 	lockdep_assert_held(&sd->lock);
 	for (i = 0; i < SOFT_KNOBS; i++)
-		special |= sd->knobs[i] != (i == SOFT_HOLD ? SOFT_HOLD_OFF : 0);
+		special |= sd->knobs[i] != soft_fault_idle(sd, i);
 	WRITE_ONCE(sd->special, special);
 	WRITE_ONCE(sd->dev->direct, !special);
 }
 
-/* Use up one of a knob's count. */
-static bool soft_fault_hit(struct soft_dev *sd, enum soft_knob knob)
+/* Use up one of a knob's count, on @req if that is known; or of what it lets pass first. */
+static bool soft_fault_hit(struct soft_dev *sd, enum soft_knob knob, const struct npulink_req *req)
 {
 	lockdep_assert_held(&sd->lock);
 	if (!sd->knobs[knob])
 		return false;
+	if (sd->knobs[SOFT_SKIP]) {
+		sd->knobs[SOFT_SKIP]--;
+		return false;
+	}
 	if (!--sd->knobs[knob])
 		soft_fault_update(sd);
+	if (req) {
+		WRITE_ONCE(sd->hit_step, req->step);
+		WRITE_ONCE(sd->hit_from, req->link ? req->link->dev->id : SOFT_HIT_LOCAL);
+	}
 	return true;
 }
 
@@ -65,13 +88,24 @@ int soft_fault_submit(struct soft_dev *sd, const struct npulink_req *req, bool *
 	int rc = 0;
 
 	raw_spin_lock_irqsave(&sd->lock, flags);
-	if (soft_fault_hit(sd, SOFT_FAIL_POST))
+	if (soft_fault_hit(sd, SOFT_FAIL_POST, req))
 		rc = -EIO;
 	else
-		*corrupt = soft_fault_hit(sd, SOFT_CORRUPT) ||
-			   (req->link && soft_fault_hit(sd, SOFT_CORRUPT_LINK));
+		*corrupt = soft_fault_hit(sd, SOFT_CORRUPT, req) ||
+			   (req->link && soft_fault_hit(sd, SOFT_CORRUPT_LINK, req));
 	raw_spin_unlock_irqrestore(&sd->lock, flags);
 	return rc;
+}
+
+/* How much later than otherwise a request completes. */
+u64 soft_fault_delay(struct soft_dev *sd, const struct npulink_req *req)
+{
+	u32 ns = sd->knobs[SOFT_DELAY_NS];
+
+	lockdep_assert_held(&sd->lock);
+	if (!ns || sd->knobs[SOFT_DELAY] == SOFT_DELAY_ALL)
+		return ns;
+	return soft_fault_hit(sd, SOFT_DELAY, req) ? ns : 0;
 }
 
 /**
@@ -103,7 +137,7 @@ int soft_fault_finish(struct soft_dev *sd, struct npulink_req *req, ktime_t star
 			sd->knobs[SOFT_HOLD]--;
 		if (end > ktime_get()) {
 			soft_timing_park(sd, req, end);
-		} else if (!req->small && soft_fault_hit(sd, SOFT_DROP_IRQ)) {
+		} else if (!req->small && soft_fault_hit(sd, SOFT_DROP_IRQ, req)) {
 			sr->parked = SOFT_PARKED_LOST;
 			list_add_tail(&sr->node, &sd->lost);
 			WRITE_ONCE(sd->nlost, sd->nlost + 1);
@@ -121,7 +155,7 @@ bool soft_fault_dup(struct soft_dev *sd)
 	bool dup;
 
 	raw_spin_lock_irqsave(&sd->lock, flags);
-	dup = soft_fault_hit(sd, SOFT_DUP_IRQ);
+	dup = soft_fault_hit(sd, SOFT_DUP_IRQ, NULL);
 	raw_spin_unlock_irqrestore(&sd->lock, flags);
 	return dup;
 }

@@ -66,19 +66,23 @@ struct soft_model {
 	ktime_t busy;
 };
 
-/* Faults to inject. Counts count down to 0. */
+/* Faults to inject. Counts count down to 0, but not before SOFT_SKIP has. */
 enum soft_knob {
 	SOFT_DROP_IRQ,		/* completions that raise no interrupt */
 	SOFT_DUP_IRQ,		/* interrupts that come twice */
 	SOFT_FAIL_POST,		/* requests that are refused with EIO */
 	SOFT_CORRUPT,		/* results with a bit flipped */
 	SOFT_CORRUPT_LINK,	/* the same, of requests with an input from a link */
-	SOFT_DELAY_NS,		/* added to each completion; no count */
+	SOFT_DELAY_NS,		/* added to completions; no count */
+	SOFT_DELAY,		/* completions that it is added to, SOFT_DELAY_ALL: all */
+	SOFT_SKIP,		/* what could have had a fault and is let pass first */
 	SOFT_HOLD,		/* requests to let through before all are held */
 	SOFT_KNOBS
 };
 
 #define SOFT_HOLD_OFF	U32_MAX
+#define SOFT_HIT_LOCAL	U32_MAX
+#define SOFT_DELAY_ALL	U32_MAX
 
 /* Why a request is parked in the device, and on which list it is. */
 enum soft_parked {
@@ -121,6 +125,9 @@ static_assert(sizeof(struct soft_req) <= sizeof_field(struct npulink_req, priv))
  * @nheld: number of them
  * @lost: requests whose interrupt was dropped: the next one reports them too
  * @nlost: number of them
+ * @hit_step: step of the last request that a knob acted on
+ * @hit_from: device at the far end of the link of its first input from one, or
+ *	      SOFT_HIT_LOCAL
  * @queue: requests that wait for @timer
  * @timer: runs at the time of the first of @queue
  * @knobs: faults
@@ -145,6 +152,8 @@ struct soft_dev {
 	u32 nheld;
 	struct list_head lost;
 	u32 nlost;
+	u32 hit_step;
+	u32 hit_from;
 	struct timerqueue_head queue;
 	struct hrtimer timer;
 	u32 knobs[SOFT_KNOBS];
@@ -199,6 +208,7 @@ void soft_link_cut(struct soft_dev *sd, struct soft_dev *peer, bool down);
 void soft_fault_init(struct soft_dev *sd);
 int soft_fault_submit(struct soft_dev *sd, const struct npulink_req *req, bool *corrupt);
 int soft_fault_finish(struct soft_dev *sd, struct npulink_req *req, ktime_t start);
+u64 soft_fault_delay(struct soft_dev *sd, const struct npulink_req *req);
 bool soft_fault_dup(struct soft_dev *sd);
 void soft_fault_take_lost(struct soft_dev *sd, struct list_head *list);
 u32 soft_fault_get(struct soft_dev *sd, enum soft_knob knob);

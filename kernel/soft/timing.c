@@ -48,7 +48,7 @@ ktime_t soft_timing_end(struct soft_dev *sd, struct npulink_req *req, ktime_t st
 		}
 		end += div_u64(req->len * (req->nsrc - 1) * m->gamma_ps, 1000);
 	}
-	return end + sd->knobs[SOFT_DELAY_NS];
+	return end + soft_fault_delay(sd, req);
 }
 
 static void soft_timing_arm(struct soft_dev *sd)

@@ -285,7 +285,8 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
  * @rank: rank where the failure arose
  * @peer: rank that it is about (the dead one, the late one), or COLL_NO_RANK
  * @step: step of @rank's plan, or UINT32_MAX
- * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown
+ * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown; the errno
+ *	  of a device's fault; the device from which a link brought damaged data
  * @joined: ranks of this node that are in it
  * @number: number of the failed operation, or UINT64_MAX
  * @next: number of this rank's next collective

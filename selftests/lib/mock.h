@@ -48,6 +48,7 @@ struct mock_comm {
 	unsigned int joined;
 	struct mock_rank *ranks[64];
 	uint32_t cause, rank, peer, code;
+	uint32_t step;		/* + 1; 0: none */
 	int status;
 	uint64_t number;
 	struct npulink_call calls[2];
@@ -515,7 +516,7 @@ static inline int mock_comm_status(struct mock_file *file, struct npulink_comm_s
 	arg->out_rank = rank->comm->rank;
 	arg->out_peer = rank->comm->peer;
 	arg->out_code = rank->comm->code;
-	arg->out_step = ~0U;
+	arg->out_step = rank->comm->step - 1;
 	arg->out_number = rank->comm->number;
 	arg->out_next = rank->next;
 	memcpy(arg->out_calls, rank->comm->calls, sizeof(arg->out_calls));

@@ -417,13 +417,15 @@ struct npulink_circle_wait {
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
  * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
- *	CHECKSUM, the device at the far end of the link, or ~0 if that is on another
- *	machine; with DEADLOCK, whether
- *	out_peer's process waits in another communicator
+ *	DEVICE, the errno that the device gave; with CHECKSUM, the device at the far end of
+ *	the link, or ~0 if that is on another machine; with DEADLOCK, whether out_peer's
+ *	process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank
- * @out_calls: with MISMATCH, what out_rank and out_peer called; with DEADLOCK, what
- *	out_rank waits for, and what the process of out_peer waits for instead of calling it
+ * @out_calls: with MISMATCH, what out_rank and out_peer called; collective ~0: the latter
+ *	is forgotten, as out_peer is far ahead, with count collectives called by now. With
+ *	DEADLOCK, what out_rank waits for, and what the process of out_peer waits for
+ *	instead of calling it
  * @out_ncircle: with DEADLOCK, how many processes wait for each other
  * @out_reserved: 0
  * @out_circle: their waits, from that of out_rank on; the first NPULINK_CIRCLE_MAX
