@@ -4,7 +4,7 @@
  *
  * A call is a number of what to do and a seed from which all its arguments follow,
  * given what the calls before it have made. So any program means something, and
- * to change one is to change some bytes. exec.c runs them.
+ * to change one is to change some bytes. exec.c runs them, exec_*.c are the calls.
  */
 #ifndef FUZZ_PROG_H
 #define FUZZ_PROG_H
