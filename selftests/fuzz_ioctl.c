@@ -2,7 +2,7 @@
 /*
  * fuzz_ioctl.c - random programs of ioctl, mmap, netlink and memory calls by several
  * threads and processes (fuzz/prog.h). On a kernel with KCOV, what reaches new code in
- * npulink.ko is kept and changed further; elsewhere it is a smoke test.
+ * the modules is kept and changed further; elsewhere it is a smoke test.
  *
  * NPULINK_FUZZ_SEED=N repeats a run, as far as threads allow; NPULINK_FUZZ_SECONDS=N
  * sets the time; NPULINK_FUZZ_PROG=HEX runs one program. What was learned is written to
@@ -10,189 +10,35 @@
  *
  * npulink-test: mem=3072 timeout=2100
  */
-#include <linux/kcov.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include "kselftest.h"
+#include "fuzz/cov.h"
 #include "fuzz/prog.h"
 #include "raw.h"
 
 #define NDEV		4
-#define KCOV_WORDS	(256 * 1024)
-#define MAX_TEXT	(1 << 20)	/* bytes of the module's code */
 #define MAX_CORPUS	4096
-#define MAX_SYMBOLS	2048
-
-/* ---- coverage of the module, by byte of its code */
-
-static struct {
-	int fd[PROG_THREADS];
-	unsigned long *area[PROG_THREADS];
-	bool on;
-	unsigned long text, len;
-	uint8_t seen[MAX_TEXT];
-	uint32_t npcs;
-} cov;
-
-static struct symbol {
-	unsigned long addr;
-	char name[56];
-} symbols[MAX_SYMBOLS];
-static uint32_t nsymbols;
-
-static int by_addr(const void *a, const void *b)
-{
-	const struct symbol *x = a, *y = b;
-
-	return x->addr < y->addr ? -1 : x->addr > y->addr;
-}
-
-static void read_symbols(void)
-{
-	FILE *f = fopen("/proc/kallsyms", "re");
-	char line[256], type, module[32];
-	struct symbol s;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx %c %55s [%31[^]]", &s.addr, &type, s.name, module) != 4 ||
-		    strcmp(module, "npulink") || !strchr("tT", type) ||
-		    !strncmp(s.name, "_sub_", 5) ||	/* KASAN's */
-		    s.addr < cov.text || s.addr >= cov.text + cov.len || nsymbols == MAX_SYMBOLS)
-			continue;
-		symbols[nsymbols++] = s;
-	}
-	if (f)
-		fclose(f);
-	qsort(symbols, nsymbols, sizeof(symbols[0]), by_addr);
-}
-
-static unsigned long module_size(void)
-{
-	unsigned long size = 0;
-	FILE *f = fopen("/proc/modules", "re");
-	char line[256];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "npulink %lu", &size) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return size;
-}
-
-static void cov_open(void)
-{
-	FILE *f = fopen("/sys/module/npulink/sections/.text", "re");
-	uint32_t i;
-
-	if (!f)
-		return;
-	if (fscanf(f, "%lx", &cov.text) != 1)
-		cov.text = 0;
-	fclose(f);
-	cov.len = module_size();
-	if (!cov.text || cov.len > MAX_TEXT)
-		return;
-	for (i = 0; i < PROG_THREADS; i++) {
-		cov.fd[i] = open("/sys/kernel/debug/kcov", O_RDWR | O_CLOEXEC);
-		if (cov.fd[i] < 0 || ioctl(cov.fd[i], KCOV_INIT_TRACE, KCOV_WORDS))
-			return;
-		cov.area[i] = mmap(NULL, KCOV_WORDS * sizeof(long), PROT_READ | PROT_WRITE,
-				   MAP_SHARED, cov.fd[i], 0);
-		if (cov.area[i] == MAP_FAILED)
-			return;
-	}
-	cov.on = true;
-	read_symbols();
-}
-
-/* In the process that runs a program. */
-static void cov_begin(uint32_t thread)
-{
-	if (!cov.on)
-		return;
-	__atomic_store_n(cov.area[thread], 0, __ATOMIC_RELAXED);
-	ioctl(cov.fd[thread], KCOV_ENABLE, KCOV_TRACE_PC);
-}
-
-/* Adds what the last program reached: how many places nobody had been at before. */
-static uint32_t cov_collect(uint32_t **pcs, uint32_t *npcs)
-{
-	static uint8_t mine[MAX_TEXT];
-	static uint32_t list[65536];
-	uint32_t fresh = 0, n = 0, t;
-
-	for (t = 0; t < PROG_THREADS && cov.on; t++) {
-		unsigned long i, words = cov.area[t][0];
-
-		for (i = 1; i <= words && i < KCOV_WORDS; i++) {
-			unsigned long at = cov.area[t][i] - cov.text;
-
-			if (at >= cov.len || mine[at] || n == 65536)
-				continue;
-			mine[at] = 1;
-			list[n++] = at;
-			if (!cov.seen[at]) {
-				cov.seen[at] = 1;
-				fresh++;
-			}
-		}
-		cov.area[t][0] = 0;
-	}
-	for (t = 0; t < n; t++)
-		mine[list[t]] = 0;
-	cov.npcs += fresh;
-	*pcs = list;
-	*npcs = n;
-	return fresh;
-}
-
-static bool reached(uint32_t i)
-{
-	unsigned long at = symbols[i].addr, end = i + 1 < nsymbols ? symbols[i + 1].addr :
-						   cov.text + cov.len;
-
-	for (; at < end; at++)
-		if (cov.seen[at - cov.text])
-			return true;
-	return false;
-}
-
-static void cov_report(void)
-{
-	uint32_t i, n = 0;
-
-	if (!cov.on)
-		return;
-	for (i = 0; i < nsymbols; i++)
-		n += reached(i);
-	ksft_print_msg("coverage: %u places in npulink.ko, %u of %u functions (%u %%)\n",
-		       cov.npcs, n, nsymbols, nsymbols ? 100 * n / nsymbols : 0);
-	for (i = 0; i < nsymbols; i++)
-		if (!reached(i))
-			ksft_print_msg("not reached: %s\n", symbols[i].name);
-}
 
 /* ---- the corpus */
 
 static struct kept {
 	struct prog prog;
-	uint32_t *pcs, npcs;
+	uint32_t *places, nplaces;
 } corpus[MAX_CORPUS];
 static uint32_t ncorpus;
 
-static void keep(const struct prog *p, const uint32_t *pcs, uint32_t npcs)
+static void keep(const struct prog *p, const uint32_t *places, uint32_t nplaces)
 {
 	struct kept *k = &corpus[ncorpus];
 
 	if (ncorpus == MAX_CORPUS)
 		return;
 	k->prog = *p;
-	k->npcs = npcs;
-	k->pcs = malloc((npcs + 1) * sizeof(*pcs));
-	if (!k->pcs)
+	k->nplaces = nplaces;
+	k->places = malloc((nplaces + 1) * sizeof(*places));
+	if (!k->places)
 		return;
-	memcpy(k->pcs, pcs, npcs * sizeof(*pcs));
+	memcpy(k->places, places, nplaces * sizeof(*places));
 	ncorpus++;
 }
 
@@ -200,12 +46,12 @@ static void keep(const struct prog *p, const uint32_t *pcs, uint32_t npcs)
 static void write_corpus(void)
 {
 	const char *dir = getenv("NPULINK_RESULTS");
-	static uint8_t covered[MAX_TEXT];
+	uint8_t *covered = calloc(cov_places() + 1, 1);
 	char path[256], text[PROG_TEXT];
 	uint32_t i, k, best, gain, most, n = 0;
 	FILE *f;
 
-	if (!dir || !cov.on)
+	if (!dir || !cov_places() || !covered)
 		return;
 	snprintf(path, sizeof(path), "%s/fuzz_ioctl.txt", dir);
 	f = fopen(path, "we");
@@ -213,8 +59,8 @@ static void write_corpus(void)
 		return;
 	for (;;) {
 		for (i = 0, best = 0, most = 0; i < ncorpus; i++) {
-			for (k = 0, gain = 0; k < corpus[i].npcs; k++)
-				gain += !covered[corpus[i].pcs[k]];
+			for (k = 0, gain = 0; k < corpus[i].nplaces; k++)
+				gain += !covered[corpus[i].places[k]];
 			if (gain > most) {
 				most = gain;
 				best = i;
@@ -222,13 +68,14 @@ static void write_corpus(void)
 		}
 		if (!most)
 			break;
-		for (k = 0; k < corpus[best].npcs; k++)
-			covered[corpus[best].pcs[k]] = 1;
+		for (k = 0; k < corpus[best].nplaces; k++)
+			covered[corpus[best].places[k]] = 1;
 		prog_print(&corpus[best].prog, text);
 		fprintf(f, "%s\n", text);
 		n++;
 	}
 	fclose(f);
+	free(covered);
 	ksft_print_msg("%u programs in %s\n", n, path);
 }
 
@@ -275,7 +122,7 @@ static uint64_t executions, calls, killed, crashed, stuck, longest;
 
 static uint64_t patience_ns(void)
 {
-	return getenv("NPULINK_SLOW") || cov.on ? 60000000000ULL : 10000000000ULL;
+	return getenv("NPULINK_SLOW") || cov_places() ? 60000000000ULL : 10000000000ULL;
 }
 
 /* Wait for it; it kills itself, and whoever cannot die is a bug. */
@@ -358,11 +205,11 @@ static bool run(const struct prog *p)
 
 static bool run_and_learn(const struct prog *p)
 {
-	uint32_t *pcs, npcs;
+	uint32_t *places, nplaces;
 	bool ok = run(p);
 
-	if (cov_collect(&pcs, &npcs))
-		keep(p, pcs, npcs);
+	if (cov_collect(&places, &nplaces))
+		keep(p, places, nplaces);
 	return ok;
 }
 
@@ -404,7 +251,7 @@ static bool explore(uint64_t seed, uint64_t until)
 		if (raw_now() > next) {
 			next += 60000000000ULL;
 			ksft_print_msg("%llu programs, %u places, %u kept\n",
-				       (unsigned long long)executions, cov.npcs, ncorpus);
+				       (unsigned long long)executions, cov_reached(), ncorpus);
 			fflush(stdout);
 		}
 	}
@@ -450,7 +297,8 @@ int main(void)
 		ksft_exit_skip("no devices\n");
 	env.root = !geteuid();
 	allow_faults();
-	cov_open();
+	tree = tree ? tree : ".";
+	cov_open(tree);
 	kmsg_open();
 	pinned = pages_pinned();
 	users = raw_read("/sys/module/npulink/refcnt");
@@ -465,7 +313,7 @@ int main(void)
 	}
 
 	ksft_set_plan(3);
-	snprintf(path, sizeof(path), "%s/selftests/fuzz/corpus/ioctl.txt", tree ? tree : ".");
+	snprintf(path, sizeof(path), "%s/selftests/fuzz/corpus/ioctl.txt", tree);
 	/* At most half of the time, but all of it where that is what is wanted. */
 	ok = replay(path, run_and_learn, begin + seconds * 500000000ULL);
 	ksft_test_result(ok, "kept programs: %llu\n", (unsigned long long)executions);
