@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * fuzz_ioctl.c - random programs of ioctl, mmap, netlink and memory calls by several
- * threads and processes (fuzz/prog.h). On a kernel with KCOV, what reaches new code in
- * the modules is kept and changed further; elsewhere it is a smoke test.
+ * threads and processes (fuzz/prog.h), half of them of ordinary users. On a kernel with
+ * KCOV, what reaches new code in the modules is kept and changed further; elsewhere it is
+ * a smoke test.
  *
  * NPULINK_FUZZ_SEED=N repeats a run, as far as threads allow; NPULINK_FUZZ_SECONDS=N
  * sets the time; NPULINK_FUZZ_PROG=HEX runs one program. What was learned is written to
@@ -12,7 +13,9 @@
  */
 #include <signal.h>
 #include "kselftest.h"
+#include "fuzz/abi_genl.h"
 #include "fuzz/cov.h"
+#include "fuzz/host.h"
 #include "fuzz/prog.h"
 #include "raw.h"
 
@@ -117,8 +120,8 @@ static bool kernel_complains(void)
 
 /* ---- running programs */
 
-static struct exec_env env = { .ndev = NDEV, .thread_begin = cov_begin };
-static uint64_t executions, calls, killed, crashed, stuck, longest;
+static struct exec_env env = { .thread_begin = cov_begin };
+static uint64_t executions, calls, killed, crashed, stuck, longest, by_users;
 
 static uint64_t patience_ns(void)
 {
@@ -154,52 +157,58 @@ static long pages_pinned(void)
 }
 
 /* Who left pages pinned? Workers let go of them, so they get some time. */
-static void check_pins(const char *text)
+static void check_pins(long before, const char *text)
 {
-	static long known;
 	unsigned int tries = 200;
 	long now;
 
-	while ((now = pages_pinned()) > known && --tries)
+	while ((now = pages_pinned()) > before && --tries)
 		raw_sleep_ms(10);
-	if (now > known)
-		ksft_print_msg("%ld more pages pinned after program %s\n", now - known, text);
-	known = now;
+	if (now > before)
+		ksft_print_msg("%ld more pages pinned after program %s\n", now - before, text);
 }
 
 /* False if the kernel did not like it. */
 static bool run(const struct prog *p)
 {
-	uint64_t begin = raw_now(), took;
+	const char *wrong = NULL;
 	char text[PROG_TEXT];
+	uint64_t begin, took;
+	long pinned;
 	pid_t pid;
 	bool ok;
 
 	fflush(stdout);
+	host_before(p);
+	pinned = pages_pinned();
+	begin = raw_now();
 	pid = fork();
-	if (!pid)
+	if (!pid) {
+		host_forget();
 		exec_prog(p, &env);
+	}
 	if (pid < 0)
 		return true;
 	ok = reap(pid);
 	took = raw_now() - begin;
 	executions++;
 	calls += p->n;
-	if (env.root)
-		raw_knobs_reset(NDEV);
+	by_users += p->as != AS_ROOT;
 	prog_print(p, text);
+	if (ok)
+		wrong = host_after(p);
 	if (env.root)
-		check_pins(text);
+		check_pins(pinned, text);
 	if (took > longest) {
 		longest = took;
 		if (took > patience_ns() / 8)
 			ksft_print_msg("%llu ms for program %s\n",
 				       (unsigned long long)took / 1000000, text);
 	}
-	if (ok && !kernel_complains())
+	if (ok && !wrong && !kernel_complains())
 		return true;
-	ksft_print_msg("%s after program %s\n", ok ? "the kernel complains" : "does not end",
-		       text);
+	ksft_print_msg("%s after program %s\n",
+		       !ok ? "does not end" : wrong ? wrong : "the kernel complains", text);
 	return false;
 }
 
@@ -258,6 +267,49 @@ static bool explore(uint64_t seed, uint64_t until)
 	return ok;
 }
 
+/* ---- what was tried */
+
+static void report_counts(const char *name, const uint32_t n[2][2])
+{
+	ksft_print_msg("%-12s of root: %u accepted, %u refused; of others: %u, %u\n", name,
+		       n[0][0], n[0][1], n[1][0], n[1][1]);
+}
+
+/* Of those that were not spoiled. */
+static void report(void)
+{
+	static const char * const ioctls[] = {
+		"DEVICE_INFO", "BUF_REGISTER", "BUF_ALLOC", "BUF_IMPORT", "BUF_EXPORT",
+		"COMM_CREATE", "COMM_PEERS", "COMM_ABORT", "COMM_STATUS", "PLAN_CREATE", "POST",
+		"POST_BATCH", "WAIT", "RING_SETUP", "DESTROY", "COMM_SHRINK", "PORT_INFO",
+	};
+	uint32_t i;
+
+	ksft_print_msg("%u times there were connections\n", env.shared->connected);
+	for (i = 0; i < OPS; i++)
+		ksft_print_msg("%u calls of %s\n", env.shared->ops[i], prog_names[i]);
+	for (i = 0; i < exec_ioctls(); i++)
+		report_counts(i < ARRAY_SIZE(ioctls) ? ioctls[i] : "?", env.shared->ioctls[i]);
+	for (i = 1; i <= NPULINK_GENL_CMD_MAX; i++)
+		report_counts(genl_commands[i].name, env.shared->genl[i]);
+}
+
+/* Has the kernel an ioctl that no program makes? The first such number, or -1. */
+static int unknown_ioctl(void)
+{
+	uint32_t size = 0, i;
+	int fd = raw_open(0);
+
+	for (i = 0; i < 256; i++) {
+		bool known = i < exec_ioctls();
+
+		if (known != (raw_ioctl(fd, _IO(NPULINK_TYPE, i), &size) != -ENOTTY))
+			break;
+	}
+	close(fd);
+	return i < 256 ? (int)i : -1;
+}
+
 static uint64_t number(const char *name, uint64_t otherwise)
 {
 	const char *text = getenv(name);
@@ -283,9 +335,8 @@ static void allow_faults(void)
 
 int main(void)
 {
-	uint64_t seed = number("NPULINK_FUZZ_SEED", raw_now() ^ getpid()), begin = raw_now();
+	uint64_t seed = number("NPULINK_FUZZ_SEED", raw_now() ^ getpid()), begin, until;
 	uint64_t seconds = number("NPULINK_FUZZ_SECONDS", getenv("NPULINK_SOAK") ? 1800 : 10);
-	uint64_t until = begin + seconds * 1000000000ULL;
 	const char *one = getenv("NPULINK_FUZZ_PROG"), *tree = getenv("NPULINK_TREE");
 	long pinned, users;
 	char path[512];
@@ -295,13 +346,15 @@ int main(void)
 	ksft_print_header();
 	if (access("/dev/npulink/npu3", F_OK))
 		ksft_exit_skip("no devices\n");
-	env.root = !geteuid();
-	allow_faults();
 	tree = tree ? tree : ".";
+	host_open(&env, NDEV, tree);
+	allow_faults();
 	cov_open(tree);
 	kmsg_open();
 	pinned = pages_pinned();
 	users = raw_read("/sys/module/npulink/refcnt");
+	begin = raw_now();
+	until = begin + seconds * 1000000000ULL;
 
 	if (one) {
 		ksft_set_plan(1);
@@ -309,10 +362,13 @@ int main(void)
 		while (ok && raw_now() < until)
 			ok = run(&p);
 		ksft_test_result(ok, "one program, %llu times\n", (unsigned long long)executions);
+		host_close(tree);
 		return ok ? ksft_exit_pass() : ksft_exit_fail();
 	}
 
-	ksft_set_plan(3);
+	ksft_set_plan(4);
+	ksft_test_result(unknown_ioctl() < 0, "all %u ioctls are tried; %d\n", exec_ioctls(),
+			 unknown_ioctl());
 	snprintf(path, sizeof(path), "%s/selftests/fuzz/corpus/ioctl.txt", tree);
 	/* At most half of the time, but all of it where that is what is wanted. */
 	ok = replay(path, run_and_learn, begin + seconds * 500000000ULL);
@@ -324,16 +380,19 @@ int main(void)
 			 (unsigned long long)seed, (unsigned long long)executions,
 			 (unsigned long long)calls,
 			 (unsigned long long)(raw_now() - begin) / 1000000000);
-	ksft_print_msg("%llu ran out of time, %llu crashed themselves, %llu did not end, the longest took %llu ms\n",
-		       (unsigned long long)killed, (unsigned long long)crashed,
-		       (unsigned long long)stuck, (unsigned long long)longest / 1000000);
+	ksft_print_msg("%llu ran as ordinary users, %llu ran out of time, %llu crashed themselves, %llu did not end, the longest took %llu ms\n",
+		       (unsigned long long)by_users, (unsigned long long)killed,
+		       (unsigned long long)crashed, (unsigned long long)stuck,
+		       (unsigned long long)longest / 1000000);
+	report();
+	cov_report();
+	write_corpus();
 
+	host_close(tree);
 	ok = RAW_EVENTUALLY(pages_pinned() <= pinned &&
 			    raw_read("/sys/module/npulink/refcnt") <= users);
 	ksft_test_result(ok && !kernel_complains(),
 			 "nothing is left: %ld pages pinned (%ld before), %lld users (%ld)\n",
 			 pages_pinned(), pinned, raw_read("/sys/module/npulink/refcnt"), users);
-	cov_report();
-	write_corpus();
 	ksft_finished();
 }

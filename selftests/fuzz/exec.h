@@ -15,6 +15,7 @@
 #define MAPPED	2	/* of the device, to be registered in turn */
 #define AREA	(128 * 1024)
 #define TEAM	4
+#define IDS	8
 
 struct coll_plan;
 
@@ -30,6 +31,8 @@ struct thing {
 struct exec {
 	const struct prog *prog;
 	const struct exec_env *env;
+	bool root;			/* really, not in a namespace of its own */
+	uint32_t uid;
 	pid_t pid;
 	int files[FILES];
 	struct thing comms[THINGS], bufs[THINGS], plans[THINGS], seqs[THINGS];
@@ -41,8 +44,12 @@ struct exec {
 	char *readonly;
 	struct npulink_ring *ring;
 	size_t ring_len;
+	/* Of netlink's answers. */
+	uint32_t comm_ids[IDS], file_ids[IDS], ncomm_ids, nfile_ids;
+	int events;			/* a socket that listens */
 	/* The last team. */
 	uint32_t n;
+	bool far;			/* others are said to be elsewhere */
 	int team_fd[TEAM];
 	uint32_t team_comm[TEAM], team_plan[TEAM], team_buf[TEAM], team_nslots;
 	uint64_t team_len[TEAM][NPULINK_MAX_SLOTS];
@@ -54,9 +61,24 @@ extern struct exec ex;
 /* Tables of things: put one in, take any one out, or one that nobody has made. */
 struct thing *exec_add(struct thing *table, uint32_t *n, int fd, uint32_t id);
 struct thing exec_pick(struct rnd *r, const struct thing *table, uint32_t n);
+/* A buffer, most often of that file and as long as that. */
+struct thing exec_pick_buf(struct rnd *r, int fd, uint64_t len);
 int exec_file(struct rnd *r);
 /* When to stop waiting. */
 uint64_t exec_soon(struct rnd *r);
+
+/* For the one who has started it, and the end of this process. */
+void exec_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Say that ranks from @first on are on other machines; -errno. */
+int exec_describe(struct rnd *r, int fd, uint32_t comm, uint32_t first, uint32_t nranks);
+
+/* Parameters of the modules that programs of root set to values below @limit. */
+extern const struct exec_param {
+	const char *path;
+	uint32_t limit;
+} exec_params[];
+#define EXEC_PARAMS	8
 
 /* An ioctl of @size bytes, spoiled if @bend is not 0; -errno. */
 int exec_ioctl(struct rnd *r, int fd, unsigned long cmd, void *arg, size_t size, uint8_t bend);
@@ -89,5 +111,10 @@ void exec_raw(struct rnd *r, uint8_t bend);
 void exec_genl(struct rnd *r, uint8_t bend);
 void exec_knob(struct rnd *r, uint8_t bend);
 void exec_fail_nth(struct rnd *r, uint8_t bend);
+void exec_port_info(struct rnd *r, uint8_t bend);
+void exec_remote(struct rnd *r, uint8_t bend);
+void exec_policy(struct rnd *r, uint8_t bend);
+void exec_events(struct rnd *r, uint8_t bend);
+void exec_device(struct rnd *r, uint8_t bend);
 
 #endif /* FUZZ_EXEC_H */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * exec_comm.c - calls of a program on communicators.
+ * exec_comm.c - calls of a program on communicators; exec_remote.c has those about where
+ * their ranks are.
  */
 #include "exec.h"
 #include "raw.h"
@@ -11,35 +12,19 @@ void exec_comm(struct rnd *r, uint8_t bend)
 		.size = sizeof(cmd), .nranks = 1 + rnd_below(r, 4),
 		.flags = rnd_one_in(r, 4) ? NPULINK_COMM_ANY_UID : 0,
 	};
+	uint32_t which = rnd_below(r, 3);
 	int fd = exec_file(r);
 
 	cmd.rank = rnd_below(r, cmd.nranks);
 	if (rnd_one_in(r, 32))
 		cmd.nranks = rnd_odd(r) % 70000;
 	*(uint32_t *)cmd.secret = ex.pid;
-	cmd.secret[8] = rnd_below(r, 2);
+	cmd.secret[8] = which;
+	/* Members must agree, and nearly do. */
+	if (which == 2 || rnd_one_in(r, 16))
+		cmd.flags |= NPULINK_COMM_CHECKSUM;
 	if (!CALL(r, fd, NPULINK_COMM_CREATE, cmd, bend))
 		exec_add(ex.comms, &ex.ncomms, fd, cmd.out_id)->comm = cmd.nranks << 16 | cmd.rank;
-}
-
-void exec_peers(struct rnd *r, uint8_t bend)
-{
-	struct thing comm = exec_pick(r, ex.comms, ex.ncomms);
-	struct npulink_peer peers[TEAM] = {};
-	struct npulink_comm_peers cmd = {
-		.size = sizeof(cmd), .comm_id = comm.id, .first = rnd_below(r, 3),
-		.npeers = rnd_below(r, TEAM + 1), .peers = (uintptr_t)peers,
-	};
-	struct npulink_device_info info;
-	uint32_t i;
-
-	raw_info(comm.fd, &info);
-	for (i = 0; i < TEAM; i++) {
-		memcpy(peers[i].node_id, info.out_node_id, 16);
-		if (bend & 1 && rnd_one_in(r, 3))
-			gen_bend_bytes(r, &peers[i], sizeof(peers[i]));
-	}
-	CALL(r, comm.fd, NPULINK_COMM_PEERS, cmd, bend & 2 ? bend : 0);
 }
 
 void exec_abort(struct rnd *r, uint8_t bend)

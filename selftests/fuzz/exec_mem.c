@@ -3,6 +3,7 @@
  * exec_mem.c - calls of a program on memory: buffers of all kinds, mappings of the
  * device, and what is done to memory that may be registered.
  */
+#include <linux/dma-buf.h>
 #include <linux/udmabuf.h>
 #include <sys/mman.h>
 #include "exec.h"
@@ -30,6 +31,17 @@ void exec_alloc(struct rnd *r, uint8_t bend)
 		exec_add(ex.bufs, &ex.nbufs, fd, cmd.out_id)->len = (cmd.len + 4095) / 4096 * 4096;
 }
 
+static int own_dmabuf(struct rnd *r)
+{
+	struct npulink_buf_export cmd = { .size = sizeof(cmd) };
+	int fd = exec_file(r), id;
+	uint64_t off;
+
+	id = raw_buf_alloc(fd, 4096 * (1 + rnd_below(r, 8)), &off);
+	cmd.id = id;
+	return id < 0 || CALL(r, fd, NPULINK_BUF_EXPORT, cmd, 0) ? -1 : cmd.out_fd;
+}
+
 /* From another npulink file, from udmabuf, or no dma-buf at all. */
 static int some_dmabuf(struct rnd *r)
 {
@@ -38,8 +50,10 @@ static int some_dmabuf(struct rnd *r)
 
 	if (ex.ndmabufs && rnd_one_in(r, 2))
 		return dup(ex.dmabufs[rnd_below(r, ex.ndmabufs < 4 ? ex.ndmabufs : 4)]);
-	if (rnd_one_in(r, 3))
+	if (rnd_one_in(r, 6))
 		return dup(rnd_below(r, 12));
+	if (rnd_one_in(r, 2))
+		return own_dmabuf(r);
 	dev = open("/dev/udmabuf", O_RDWR | O_CLOEXEC);
 	create.memfd = memfd_create("fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (dev >= 0 && !ftruncate(create.memfd, 65536) &&
@@ -75,6 +89,11 @@ void exec_export(struct rnd *r, uint8_t bend)
 		if (rnd_one_in(r, 2))
 			mmap(NULL, 4096 * (1 + rnd_below(r, 4)), PROT_READ | PROT_WRITE,
 			     MAP_SHARED, cmd.out_fd, 0);
+		if (rnd_one_in(r, 2)) {
+			struct dma_buf_sync sync = { .flags = rnd_below(r, 8) };
+
+			ioctl(cmd.out_fd, DMA_BUF_IOCTL_SYNC, &sync);
+		}
 	}
 }
 
@@ -128,13 +147,23 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 		ex.areas[AREAS + rnd_below(r, MAPPED)] = p;
 }
 
+static void map_file(char *area, int fd, bool write)
+{
+	if (fd < 0)
+		return;
+	if (write && ftruncate(fd, AREA))
+		perror("ftruncate");
+	mmap(area, AREA, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+	close(fd);
+}
+
 void exec_memory(struct rnd *r, uint8_t bend)
 {
 	char *area = ex.areas[rnd_below(r, AREAS)];
 	char *p = area + 4096 * rnd_below(r, AREA / 4096);
 	size_t len = 4096 * (1 + rnd_below(r, 8));
 
-	switch (rnd_below(r, 8)) {
+	switch (rnd_below(r, 11)) {
 	case 0:
 		munmap(p, len);
 		break;
@@ -156,6 +185,15 @@ void exec_memory(struct rnd *r, uint8_t bend)
 		break;
 	case 6:
 		mlock(p, len);
+		break;
+	case 7:
+		map_file(area, memfd_create("fuzz", MFD_CLOEXEC), true);
+		break;
+	case 8:		/* a file that may not be pinned, unless privately */
+		map_file(area, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), false);
+		break;
+	case 9:
+		madvise(p, len, MADV_DONTFORK);
 		break;
 	default:
 		mmap(area, AREA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,

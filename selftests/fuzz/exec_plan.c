@@ -53,6 +53,21 @@ static void record_plan(int fd, const struct npulink_plan_create *cmd,
 		t->min_len[i] = slots[i].min_len;
 }
 
+/* Mostly one that may be: printable, without blanks, padded with zeros. */
+static void name_algorithm(struct rnd *r, char algorithm[NPULINK_ALGORITHM_LEN])
+{
+	static const char * const names[] = { "", "ring", "rhd", "a-name-of-23-characters" };
+	uint32_t i;
+
+	if (rnd_one_in(r, 8)) {
+		for (i = 0; i < NPULINK_ALGORITHM_LEN; i++)
+			algorithm[i] = rnd_one_in(r, 6) ? rnd_next(r) : 'a';
+	} else {
+		strncpy(algorithm, names[rnd_below(r, ARRAY_SIZE(names))],
+			NPULINK_ALGORITHM_LEN - 1);
+	}
+}
+
 void exec_plan(struct rnd *r, uint8_t bend)
 {
 	struct thing comm = exec_pick(r, ex.comms, ex.ncomms);
@@ -75,9 +90,14 @@ void exec_plan(struct rnd *r, uint8_t bend)
 	} else {
 		if (!nranks)
 			nranks = 2;
+		if (rnd_one_in(r, 8))
+			cmd.nslots = rnd_below(r, NPULINK_MAX_SLOTS + 1);
 		gen_call(r, &cmd.call, nranks);
+		cmd.call.set_id = rnd_one_in(r, 2) ? rnd_below(r, 3) : rnd_odd(r);
 		gen_slots(r, slots, cmd.nslots);
 		cmd.nsteps = rnd_below(r, rnd_one_in(r, 8) ? 200 : 12);
+		if (rnd_one_in(r, 64))	/* beyond what is always searched for races */
+			cmd.nsteps = 4090 + rnd_below(r, 20);
 		steps = calloc(cmd.nsteps + 1, sizeof(*steps));
 		for (i = 0; steps && i < cmd.nsteps; i++)
 			gen_step(r, &cmd.call, nranks, rank, slots, cmd.nslots, i,
@@ -89,6 +109,7 @@ void exec_plan(struct rnd *r, uint8_t bend)
 	if (bend & 2)
 		gen_bend_call(r, &cmd.call);
 	cmd.steps = (uintptr_t)steps;
+	name_algorithm(r, cmd.algorithm);
 	if (!CALL(r, comm.fd, NPULINK_PLAN_CREATE, cmd, bend & 4 ? bend : 0))
 		record_plan(comm.fd, &cmd, slots);
 	free(steps);
@@ -127,41 +148,61 @@ static void team_buffer(struct rnd *r, uint32_t k)
 	exec_add(ex.bufs, &ex.nbufs, ex.team_fd[k], ex.team_buf[k])->len = len;
 }
 
-void exec_team(struct rnd *r, uint8_t bend)
+/* @here: so many of its @n ranks are on this machine. */
+static void make_team(struct rnd *r, uint32_t n, uint32_t here)
 {
-	uint32_t n = 1 + rnd_below(r, TEAM), k, i;
+	struct npulink_comm_create create = { .size = sizeof(create), .nranks = n };
 	struct rnd same = { rnd_next(r) };
-	uint8_t secret[16];
 	struct coll_plan plan;
+	uint32_t k, i;
 
 	ex.n = 0;
-	raw_secret(secret);
-	secret[15] = rnd_next(r);
-	for (k = 0; k < n; k++) {
+	raw_secret(create.secret);
+	create.secret[15] = rnd_next(r);
+	create.flags = rnd_below(r, 8) & (NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM);
+	for (k = 0; k < here; k++) {
+		int fd = raw_open(rnd_below(r, ex.env->ndev));
 		struct npulink_plan_create cmd;
-		int fd = raw_open(rnd_below(r, ex.env->ndev)), comm;
 
 		if (fd < 0)
 			return;
 		ex.files[k % FILES] = fd;
-		comm = raw_comm(fd, secret, k, n);
-		if (comm < 0)
+		create.rank = k;
+		if (CALL(r, fd, NPULINK_COMM_CREATE, create, 0))
 			return;
-		exec_add(ex.comms, &ex.ncomms, fd, comm)->comm = n << 16 | k;
+		exec_add(ex.comms, &ex.ncomms, fd, create.out_id)->comm = n << 16 | k;
 		ex.team_fd[k] = fd;
-		ex.team_comm[k] = comm;
+		ex.team_comm[k] = create.out_id;
+		if (here < n && exec_describe(r, fd, create.out_id, here, n))
+			return;
 		if (!make_plan(same, n, k, &plan))
 			return;
-		cmd = raw_plan_cmd(comm, plan.slots, plan.nslots, plan.steps, plan.nsteps);
+		cmd = raw_plan_cmd(create.out_id, plan.slots, plan.nslots, plan.steps, plan.nsteps);
 		cmd.call = plan.call;
+		strcpy(cmd.algorithm, "team");
 		ex.team_nslots = plan.nslots;
 		for (i = 0; i < plan.nslots; i++)
 			ex.team_len[k][i] = plan.slots[i].min_len;
-		if (!raw_ioctl(fd, NPULINK_PLAN_CREATE, &cmd))
+		if (!CALL(r, fd, NPULINK_PLAN_CREATE, cmd, 0))
 			record_plan(fd, &cmd, plan.slots);
 		ex.team_plan[k] = cmd.out_id;
 		coll_plan_free(&plan);
 		team_buffer(r, k);
 	}
-	ex.n = n;
+	ex.far = here < n;
+	ex.n = here;
+}
+
+void exec_team(struct rnd *r, uint8_t bend)
+{
+	uint32_t n = 1 + rnd_below(r, TEAM);
+
+	make_team(r, n, n);
+}
+
+void exec_remote(struct rnd *r, uint8_t bend)
+{
+	uint32_t n = 2 + rnd_below(r, TEAM - 1);
+
+	make_team(r, n, 1 + rnd_below(r, n - 1));
 }

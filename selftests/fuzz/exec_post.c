@@ -7,6 +7,16 @@
 #include "exec.h"
 #include "raw.h"
 
+#define CONNECTIONS	"/sys/module/npulink_rdma/parameters/connections"
+
+/* From when on it is said to be slow. */
+static uint64_t slow(struct rnd *r)
+{
+	if (rnd_one_in(r, 16))
+		return rnd_odd(r);
+	return rnd_one_in(r, 3) ? 1000ULL * rnd_below(r, 20000) : 0;
+}
+
 static struct npulink_post team_post(uint32_t k, struct npulink_bind *binds)
 {
 	struct npulink_post post = raw_post_cmd(ex.team_plan[k], NPULINK_POST_HELD);
@@ -31,7 +41,6 @@ void exec_team_post(struct rnd *r, uint8_t bend)
 {
 	struct npulink_bind binds[TEAM][NPULINK_MAX_SLOTS];
 	struct npulink_post post;
-	struct npulink_result res;
 	uint32_t n = ex.n, first = rnd_below(r, n), k, i;
 	uint64_t seq[TEAM] = {};
 	bool wait;
@@ -49,19 +58,20 @@ void exec_team_post(struct rnd *r, uint8_t bend)
 		if (i == n - 1 && rnd_one_in(r, 2))
 			post.flags = NPULINK_POST_WAIT;
 		post.wait_until_ns = raw_now() + 50000000;
+		post.slow_ns = slow(r);
 		CALL(r, ex.team_fd[k], NPULINK_POST, post,
 		     bend && rnd_one_in(r, n) ? bend : 0);
 		seq[k] = post.out_seq;
 		exec_add(ex.seqs, &ex.nseqs, ex.team_fd[k], post.out_seq);
 	}
+	if (ex.far && raw_read(CONNECTIONS) > 0)
+		ex.env->shared->connected++;
 	for (k = 0; wait && k < n; k++) {
 		struct npulink_wait cmd = {
 			.size = sizeof(cmd), .seq = seq[k], .wait_until_ns = raw_now() + 50000000,
 		};
 
-		raw_ioctl(ex.team_fd[k], NPULINK_WAIT, &cmd);
-		res = cmd.out_result;
-		(void)res;
+		CALL(r, ex.team_fd[k], NPULINK_WAIT, cmd, 0);
 	}
 }
 
@@ -69,17 +79,24 @@ static struct npulink_post some_post(struct rnd *r, const struct thing *plan,
 				     struct npulink_bind *binds)
 {
 	struct npulink_post post = raw_post_cmd(plan->id, rnd_below(r, 4));
-	uint64_t off = 0;
+	uint64_t off = 0, sum = 0;
+	struct thing buf;
 	uint32_t i;
 
+	/* Without a ring it is refused. */
+	if (!post.flags && rnd_one_in(r, 2))
+		post.flags = NPULINK_POST_HELD;
 	post.nbinds = plan->len <= NPULINK_MAX_SLOTS ? plan->len : 0;
 	if (rnd_one_in(r, 16))
 		post.nbinds = rnd_below(r, NPULINK_MAX_SLOTS + 1);
+	for (i = 0; i < post.nbinds; i++)
+		sum += (plan->min_len[i] + 63) / 64 * 64;
+	buf = exec_pick_buf(r, plan->fd, sum);
 	for (i = 0; i < post.nbinds; i++) {
-		struct thing buf = exec_pick(r, ex.bufs, ex.nbufs);
-
-		if (rnd_one_in(r, 8))
+		if (rnd_one_in(r, 8)) {
+			buf = exec_pick_buf(r, plan->fd, off + plan->min_len[i]);
 			off = rnd_below(r, 4096);
+		}
 		binds[i] = (struct npulink_bind) {
 			.buf_id = buf.id, .off = off, .len = plan->min_len[i],
 		};
@@ -96,6 +113,9 @@ static struct npulink_post some_post(struct rnd *r, const struct thing *plan,
 	if (rnd_one_in(r, 32))
 		post.deadline_ns = rnd_odd(r);
 	post.wait_until_ns = exec_soon(r);
+	post.slow_ns = slow(r);
+	if (rnd_one_in(r, 32))
+		*(rnd_one_in(r, 2) ? &post.in_fence : &post.out_fence) = rnd_below(r, 12) - 2;
 	return post;
 }
 
@@ -157,7 +177,7 @@ void exec_ring(struct rnd *r, uint8_t bend)
 		return;
 	ex.ring_len = cmd.out_len;
 	ex.ring = mmap(NULL, cmd.out_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		      NPULINK_MMAP_RING);
+		       NPULINK_MMAP_RING);
 	if (ex.ring == MAP_FAILED)
 		ex.ring = NULL;
 }
