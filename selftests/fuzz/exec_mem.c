@@ -147,13 +147,14 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 		ex.areas[AREAS + rnd_below(r, MAPPED)] = p;
 }
 
-static void map_file(char *area, int fd, bool write)
+static void map_memfd(char *area)
 {
+	int fd = memfd_create("fuzz", MFD_CLOEXEC);
+
 	if (fd < 0)
 		return;
-	if (write && ftruncate(fd, AREA))
-		perror("ftruncate");
-	mmap(area, AREA, write ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (!ftruncate(fd, AREA))
+		mmap(area, AREA, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
 	close(fd);
 }
 
@@ -187,10 +188,10 @@ void exec_memory(struct rnd *r, uint8_t bend)
 		mlock(p, len);
 		break;
 	case 7:
-		map_file(area, memfd_create("fuzz", MFD_CLOEXEC), true);
+		map_memfd(area);
 		break;
 	case 8:		/* a file that may not be pinned, unless privately */
-		map_file(area, open("/proc/self/exe", O_RDONLY | O_CLOEXEC), false);
+		mmap(area, AREA, PROT_READ, MAP_SHARED | MAP_FIXED, ex.env->disk, 0);
 		break;
 	case 9:
 		madvise(p, len, MADV_DONTFORK);

@@ -213,6 +213,11 @@ void host_open(struct exec_env *e, uint32_t ndev, const char *tree)
 	env->uid = USER;
 	env->gid = GROUP;
 	env->port = "";
+	/*
+	 * Programs do not open it themselves: where an allocation fails, 9p forgets to tell
+	 * the host that it has closed a file, and later cannot open others.
+	 */
+	env->disk = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	env->shared = mmap(NULL, sizeof(*env->shared), PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (env->shared == MAP_FAILED)

@@ -103,6 +103,7 @@ struct exec_env {
 	uint32_t uid, gid;	/* of those who are not */
 	int family;
 	uint32_t group;		/* netlink, of events */
+	int disk;		/* a file that is not in memory */
 	const char *port;	/* of kind rdma, "" if there is none */
 	struct exec_shared *shared;
 	void (*thread_begin)(uint32_t thread);
