@@ -2,6 +2,7 @@
 /*
  * prog.c - programs of calls: made at random, changed, and as text.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include "prog.h"
@@ -10,8 +11,9 @@ const char * const prog_names[OPS] = {
 	"team", "team-post", "open", "close", "info", "register", "alloc", "import", "export",
 	"comm", "peers", "abort", "status", "plan", "post", "batch", "wait", "ring", "destroy",
 	"shrink", "mmap", "memory", "tail", "poll", "raw", "fork", "kill", "signal", "genl",
-	"knob", "fail-nth", "nap",
+	"knob", "fail-nth", "nap", "port-info", "remote", "policy", "events", "device",
 };
+static_assert(sizeof(prog_names) / sizeof(prog_names[0]) == OPS, "a name for each");
 
 /* How often each is taken. */
 static const uint8_t weights[OPS] = {
@@ -20,9 +22,15 @@ static const uint8_t weights[OPS] = {
 	[OP_PEERS] = 3, [OP_ABORT] = 3, [OP_STATUS] = 3, [OP_PLAN] = 12, [OP_POST] = 16,
 	[OP_BATCH] = 6, [OP_WAIT] = 8, [OP_RING] = 4, [OP_DESTROY] = 8, [OP_SHRINK] = 6,
 	[OP_MMAP] = 6, [OP_MEMORY] = 6, [OP_TAIL] = 3, [OP_POLL] = 2, [OP_RAW] = 3,
-	[OP_FORK] = 1, [OP_KILL] = 2, [OP_SIGNAL] = 3, [OP_GENL] = 4, [OP_KNOB] = 2,
-	[OP_FAIL_NTH] = 5, [OP_NAP] = 1,
+	[OP_FORK] = 1, [OP_KILL] = 2, [OP_SIGNAL] = 3, [OP_GENL] = 12, [OP_KNOB] = 5,
+	[OP_FAIL_NTH] = 5, [OP_NAP] = 1, [OP_PORT_INFO] = 2, [OP_REMOTE] = 2, [OP_POLICY] = 1,
+	[OP_EVENTS] = 2, [OP_DEVICE] = 2,
 };
+
+static uint8_t anybody(struct rnd *r)
+{
+	return rnd_one_in(r, 2) ? AS_ROOT : rnd_one_in(r, 4) ? AS_NAMESPACE : AS_USER;
+}
 
 static struct call any_call(struct rnd *r, uint32_t threads)
 {
@@ -45,6 +53,7 @@ void prog_generate(struct rnd *r, struct prog *p)
 	uint32_t threads = rnd_one_in(r, 2) ? 1 : 1 + rnd_below(r, PROG_THREADS), i;
 
 	memset(p, 0, sizeof(*p));
+	p->as = anybody(r);
 	p->n = 4 + rnd_below(r, PROG_CALLS - 4);
 	for (i = 0; i < p->n; i++)
 		p->calls[i] = any_call(r, threads);
@@ -56,6 +65,9 @@ void prog_mutate(struct rnd *r, struct prog *p, const struct prog *other)
 {
 	uint32_t times = 1 + rnd_below(r, 4), i, n;
 
+	/* Often anew: half of what runs must be ordinary users', whatever was kept. */
+	if (rnd_one_in(r, 2))
+		p->as = anybody(r);
 	while (times--) {
 		i = rnd_below(r, p->n);
 		switch (rnd_below(r, 8)) {
@@ -96,10 +108,15 @@ void prog_mutate(struct rnd *r, struct prog *p, const struct prog *other)
 	}
 }
 
+/* By enum prog_as; none in front is root. None is a hexadecimal digit. */
+static const char letters[] = "run";
+
 void prog_print(const struct prog *p, char *text)
 {
 	uint32_t i;
 
+	if (p->as != AS_ROOT)
+		*text++ = letters[p->as];
 	for (i = 0; i < p->n; i++, text += 16)
 		sprintf(text, "%02x%02x%02x%02x%08x", p->calls[i].op, p->calls[i].thread,
 			p->calls[i].bend, 0, p->calls[i].seed);
@@ -109,8 +126,13 @@ void prog_print(const struct prog *p, char *text)
 bool prog_scan(struct prog *p, const char *text)
 {
 	unsigned int op, thread, bend, pad, seed;
+	const char *who = *text ? strchr(letters, *text) : NULL;
 
 	memset(p, 0, sizeof(*p));
+	if (who) {
+		p->as = who - letters;
+		text++;
+	}
 	while (p->n < PROG_CALLS &&
 	       sscanf(text, "%2x%2x%2x%2x%8x", &op, &thread, &bend, &pad, &seed) == 5) {
 		p->calls[p->n++] = (struct call) {

@@ -4,7 +4,7 @@
  *
  * A call is a number of what to do and a seed from which all its arguments follow,
  * given what the calls before it have made. So any program means something, and
- * to change one is to change some bytes. exec.c runs them.
+ * to change one is to change some bytes. exec.c runs them, exec_*.c are the calls.
  */
 #ifndef FUZZ_PROG_H
 #define FUZZ_PROG_H
@@ -49,7 +49,19 @@ enum prog_op {
 	OP_KNOB,		/* make the software device fail */
 	OP_FAIL_NTH,		/* an allocation in the next call fails */
 	OP_NAP,
+	OP_PORT_INFO,
+	OP_REMOTE,		/* a team that is told that its ranks are on several machines */
+	OP_POLICY,
+	OP_EVENTS,
+	OP_DEVICE,		/* take a software device away, or make one */
 	OPS,
+};
+
+/* Who runs it. The last is root in user and network namespaces of its own. */
+enum prog_as {
+	AS_ROOT,
+	AS_USER,
+	AS_NAMESPACE,
 };
 
 struct call {
@@ -61,25 +73,47 @@ struct call {
 };
 
 struct prog {
+	uint8_t as;
 	uint32_t n;
 	struct call calls[PROG_CALLS];
 };
 
 void prog_generate(struct rnd *r, struct prog *p);
 void prog_mutate(struct rnd *r, struct prog *p, const struct prog *other);
-/* As hexadecimal text, and back; false if it is none. */
+/* As hexadecimal text with a letter for who runs it, and back; false if it is none. */
 void prog_print(const struct prog *p, char *text);
 bool prog_scan(struct prog *p, const char *text);
-#define PROG_TEXT	(PROG_CALLS * 16 + 2)
+#define PROG_TEXT	(PROG_CALLS * 16 + 3)
+
+#define EXEC_IOCTLS	32
+#define EXEC_GENL	32
+
+/* What programs report. The counts are [of root, of others][accepted, refused]. */
+struct exec_shared {
+	uint32_t ops[OPS];
+	uint32_t ioctls[EXEC_IOCTLS][2][2];
+	uint32_t genl[EXEC_GENL][2][2];
+	uint32_t connected;	/* posts that found connections of npulink_rdma */
+	char complaint[160];	/* somebody got what was not for him */
+};
 
 struct exec_env {
 	uint32_t ndev;
-	bool root;		/* knobs and injected faults may be used */
+	bool root;		/* we are, so that programs may be run as whoever they say */
+	uint32_t uid, gid;	/* of those who are not */
+	int family;
+	uint32_t group;		/* netlink, of events */
+	int disk;		/* a file that is not in memory */
+	const char *port;	/* of kind rdma, "" if there is none */
+	struct exec_shared *shared;
 	void (*thread_begin)(uint32_t thread);
 };
 
 /* In a process of its own, which it ends. */
 void exec_prog(const struct prog *p, const struct exec_env *env) __attribute__((noreturn));
+
+/* How many ioctls are known: NPULINK_CMD_* below that. */
+uint32_t exec_ioctls(void);
 
 extern const char * const prog_names[OPS];
 
