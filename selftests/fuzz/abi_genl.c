@@ -54,12 +54,21 @@ static const uint8_t call_kinds[] = {
 };
 COMPLETE(call_kinds, __NPULINK_A_CALL_MAX);
 
+static const uint8_t circle_kinds[] = {
+	[NPULINK_A_CIRCLE_PAD] = KIND_PAD,
+	[NPULINK_A_CIRCLE_COMM ... NPULINK_A_CIRCLE_PEER] = KIND_U32,
+	[NPULINK_A_CIRCLE_NUMBER] = KIND_U64,
+};
+COMPLETE(circle_kinds, __NPULINK_A_CIRCLE_MAX);
+
 static const uint8_t cause_kinds[] = {
 	[NPULINK_A_CAUSE_PAD] = KIND_PAD,
 	[NPULINK_A_CAUSE_CAUSE ... NPULINK_A_CAUSE_STEP] = KIND_U32,
 	[NPULINK_A_CAUSE_NUMBER] = KIND_U64,
 	[NPULINK_A_CAUSE_CODE] = KIND_U32,
 	[NPULINK_A_CAUSE_CALLS] = NEST(SET_CALL),
+	[NPULINK_A_CAUSE_NCIRCLE] = KIND_U32,
+	[NPULINK_A_CAUSE_CIRCLE] = NEST(SET_CIRCLE),
 };
 COMPLETE(cause_kinds, __NPULINK_A_CAUSE_MAX);
 
@@ -167,6 +176,8 @@ static const uint8_t event_kinds[] = {
 	[NPULINK_A_EVENT_NUMBER] = KIND_U64,
 	[NPULINK_A_EVENT_CAUSE ... NPULINK_A_EVENT_CODE] = KIND_U32,
 	[NPULINK_A_EVENT_AGE ... NPULINK_A_EVENT_LIMIT] = KIND_U64,
+	[NPULINK_A_EVENT_NCIRCLE] = KIND_U32,
+	[NPULINK_A_EVENT_CIRCLE] = NEST(SET_CIRCLE),
 };
 COMPLETE(event_kinds, __NPULINK_A_EVENT_MAX);
 
@@ -178,7 +189,7 @@ const struct genl_attrs genl_sets[SETS] = {
 	[SET_COMM] = SET(comm), [SET_RANK] = SET(rank), [SET_OP] = SET(op), [SET_WAIT] = SET(wait),
 	[SET_CONN] = SET(conn), [SET_STATUS] = SET(status), [SET_FILE] = SET(file),
 	[SET_BUF] = SET(buf), [SET_FAILURE] = SET(failure), [SET_STAT] = SET(stat),
-	[SET_EVENT] = SET(event),
+	[SET_EVENT] = SET(event), [SET_CIRCLE] = SET(circle),
 };
 
 #define PORT_ARGS \
