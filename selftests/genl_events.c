@@ -368,22 +368,21 @@ TEST_F(events, too_many)
 }
 
 /* A communicator that is aborted with this code: an event of the caller. */
-static void fail_one(uint32_t code)
+static void fail_one(int fd, uint32_t code)
 {
-	int fd = raw_open(0), comm;
 	uint8_t secret[16];
+	int comm;
 
 	raw_secret(secret);
 	comm = raw_comm(fd, secret, 0, 1);
-	RAW_CHECK(comm > 0 && !raw_abort(fd, comm, code));
-	close(fd);
+	RAW_CHECK(comm > 0 && !raw_abort(fd, comm, code) && !raw_destroy(fd, comm));
 }
 
 /* What one user's failures leave no room for are that user's, not those of another one. */
 TEST_F(events, of_each_user)
 {
 	unsigned int i, mine = 0, others = 0;
-	int size = 16 << 20, sk[2];
+	int size = 16 << 20, sk[2], fd;
 	pid_t pid;
 
 	if (getuid())
@@ -393,17 +392,20 @@ TEST_F(events, of_each_user)
 	pid = fork();
 	if (!pid) {
 		become(BOB);
+		fd = raw_open(0);
 		for (i = 0;; i++) {
-			fail_one(1);
+			fail_one(fd, 1);
 			if (i == 200)
 				tell(sk[1], 1);
 		}
 	}
 	hear(sk[0]);
+	fd = raw_open(1);
 	for (i = 0; i < 30; i++) {
-		fail_one(1000 + i);
+		fail_one(fd, 1000 + i);
 		raw_sleep_ms(50);
 	}
+	close(fd);
 	kill(pid, SIGKILL);
 	EXPECT_EQ(-SIGKILL, raw_reap(pid));
 	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
