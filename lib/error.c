@@ -264,7 +264,8 @@ static void describe_deadlock(struct failure *f, const struct npulink_comm_statu
 	size_t n = 0;
 
 	/* As npulink comm shows them. */
-	for (uint32_t i = 0; i < st->out_ncircle && i < NPULINK_CIRCLE_MAX && n < sizeof(circle); i++) {
+	for (uint32_t i = 0;
+	     i < st->out_ncircle && i < NPULINK_CIRCLE_MAX && n < sizeof(circle); i++) {
 		const struct npulink_circle_wait *w = &st->out_circle[i];
 
 		n += snprintf(circle + n, sizeof(circle) - n, "%scomm %u rank %u for rank %u",

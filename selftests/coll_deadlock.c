@@ -326,7 +326,9 @@ int main(void)
 			others[k] = ranks_new(cases[i].n);
 			others[k]->config.deadline_ns = 0;
 		}
-		hog = cases[i].fn == beside_a_hog ? hog_start() : 0;
+		hog = 0;
+		if (cases[i].fn == beside_a_hog)
+			hog = hog_start();
 		bad = hog < 0 ? 1 : ranks_run(ranks, cases[i].fn);
 		if (hog > 0) {
 			bad += waitpid(hog, NULL, WNOHANG) != 0;

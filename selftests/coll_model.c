@@ -721,7 +721,8 @@ int main(void)
 	search_for_deadlocks(search_ms);
 	for (int i = 0; i < WHATS; i++)
 		ksft_print_msg("%8llu %s\n", (unsigned long long)w->done[i], what_names[i]);
-	ksft_print_msg("%8llu processes killed, in as many rounds\n", (unsigned long long)w->deaths);
+	ksft_print_msg("%8llu processes killed, in as many rounds\n",
+		       (unsigned long long)w->deaths);
 	ksft_test_result(well, "random programs do what the model says\n");
 	ksft_exit(well);
 }

@@ -196,7 +196,8 @@ static inline void scene_teardown(struct scene *s)
 		close(s->file);
 }
 
-static inline struct npulink_post exchange_cmd(const struct scene *s, int r, bool tiny, uint32_t flags)
+static inline struct npulink_post exchange_cmd(const struct scene *s, int r, bool tiny,
+					       uint32_t flags)
 {
 	struct npulink_post post = raw_post_cmd(tiny ? s->tiny[r] : s->plan[r], flags);
 

@@ -134,7 +134,8 @@ static void set_up(void)
 	if (sh("modprobe rdma_rxe") ||
 	    sh("modprobe dummy 2>/dev/null; ip link add far0 type dummy 2>/dev/null;"
 	       "ip addr add " IP "/24 dev far0 2>/dev/null; ip link set far0 up") ||
-	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || rdma link add rxe8 type rxe netdev far0") ||
+	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || "
+	       "rdma link add rxe8 type rxe netdev far0") ||
 	    sh("tools/vm/modules load ndev=2") ||
 	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
 		ksft_exit_fail_msg("cannot set up links\n");

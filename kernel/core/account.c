@@ -36,7 +36,7 @@ int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned
 	} else {
 		rc = npulink_charge_user(file->user, npages);
 		if (rc) {
-			/* What the user has just freed may still be on its way back; of plans, twice. */
+			/* What the user has just freed may be on its way back; of plans, twice. */
 			npulink_comm_flush();
 			npulink_buf_flush();
 			rc = npulink_charge_user(file->user, npages);

@@ -135,6 +135,7 @@ static int dl_join(struct dl *dl, struct xarray *seen, const void *key, u32 i)
 static int dl_split(struct dl *dl)
 {
 	struct npulink_object *obj;
+	struct npulink_rank *rank;
 	struct xarray seen;
 	unsigned long id;
 	int rc = 0;
@@ -150,7 +151,8 @@ static int dl_split(struct dl *dl)
 		rc = dl_join(dl, &seen, dl->files[i]->mm, i);
 		for (id = 0; !rc && (obj = npulink_object_next(dl->files[i], &id,
 							       NPULINK_OBJ_RANK)); id++) {
-			rc = dl_join(dl, &seen, container_of(obj, struct npulink_rank, obj)->comm, i);
+			rank = container_of(obj, struct npulink_rank, obj);
+			rc = dl_join(dl, &seen, rank->comm, i);
 			npulink_object_put(obj);
 			cond_resched();
 		}
