@@ -412,14 +412,17 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	return false;
 }
 
+/* Units that are looked at for somebody to blame, with interrupts off. */
+#define NPULINK_BLAME_UNITS	(1U << 16)
+
 /* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */
-static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step)
+static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step, u32 *left)
 {
 	const struct npulink_plan *plan = op->plan;
 	bool found = false;
 	u32 i, k;
 
-	for (i = 0; i < plan->nunits; i++) {
+	for (i = 0; i < plan->nunits && *left; i++, --*left) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->raw ? NPULINK_UNIT_BLOCKED : op->units[i].phase;
 
@@ -445,16 +448,17 @@ static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *ste
 /*
  * Name in @cause the oldest operation of @rank that still has steps with @peer, or with
  * NPULINK_NO_PEER any, and of these steps the first that has begun, or else the first
- * that is to come. The cause stays as it is if there is none.
+ * that is to come. The cause stays as it is if there is none, or only after many others.
  */
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
 {
+	u32 left = NPULINK_BLAME_UNITS;
 	struct npulink_op *op;
 
 	spin_lock_irq(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node) {
 		if (op->state == NPULINK_OP_RUNNING &&
-		    npulink_op_step_with(op, peer, &cause->step)) {
+		    npulink_op_step_with(op, peer, &cause->step, &left)) {
 			cause->number = op->number;
 			break;
 		}
