@@ -37,6 +37,21 @@ static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npul
 	return NULL;
 }
 
+/*
+ * Has @peer called what @op meets there? Two that both have may not know of each other
+ * yet: others may be in the middle of starting the one or the other. No locks held.
+ */
+bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op)
+{
+	struct npulink_op *pop;
+	bool passed;
+
+	spin_lock_irq(&peer->lock);
+	pop = npulink_peer_op(peer, op, &passed);
+	spin_unlock_irq(&peer->lock);
+	return pop || passed;
+}
+
 /* What @peer called when @op was its turn, which is over; false if that is forgotten. */
 static bool npulink_peer_call(struct npulink_op *op, struct npulink_rank *peer,
 			      struct npulink_call *call)

@@ -50,8 +50,8 @@ static bool dl_room_for_marks(struct dl *dl, u32 more)
 	       dl_room((void **)&dl->marks, dl->nmarks, &dl->max_marks, more, sizeof(*dl->marks));
 }
 
-/* Is stream @i of @op one to a rank whose process is supposed not to post? */
-static bool dl_stream_starves(const struct dl *dl, const struct npulink_op *op, u32 i)
+/* The rank at the end of stream @i of @op, referenced, if its process is supposed not to post. */
+static struct npulink_rank *dl_stream_rank(const struct dl *dl, const struct npulink_op *op, u32 i)
 {
 	const struct npulink_stream *s = &op->plan->streams[i];
 	const struct dl_proc *proc = NULL;
@@ -59,14 +59,32 @@ static bool dl_stream_starves(const struct dl *dl, const struct npulink_op *op, 
 
 	lockdep_assert_held(&op->rank->lock);
 	/* One that is raw was posted a moment ago. */
-	if (op->raw || op->streams[i].peer)
-		return false;
+	if (op->state != NPULINK_OP_RUNNING || op->raw || op->streams[i].peer)
+		return NULL;
 	rcu_read_lock();
 	peer = rcu_dereference(op->rank->comm->ranks[op->plan->peers[s->peer].conn->rank]);
 	if (peer)
 		proc = dl_proc(dl, READ_ONCE(peer->file)->mm);
+	if (!proc || !proc->in || !kref_get_unless_zero(&peer->obj.kref))
+		peer = NULL;
 	rcu_read_unlock();
-	return proc && proc->in;
+	return peer;
+}
+
+/* Does stream @i of @op wait for what such a rank has not posted? */
+static bool dl_stream_starves(const struct dl *dl, struct npulink_op *op, u32 i)
+{
+	struct npulink_rank *peer;
+	bool starves;
+
+	spin_lock_irq(&op->rank->lock);
+	peer = dl_stream_rank(dl, op, i);
+	spin_unlock_irq(&op->rank->lock);
+	if (!peer)
+		return false;
+	starves = !npulink_peer_has_called(peer, op);
+	npulink_rank_put(peer);
+	return starves;
 }
 
 /* The units of @op that wait for what they have not posted. */
@@ -78,12 +96,8 @@ static int dl_seed(struct dl *dl, struct npulink_op *op)
 
 	for (i = 0; i < plan->nstreams; i++) {
 		const struct npulink_stream *s = &plan->streams[i];
-		bool starves;
 
-		spin_lock_irq(&op->rank->lock);
-		starves = op->state == NPULINK_OP_RUNNING && dl_stream_starves(dl, op, i);
-		spin_unlock_irq(&op->rank->lock);
-		if (!starves)
+		if (!dl_stream_starves(dl, op, i))
 			continue;
 		o = o ?: dl_op(dl, op);
 		if (!o || !dl_room_for_marks(dl, s->count))
@@ -105,14 +119,17 @@ static int dl_seed_rank(struct dl *dl, struct npulink_rank *rank)
 
 	spin_lock_irq(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node) {
-		bool starves = false;
+		struct npulink_rank *peer = NULL;
 
-		for (i = 0; !starves && i < op->plan->nstreams; i++)
-			starves = dl_stream_starves(dl, op, i);
-		if (!starves || n == ARRAY_SIZE(dl->rank_ops))
-			continue;
+		for (i = 0; !peer && i < op->plan->nstreams; i++)
+			peer = dl_stream_rank(dl, op, i);
+		if (!peer || n == ARRAY_SIZE(dl->rank_ops))
+			goto put;
 		npulink_op_get(op);
 		dl->rank_ops[n++] = op;
+put:
+		if (peer)
+			npulink_rank_put(peer);
 	}
 	spin_unlock_irq(&rank->lock);
 	for (i = 0; i < n; i++) {
@@ -272,7 +289,6 @@ bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 	struct npulink_comm *comm = op->rank->comm;
 	struct dl_op *o;
 	unsigned long i;
-	bool found = false;
 	u32 k;
 
 	xa_for_each(&dl->ops, i, o) {
@@ -282,17 +298,12 @@ bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 		if (!o->nstuck || it->rank->comm != comm ||
 		    (it != op && (it->plan->p2p || op->plan->p2p || it->number != op->number)))
 			continue;
-		spin_lock_irq(&it->rank->lock);
-		for (k = 0; it->state == NPULINK_OP_RUNNING && k < it->plan->nstreams; k++) {
+		for (k = 0; k < it->plan->nstreams; k++) {
 			if (dl_stream_starves(dl, it, k)) {
 				*peer = it->plan->peers[it->plan->streams[k].peer].conn->rank;
-				found = true;
-				break;
+				return true;
 			}
 		}
-		spin_unlock_irq(&it->rank->lock);
-		if (found)
-			break;
 	}
-	return found;
+	return false;
 }

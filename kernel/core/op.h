@@ -193,6 +193,7 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send);
 u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
+bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op);
 void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
 void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
 void npulink_run(struct npulink_run *run);
