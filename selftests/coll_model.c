@@ -712,7 +712,7 @@ int main(void)
 	w->seed = seed ? strtoull(seed, NULL, 0) : now_ms() ^ (uint64_t)getpid() << 20;
 	ksft_set_plan(1);
 	ksft_print_msg("NPULINK_SEED=%llu\n", (unsigned long long)w->seed);
-	end = now_ms() + 1000 * (seconds ? atoi(seconds) : getenv("NPULINK_SOAK") ? 600 : 12);
+	end = now_ms() + 1000 * (seconds ? atoi(seconds) : getenv("NPULINK_SOAK") ? 600 : 8);
 	search_ms = search_for_deadlocks(1);
 	while (well && (!rounds++ || now_ms() < end)) {
 		well = round_of(w);

@@ -14,7 +14,7 @@
 
 #define MILLION	(1U << 20)
 #define KILLS	5
-#define PATIENCE_MS	10000
+#define PATIENCE_MS	6000
 
 /* What a child has made before the call. */
 struct long_call {

@@ -16,7 +16,7 @@ static uint64_t span_ns;
 
 static void span_init(void)
 {
-	span_ns = 3000000000ULL * (getenv("NPULINK_SOAK") ? 10 : 1);
+	span_ns = 2000000000ULL * (getenv("NPULINK_SOAK") ? 10 : 1);
 }
 
 static bool over(uint64_t begin)
