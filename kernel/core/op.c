@@ -413,7 +413,7 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 }
 
 /* Units that are looked at for somebody to blame, with interrupts off. */
-#define NPULINK_BLAME_UNITS	(1U << 16)
+#define NPULINK_BLAME_UNITS	BIT(16)
 
 /* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */
 static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step, u32 *left)
