@@ -33,8 +33,8 @@ struct record {
 
 /* And when it has joined, or could not. Costs are rank 0's, whose numbers all go by. */
 struct outcome {
+	uint64_t choice;		/* of what the user says about algorithms and wiring */
 	int32_t rc;
-	uint32_t choice;		/* of what the user says about algorithms and wiring */
 	float costs[COLL_COSTS];
 	char host[64];
 	char text[208];
@@ -230,33 +230,20 @@ out:
 	return rc;
 }
 
-static uint32_t mix(uint32_t hash, const void *data, size_t len)
-{
-	const uint8_t *p = data;
-
-	while (len--)
-		hash = (hash ^ *p++) * 16777619;
-	return hash;
-}
-
 /* Overrides and wiring, which have to be the same everywhere. */
-static uint32_t choice_of(const struct coll_comm *comm)
+static uint64_t choice_of(const struct coll_comm *comm)
 {
-	uint32_t hash = 2166136261;
+	uint64_t h = COLL_HASH_INIT;
 
 	for (unsigned int i = 0; i < comm->tune.noverrides; i++) {
 		const struct coll_override *o = &comm->tune.overrides[i];
 
-		hash = mix(hash, &o->collective, sizeof(o->collective));
-		hash = mix(hash, &o->from, sizeof(o->from));
-		hash = mix(hash, &o->to, sizeof(o->to));
-		hash = mix(hash, o->alg->name, strlen(o->alg->name));
+		h = coll_hash_add(h, o->collective);
+		h = coll_hash_add(h, o->from);
+		h = coll_hash_add(h, o->to);
+		h = coll_hash_text(h, o->alg->name);
 	}
-	hash = mix(hash, &comm->topo.rows, sizeof(comm->topo.rows));
-	hash = mix(hash, &comm->topo.cols, sizeof(comm->topo.cols));
-	if (comm->topo.server_of)
-		hash = mix(hash, comm->topo.server_of, comm->nranks * sizeof(uint32_t));
-	return hash;
+	return coll_hash_topo(h, &comm->topo, comm->nranks);
 }
 
 /* Has everybody joined, and will all choose alike? @comm is NULL if this rank could not. */

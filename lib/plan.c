@@ -285,37 +285,46 @@ void plan_fill_slots(struct coll_plan *plan)
 }
 
 /* FNV-1a over words, with a final mix so that all bits depend on all words. */
-static uint64_t hash_add(uint64_t h, uint64_t word)
+uint64_t coll_hash_add(uint64_t h, uint64_t word)
 {
 	h = (h ^ word) * 0x100000001b3ULL;
 	return h ^ h >> 32;
 }
 
+uint64_t coll_hash_text(uint64_t h, const char *text)
+{
+	while (*text)
+		h = coll_hash_add(h, (unsigned char)*text++);
+	return h;
+}
+
+/* What planners make of the wiring. */
+uint64_t coll_hash_topo(uint64_t h, const struct coll_topo *t, uint32_t nranks)
+{
+	h = coll_hash_add(h, (uint64_t)t->rows << 32 | t->cols);
+	if (t->nservers > 1) {
+		h = coll_hash_add(h, t->nservers);
+		for (uint32_t i = 0; i < nranks; i++)
+			h = coll_hash_add(h, t->server_of[i]);
+	}
+	return h;
+}
+
 /* What must be equal on all ranks, and is not in struct npulink_call anyway. */
 static uint64_t plan_set_id(const struct coll_algorithm *alg, const struct coll_args *args)
 {
-	uint64_t h = 0xcbf29ce484222325ULL;
-	const struct coll_topo *t = args->topo;
-	const char *c;
+	uint64_t h = coll_hash_text(COLL_HASH_INIT, alg->name);
 	uint32_t i;
 
-	for (c = alg->name; *c; c++)
-		h = hash_add(h, (unsigned char)*c);
-	h = hash_add(h, PLANNER_VERSION);
-	h = hash_add(h, args->nranks);
-	h = hash_add(h, args->chunks);
-	if (t) {
-		h = hash_add(h, (uint64_t)t->rows << 32 | t->cols);
-		if (t->nservers > 1) {
-			h = hash_add(h, t->nservers);
-			for (i = 0; i < args->nranks; i++)
-				h = hash_add(h, t->server_of[i]);
-		}
-	}
+	h = coll_hash_add(h, PLANNER_VERSION);
+	h = coll_hash_add(h, args->nranks);
+	h = coll_hash_add(h, args->chunks);
+	if (args->topo)
+		h = coll_hash_topo(h, args->topo, args->nranks);
 	/* In alltoallv they are another on each rank. */
 	if (args->counts && args->collective != NPULINK_COLL_ALLTOALLV)
 		for (i = 0; i < args->nranks; i++)
-			h = hash_add(h, args->counts[i]);
+			h = coll_hash_add(h, args->counts[i]);
 	h *= 0x9e3779b97f4a7c15ULL;
 	return h ^ h >> 29;
 }

@@ -168,6 +168,13 @@ const struct coll_algorithm *coll_algorithm_next(uint32_t collective,
 /* Find by name; NULL if there is none. */
 const struct coll_algorithm *coll_algorithm_find(uint32_t collective, const char *name);
 
+/* What ranks have to agree on, as one number: begin with this, add word by word. */
+#define COLL_HASH_INIT	0xcbf29ce484222325ULL
+
+uint64_t coll_hash_add(uint64_t h, uint64_t word);
+uint64_t coll_hash_text(uint64_t h, const char *text);
+uint64_t coll_hash_topo(uint64_t h, const struct coll_topo *topo, uint32_t nranks);
+
 /**
  * coll_plan_make() - plan one rank's part
  * @alg: algorithm
