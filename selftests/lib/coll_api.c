@@ -5,37 +5,19 @@
  */
 #include "mock.h"
 #include "../coll_cases.h"
+#include "comms.h"
 #include "kselftest.h"
 
 #define MAX_RANKS	8
 
 static struct coll_comm *comms[MAX_RANKS];
-static char config_text[512];
 
 static int make_comms(unsigned int n, const char *algorithm)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
-	struct coll_unique_id id;
-	int rc = coll_get_unique_id(&id);
 
-	config.device = "0";
 	config.algorithm = algorithm;
-	config.error_text = config_text;
-	config.error_size = sizeof(config_text);
-	for (unsigned int i = 0; i < n && !rc; i++)
-		rc = coll_comm_init_rank(&comms[i], n, &id, i, &config);
-	if (rc)
-		ksft_print_msg("init: %d %s\n", rc, config_text);
-	return rc;
-}
-
-static int free_comms(unsigned int n)
-{
-	int rc = 0;
-
-	for (unsigned int i = 0; i < n; i++)
-		rc |= coll_comm_destroy(comms[i]);
-	return rc;
+	return comms_make(comms, n, config);
 }
 
 /* ---- collectives, one thread per rank */
@@ -102,7 +84,7 @@ static void test_collectives(void)
 		for (unsigned int i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 			bad += !!make_comms(sizes[i], NULL);
 			bad += test_collective(c, sizes[i]);
-			bad += !!free_comms(sizes[i]);
+			bad += !!comms_free(comms, sizes[i]);
 		}
 		ksft_test_result(!bad, "%s\n", trial_names[c]);
 	}
@@ -150,7 +132,7 @@ static void test_in_place_by_address(void)
 		for (int i = 2 * r; i < 2 * r + 2; i++)
 			bad |= buf[r][i] != 6 + 4 * i;
 	ksft_test_result(!bad, "own shard's address: reduce_scatter\n");
-	free_comms(4);
+	comms_free(comms, 4);
 }
 
 /* ---- groups */
@@ -248,7 +230,7 @@ static void test_groups(void)
 	ksft_test_result(!bad && y == 6 && sum[1] == 8 &&
 			 mock_calls(NPULINK_POST_BATCH) == before + 1,
 			 "group: interrupted by a signal\n");
-	free_comms(4);
+	comms_free(comms, 4);
 }
 
 /* ---- to oneself */
@@ -283,7 +265,7 @@ static void test_self(void)
 	bad |= coll_wait(&req) != -EPROTO;
 	bad |= coll_send(comms[1], NULL, 1, COLL_INT32, 1) != -EINVAL;
 	ksft_test_result(!bad, "self: different types are an error\n");
-	free_comms(2);
+	comms_free(comms, 2);
 }
 
 /* ---- persistent requests */
@@ -313,7 +295,7 @@ static void test_persistent(void)
 	for (int r = 0; r < 2; r++)
 		bad |= req[r] ? coll_request_free(&req[r]) : 0;
 	ksft_test_result(!req[0] && !req[1], "persistent: freed\n");
-	free_comms(2);
+	comms_free(comms, 2);
 
 	bad = make_comms(2, NULL);
 	for (int r = 0; r < 2; r++) {
@@ -333,7 +315,7 @@ static void test_persistent(void)
 	}
 	bad |= out[1][0] != 3 || out[1][1] != 23;
 	/* Left in flight by rank 0, done by now: leaving frees them. */
-	bad |= free_comms(2);
+	bad |= comms_free(comms, 2);
 	ksft_test_result(!bad, "persistent: several with one call, freed with the communicator\n");
 }
 
@@ -395,7 +377,7 @@ static void test_bad_arguments(void)
 	ksft_test_result(coll_allreduce(NULL, x, x, 1, COLL_INT32, COLL_SUM) == -EINVAL &&
 			 coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL) == -EINVAL,
 			 "bad: no communicator, no request\n");
-	free_comms(2);
+	comms_free(comms, 2);
 }
 
 static void test_failures(void)
@@ -416,7 +398,7 @@ static void test_failures(void)
 			 "mismatch: on the other rank, too\n");
 	ksft_test_result(!coll_comm_status(comms[0], &state) && state.status == -EPROTO &&
 			 !strcmp(state.cause, "mismatch"), "mismatch: status\n");
-	free_comms(2);
+	comms_free(comms, 2);
 
 	make_comms(2, NULL);
 	rc = coll_iallreduce(comms[0], x, x + 4, 4, COLL_INT32, COLL_SUM, &req);
@@ -425,7 +407,7 @@ static void test_failures(void)
 			 refused(comms[0], coll_wait(&req), -ECANCELED, "code 77") &&
 			 refused(comms[0], coll_barrier(comms[0]), -ECANCELED, "rank 1 aborted"),
 			 "abort: names the rank and its code\n");
-	free_comms(2);
+	comms_free(comms, 2);
 
 	make_comms(2, NULL);
 	rc = coll_iallreduce(comms[0], x, x + 4, 4, COLL_INT32, COLL_SUM, &req);
@@ -440,7 +422,7 @@ static void test_failures(void)
 	pthread_mutex_unlock(&mock.lock);
 	ksft_test_result(refused(comms[0], coll_barrier(comms[0]), -EOWNERDEAD,
 				 "rank 2 was killed by signal 9"), "death: names rank and signal\n");
-	free_comms(3);
+	comms_free(comms, 3);
 }
 
 static void test_init_errors(void)
@@ -509,7 +491,7 @@ static void test_fork(void)
 	}
 	waitpid(pid, &status, 0);
 	ksft_test_result(!status, "fork: the child may only destroy\n");
-	ksft_test_result(!free_comms(2), "fork: the parent is not concerned\n");
+	ksft_test_result(!comms_free(comms, 2), "fork: the parent is not concerned\n");
 }
 
 static void test_share(void)

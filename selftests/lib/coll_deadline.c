@@ -6,6 +6,7 @@
  */
 #include "mock.h"
 #include "coll.h"
+#include "comms.h"
 #include "kselftest.h"
 
 #define SECOND	1000000000ULL
@@ -28,28 +29,9 @@ static char *memory[RANKS];
 static int make_comms(unsigned int n, uint64_t deadline_ns)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
-	struct coll_unique_id id;
-	char text[400] = "";
-	int rc = coll_get_unique_id(&id);
 
-	config.device = "0";
 	config.deadline_ns = deadline_ns;
-	config.error_text = text;
-	config.error_size = sizeof(text);
-	for (unsigned int i = 0; i < n && !rc; i++)
-		rc = coll_comm_init_rank(&comms[i], n, &id, i, &config);
-	if (rc)
-		ksft_print_msg("init: %d %s\n", rc, text);
-	return rc;
-}
-
-static int free_comms(unsigned int n)
-{
-	int rc = 0;
-
-	for (unsigned int i = 0; i < n; i++)
-		rc |= coll_comm_destroy(comms[i]);
-	return rc;
+	return comms_make(comms, n, config);
 }
 
 /* What the kernel is told of an allreduce of so many bytes. 0, or what went wrong. */
@@ -80,7 +62,7 @@ static int told_on(long cpus, unsigned int n, size_t len, uint64_t *deadline, ui
 	processors = cpus;
 	rc = make_comms(n, COLL_DEADLINE_AUTO);
 	if (!rc)
-		rc = told(n, len, deadline, slow) | free_comms(n);
+		rc = told(n, len, deadline, slow) | comms_free(comms, n);
 	processors = 0;
 	return rc;
 }
@@ -123,7 +105,7 @@ static void test_prediction(void)
 		last = deadline[i];
 	}
 	grows &= slow[0] < slow[3] && slow[2] < slow[3];
-	rc |= free_comms(2);
+	rc |= comms_free(comms, 2);
 	processors = 0;
 	ksft_test_result(!rc && generous, "a generous multiple of the prediction\n");
 	ksft_test_result(!rc && before, "slow comes before stuck\n");
@@ -166,7 +148,7 @@ static uint64_t chosen(uint64_t deadline_ns, const char *environment, uint64_t *
 	/* Taken when the communicator is made. */
 	unsetenv("COLL_DEADLINE");
 	if (!rc)
-		rc = told(2, 64, &deadline, slow) | free_comms(2);
+		rc = told(2, 64, &deadline, slow) | comms_free(comms, 2);
 	return rc ? 1 : deadline;
 }
 
@@ -222,7 +204,7 @@ static void test_forms(void)
 	rc |= coll_request_free(&req[0]) | coll_request_free(&req[1]);
 	ksft_test_result(!rc && deadline[0] == want && deadline[1] == want && deadline[2] == want &&
 			 deadline[3] == want, "persistent requests, each time\n");
-	free_comms(2);
+	comms_free(comms, 2);
 }
 
 int main(void)
