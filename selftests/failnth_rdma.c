@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include "failnth.h"
 #include "kselftest.h"
+#include "rxe.h"
 
 #define IP		"10.88.0.1"
 #define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
@@ -122,31 +123,6 @@ static const struct call far[] = {
 	  NULL },
 };
 
-static int sh(const char *command)
-{
-	return system(command);
-}
-
-static void set_up(void)
-{
-	int tries;
-
-	if (sh("modprobe rdma_rxe") ||
-	    sh("modprobe dummy 2>/dev/null; ip link add far0 type dummy 2>/dev/null;"
-	       "ip addr add " IP "/24 dev far0 2>/dev/null; ip link set far0 up") ||
-	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || "
-	       "rdma link add rxe8 type rxe netdev far0") ||
-	    sh("tools/vm/modules load ndev=2") ||
-	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
-		ksft_exit_fail_msg("cannot set up links\n");
-	for (tries = 0; tries < 50; tries++) {
-		if (!sh("build/tools/npulink link add npu0 rdma rxe8/1 2>/dev/null"))
-			return;
-		raw_sleep_ms(100);
-	}
-	ksft_exit_fail_msg("no port\n");
-}
-
 static bool nothing_left(void)
 {
 	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
@@ -155,12 +131,15 @@ static bool nothing_left(void)
 
 int main(void)
 {
+	const char *why;
 	unsigned int i;
 	pid_t pid;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
-	set_up();
+	why = rxe_set_up(IP);
+	if (why)
+		ksft_exit_fail_msg("%s\n", why);
 	if (nth_init())
 		ksft_exit_skip("the kernel cannot inject failures\n");
 	ksft_set_plan(ARRAY_SIZE(far) + 3);
@@ -177,6 +156,6 @@ int main(void)
 			 where[NPULINK_CMD_PORT_INFO] == RDMA, "PORT_INFO is here\n");
 	ksft_test_result(nothing_left(), "no key and no connection is left\n");
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
-	sh("rdma link delete rxe8; ip link delete far0");
+	rxe_take_down();
 	ksft_finished();
 }

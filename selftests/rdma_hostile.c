@@ -10,6 +10,7 @@
 #include "hostile.h"
 #include "team.h"
 #include "kselftest.h"
+#include "rxe.h"
 
 #define IP		"10.87.0.1"
 #define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
@@ -19,11 +20,6 @@
 
 static uint16_t port;			/* of the kernel's listener, big endian */
 static struct member bystander[2];
-
-static int sh(const char *command)
-{
-	return system(command);
-}
 
 /* ---- the victim ---------------------------------------------------------------------- */
 
@@ -467,22 +463,12 @@ static bool write_caught(unsigned int kind)
 static void set_up(void)
 {
 	struct npulink_port_info info = { .size = sizeof(info) };
+	const char *why = rxe_set_up(IP);
 	uint8_t secret[16];
-	int fd, tries;
+	int fd;
 
-	if (sh("modprobe rdma_rxe") ||
-	    sh("modprobe dummy 2>/dev/null; ip link add hostile0 type dummy 2>/dev/null;"
-	       "ip addr add " IP "/24 dev hostile0 2>/dev/null; ip link set hostile0 up") ||
-	    sh("rdma link show rxe9/1 >/dev/null 2>&1 || "
-	       "rdma link add rxe9 type rxe netdev hostile0") ||
-	    sh("tools/vm/modules load ndev=2") ||
-	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
-		ksft_exit_fail_msg("cannot set up links\n");
-	for (tries = 0; tries < 50; tries++) {
-		if (!sh("build/tools/npulink link add npu0 rdma rxe9/1 2>/dev/null"))
-			break;
-		raw_sleep_ms(100);
-	}
+	if (why)
+		ksft_exit_fail_msg("%s\n", why);
 	fd = raw_open(0);
 	if (raw_ioctl(fd, NPULINK_PORT_INFO, &info))
 		ksft_exit_fail_msg("no port\n");
@@ -507,7 +493,7 @@ int main(void)
 	/* libibverbs keeps the device open as long as the process lives. */
 	if (fork()) {
 		wait(&status);
-		sh("rdma link delete rxe9; ip link delete hostile0");
+		rxe_take_down();
 		return WIFEXITED(status) ? WEXITSTATUS(status) : KSFT_FAIL;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * rxe.h - modules, and an RDMA port of npu0 that is on this machine only: rxe8/1, on a dummy
+ * interface. For programs with modules=none.
+ */
+#ifndef SELFTESTS_RXE_H
+#define SELFTESTS_RXE_H
+
+#include <stdlib.h>
+#include "raw.h"
+
+static inline int sh(const char *command)
+{
+	return system(command);
+}
+
+/* Two devices; npu0 has the port, at address @ip. Returns 0 or what to say. */
+static inline const char *rxe_set_up(const char *ip)
+{
+	char address[128];
+
+	snprintf(address, sizeof(address), "ip addr add %s/24 dev dummy8 2>/dev/null; "
+		 "ip link set dummy8 up", ip);
+	if (sh("modprobe rdma_rxe") ||
+	    sh("modprobe dummy 2>/dev/null; ip link add dummy8 type dummy 2>/dev/null; true") ||
+	    sh(address) ||
+	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || "
+	       "rdma link add rxe8 type rxe netdev dummy8") ||
+	    sh("tools/vm/modules load ndev=2") ||
+	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
+		return "cannot set up links";
+	/* The address takes a moment until it is known to rxe. */
+	for (int tries = 0; tries < 50; tries++) {
+		if (!sh("build/tools/npulink link add npu0 rdma rxe8/1 2>/dev/null"))
+			return NULL;
+		raw_sleep_ms(100);
+	}
+	return "no port";
+}
+
+static inline void rxe_take_down(void)
+{
+	sh("rdma link delete rxe8; ip link delete dummy8");
+}
+
+#endif /* SELFTESTS_RXE_H */
