@@ -50,6 +50,7 @@ help:
 ##		make fuzz		what reads text, plans and calls gets random ones
 ##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
 ##		make bench		against Open MPI, MPICH and Gloo [QUICK=1]
+##		make bench-net		between two machines, against perftest and Open MPI [QUICK=1]
 ## With HERE=1, demo, bench and test load the modules into the running kernel.
 
 # ---- modules
@@ -181,6 +182,14 @@ $(B)/bench/reduce: tools/bench/peers/reduce.c selftests/soft_loops.h $(wildcard 
 	$(Q)$(or $(openmpi),$(CC)) $(if $(openmpi),-DHAVE_MPI) $(CPPFLAGS) -Iselftests -O2 -std=gnu11 \
 		-ffp-contract=off -o $@ $<
 
+# Between machines.
+bench-net-programs: $(if $(openmpi),$(B)/bench/net-mpi)
+
+$(B)/bench/net-mpi: tools/bench/net/mpi.c
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(openmpi) $(CFLAGS) -o $@ $<
+
 $(B)/bench/limits: tools/bench/peers/limits.c
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
@@ -255,10 +264,17 @@ bench:
 	$(Q)+$(MAKE) $(jobs) bench-programs
 	@QUICK='$(QUICK)' HERE='$(HERE)' tools/bench/peers/bench
 
+bench-net:
+	@tools/install/setup bench-net
+	$(Q)+$(MAKE) $(jobs) lib tools vm-modules-release
+	$(Q)+$(MAKE) $(jobs) bench-net-programs
+	@QUICK='$(QUICK)' tools/bench/net/bench
+
 clean:
 	rm -rf $(B)
 
 .PHONY: all help modules modules-6.12 lib tools selftests selftests-san \
-	install dkms setup demo test test-debug soak check bench bench-programs clean
+	install dkms setup demo test test-debug soak check bench bench-programs bench-net \
+	bench-net-programs clean
 
 -include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)

@@ -392,11 +392,18 @@ static int checksummed(unsigned int per, remote_fn fn)
 	return bad;
 }
 
+/* The example of npulink-bench(8). */
+static bool tool_bench(void)
+{
+	return !run("COLL_KEY=\"of this test\" build/tools/npulink bench allreduce -p 2 -b 8 -e 64K "
+		    "-f 32 -n 2 -I --nnodes 2 --node_rank %u --master_addr vm0", machine);
+}
+
 int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(19);
+	ksft_set_plan(20);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
@@ -408,6 +415,7 @@ int main(void)
 	ksft_test_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
 	ksft_test_result(!remote_ranks(1, shrink), "no shrinking\n");
 	ksft_test_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
+	ksft_test_result(tool_bench(), "npulink bench on both machines\n");
 	ksft_test_result(!death(), "a rank is killed\n");
 	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
 	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");

@@ -39,6 +39,10 @@ expect "unknown collective" 2 npulink bench teapot
 expect "no collective" 2 npulink bench
 expect "root that is not there" 2 npulink bench broadcast -p 2 -r 2
 expect "unknown algorithm" 2 npulink bench allreduce -a teapot
+expect "node that is not there" 2 npulink bench allreduce --nnodes 2 --node_rank 2 --master_addr localhost
+expect "no host of node 0" 2 npulink bench allreduce --nnodes 2
+expect "no nodes" 2 npulink bench allreduce --nnodes 0
+expect "no such port" 2 npulink bench allreduce --master_port 65536
 expect "size that is none" 2 npulink bench allreduce -b 8Q
 expect "no iterations" 2 npulink bench allreduce -n 0
 expect "too slow" 1 env NCCL_TESTS_MIN_BW=1000000 npulink bench allreduce -p 2 -b 8 -e 8 -n 1

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * bench.c - npulink bench: measures a collective among processes of this node,
+ * bench.c - npulink bench: measures a collective among processes of this node or of several,
  * with the options and the table of nccl-tests, and checks what comes out.
  */
 #include <errno.h>
@@ -57,11 +57,11 @@ static const struct bench_coll *find_coll(const char *text)
 static const char usage[] =
 	"Usage: npulink [-j] bench COLLECTIVE [OPTION]...\n"
 	"\n"
-	"Measures a collective among processes of this node and checks the data.\n"
+	"Measures a collective among processes of this node, or several, and checks the data.\n"
 	"COLLECTIVE: allreduce, reduce_scatter, allgather, alltoall, broadcast, reduce,\n"
 	"gather, scatter, sendrecv or barrier.\n"
 	"\n"
-	"  -p, --ranks N            processes (one per device)\n"
+	"  -p, --ranks N            processes (one per device); of each node, if there are several\n"
 	"  -b, --minbytes SIZE      smallest size; SIZE may end in K, M or G (32M)\n"
 	"  -e, --maxbytes SIZE      largest size (32M)\n"
 	"  -f, --stepfactor N       multiply the size by this from row to row\n"
@@ -78,8 +78,18 @@ static const char usage[] =
 	"  -J, --output_file FILE   write the results there, in JSON\n"
 	"  -j, --json               JSON instead of the table\n"
 	"\n"
+	"On several nodes: start the same command on each of them. Node 0 prints the table.\n"
+	"Set COLL_KEY to the same secret on all, see libcoll(3).\n"
+	"  --nnodes N               so many\n"
+	"  --node_rank I            this is number I, from 0\n"
+	"  --master_addr HOST       where node 0 is\n"
+	"  --master_port PORT       a free TCP port there (29500)\n"
+	"\n"
 	"Exit status: 0; 1 if a rank failed, data was wrong, or the average bus bandwidth\n"
 	"is below nine tenths of NCCL_TESTS_MIN_BW from the environment.\n";
+
+/* These have no short form; torchrun has their names. */
+enum { OPT_NNODES = 256, OPT_NODE, OPT_MASTER, OPT_PORT };
 
 static const struct option long_opts[] = {
 	{ "ranks", required_argument, NULL, 'p' },
@@ -97,6 +107,10 @@ static const struct option long_opts[] = {
 	{ "iter_timing", no_argument, NULL, 'I' },
 	{ "timeout", required_argument, NULL, 'T' },
 	{ "output_file", required_argument, NULL, 'J' },
+	{ "nnodes", required_argument, NULL, OPT_NNODES },
+	{ "node_rank", required_argument, NULL, OPT_NODE },
+	{ "master_addr", required_argument, NULL, OPT_MASTER },
+	{ "master_port", required_argument, NULL, OPT_PORT },
 	CMD_OPTION_END
 };
 
@@ -119,7 +133,7 @@ static bool set_option(struct bench *b, int c, const char *arg)
 
 	switch (c) {
 	case 'p':
-		return get_u32(arg, BENCH_MAX_RANKS, &b->nranks) && b->nranks;
+		return get_u32(arg, BENCH_MAX_RANKS, &b->local) && b->local;
 	case 'b':
 		return parse_size(arg, &b->min_bytes);
 	case 'e':
@@ -156,6 +170,15 @@ static bool set_option(struct bench *b, int c, const char *arg)
 	case 'J':
 		b->json_path = arg;
 		return *arg;
+	case OPT_NNODES:
+		return get_u32(arg, BENCH_MAX_RANKS, &b->nnodes) && b->nnodes;
+	case OPT_NODE:
+		return get_u32(arg, BENCH_MAX_RANKS - 1, &b->node);
+	case OPT_MASTER:
+		b->master = arg;
+		return *arg;
+	case OPT_PORT:
+		return get_u32(arg, 65535, &b->port) && b->port;
 	}
 	return false;
 }
@@ -219,14 +242,18 @@ static int choose_devices(struct bench *b)
 		return nl_fail(rc, 0);
 	if (!ndevs)
 		return fail("there are no devices; try: modprobe npulink_soft, or: npulink doctor");
-	if (!b->nranks)
-		b->nranks = ndevs;
-	b->devices = calloc(b->nranks, sizeof(*b->devices));
+	if (!b->local)
+		b->local = ndevs;
+	b->devices = calloc(b->local, sizeof(*b->devices));
 	if (!b->devices)
 		return fail("not enough memory");
-	for (uint32_t rank = 0; rank < b->nranks; rank++)
-		b->devices[rank] = devs[rank % ndevs].id;
+	for (uint32_t i = 0; i < b->local; i++)
+		b->devices[i] = devs[i % ndevs].id;
 	free(devs);
+	b->first = b->node * b->local;
+	b->nranks = b->nnodes * b->local;
+	if (b->nranks > BENCH_MAX_RANKS)
+		return usage_error("bench: at most %u ranks", BENCH_MAX_RANKS);
 	return 0;
 }
 
@@ -238,7 +265,11 @@ static int check_options(struct bench *b)
 		return usage_error("bench: --maxbytes is smaller than --minbytes");
 	if (b->step_factor <= 1 && !b->step_bytes)
 		return usage_error("bench: the step must not be 0");
-	if (b->nranks && b->root >= b->nranks)
+	if (b->node >= b->nnodes)
+		return usage_error("bench: there is no node %u of %u", b->node, b->nnodes);
+	if (b->nnodes > 1 && !b->master)
+		return usage_error("bench: several nodes need --master_addr, the host of node 0");
+	if (b->local && b->root >= (uint64_t)b->nnodes * b->local)
 		return usage_error("bench: there is no rank %u", b->root);
 	if (!b->algorithm)
 		return 0;
@@ -257,6 +288,7 @@ int bench_cmd(int argc, char **argv)
 		.min_bytes = 32 << 20, .max_bytes = 32 << 20, .step_bytes = 1 << 20,
 		.iters = 20, .warmup = 1, .check = 1,
 		.dtype = COLL_FLOAT32, .op = COLL_SUM, .timeout = -1,
+		.nnodes = 1, .port = 29500,
 	};
 	bool have_min = false, have_max = false;
 	char override[128], *words[argc + 2];

@@ -51,13 +51,17 @@ struct bench {
 	enum coll_dtype dtype;
 	enum coll_op op;
 	uint32_t root, nranks;
+	uint32_t nnodes, node;	/* machines, and which of them this is */
+	uint32_t first, local;	/* its ranks */
+	const char *master;	/* with several: where node 0 is .. */
+	uint32_t port;		/* .. and its TCP port */
 	const char *algorithm;
 	const char *override;	/* the same, as libcoll wants it */
 	double timeout;		/* seconds for one operation, negative: libcoll's default */
 	const char *json_path;
 	struct bench_row *rows;
 	uint32_t nrows;
-	uint32_t *devices;	/* device of each rank */
+	uint32_t *devices;	/* device of each rank of this machine */
 };
 
 /* out of place, in place */
@@ -75,15 +79,23 @@ struct bench_result {
 	uint64_t wrong;
 };
 
+/* Who a rank is; all machines get that of all. */
+struct bench_who {
+	int32_t pid;
+	uint32_t device;
+	char host[64];
+	char engine[32];
+	char backend[16];
+};
+
 /* What the parent knows of a rank; in shared memory. */
 struct bench_rank {
-	pid_t pid;
+	struct bench_who who;
+	pid_t pid;		/* of a rank of this machine */
 	bool failed;		/* error and where are valid */
 	int error;
 	uint32_t row, mode;
 	char text[400];
-	char engine[32];
-	char backend[16];
 };
 
 /* Shared by all processes. Choices, results and times follow it. */
@@ -118,10 +130,10 @@ static inline double *bench_times(const struct bench *b, const struct bench_map 
 struct bench_run {
 	const struct bench *b;
 	struct bench_map map;
-	struct pollfd *fds;	/* [0] the pipe, [1 + rank] pidfds */
+	struct pollfd *fds;	/* [0] the pipe, [1 + i] pidfds of this machine's ranks */
 	uint32_t alive;
 	uint32_t nfailed;
-	int *status;		/* of waitpid(), [rank] */
+	int *status;		/* of waitpid(), [i] */
 	double kill_at;		/* when patience ends; 0: nobody has failed */
 	bool impatient;		/* it has ended */
 	int interrupted;	/* signal */

@@ -4,7 +4,8 @@
  * of the table, in both modes, and leaves its results in shared memory.
  *
  * Ranks meet in a barrier of their own, not in libcoll's, so that what is
- * measured does not depend on what is measured.
+ * measured does not depend on what is measured. Those of several machines have nothing
+ * else than libcoll to meet by, or to tell each other their results.
  */
 #include <errno.h>
 #include <linux/futex.h>
@@ -45,14 +46,14 @@ static double now(void)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
-/* Returns false if the parent wants us to end. */
-static bool barrier(const struct self *self)
+/* On this machine. Returns false if the parent wants us to end. */
+static bool meet(const struct self *self)
 {
 	static const struct timespec tick = { .tv_nsec = 100 * 1000 * 1000 };
 	struct bench_shared *shared = self->map->shared;
 	unsigned int round = atomic_load(&shared->round);
 
-	if (atomic_fetch_add(&shared->arrived, 1) + 1 == self->b->nranks) {
+	if (atomic_fetch_add(&shared->arrived, 1) + 1 == self->b->local) {
 		atomic_store(&shared->arrived, 0);
 		atomic_store(&shared->round, round + 1);
 		syscall(SYS_futex, &shared->round, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
@@ -64,6 +65,27 @@ static bool barrier(const struct self *self)
 		syscall(SYS_futex, &shared->round, FUTEX_WAIT, round, &tick, NULL, 0);
 	}
 	return true;
+}
+
+/* Of all ranks. */
+static bool barrier(const struct self *self)
+{
+	return meet(self) && (self->b->nnodes == 1 || !coll_barrier(self->comm));
+}
+
+/* Have @len bytes of each rank; the first one of each machine leaves them at @all. */
+static int gather(const struct self *self, const void *mine, void *all, size_t len)
+{
+	size_t total = len * self->b->nranks;
+	void *got = malloc(total);
+	int rc = -ENOMEM;
+
+	if (got)
+		rc = coll_allgather(self->comm, mine, got, len, COLL_UINT8);
+	if (!rc && self->rank == self->b->first)
+		memcpy(all, got, total);
+	free(got);
+	return rc;
 }
 
 static int failed(struct self *self, uint32_t row, uint32_t mode, int error, const char *text)
@@ -301,7 +323,13 @@ static int measure(struct self *self, uint32_t row, uint32_t mode)
 			return failed(self, row, mode, rc, coll_comm_last_error(self->comm));
 		result->wrong += check(self, count, mode, shift + i);
 	}
-	return 0;
+	if (b->nnodes == 1)
+		return 0;
+	rc = gather(self, result, bench_result(b, self->map, row, mode, 0), sizeof(*result));
+	if (!rc && times)
+		rc = gather(self, times, bench_times(b, self->map, row, mode, 0),
+			    b->iters * sizeof(*times));
+	return rc ? failed(self, row, mode, rc, coll_comm_last_error(self->comm)) : 0;
 }
 
 static void tell_choices(struct self *self)
@@ -327,11 +355,39 @@ static uint8_t *buf_alloc(size_t len)
 	return addr == MAP_FAILED ? NULL : addr;
 }
 
+static int tell_who(struct self *self, const struct bench_who *mine)
+{
+	uint32_t nranks = self->b->nranks;
+	struct bench_who *all = calloc(nranks, sizeof(*all));
+	int rc = all ? gather(self, mine, all, sizeof(*all)) : -ENOMEM;
+
+	if (!rc && self->rank == self->b->first)
+		for (uint32_t rank = 0; rank < nranks; rank++)
+			self->map->shared->ranks[rank].who = all[rank];
+	free(all);
+	return rc ? failed(self, 0, 0, rc, coll_comm_last_error(self->comm)) : 0;
+}
+
+/* As a launcher would have it. */
+static int join_all(struct self *self, const struct coll_config *config)
+{
+	const struct bench *b = self->b;
+	char rank[12], nranks[12], port[12];
+
+	snprintf(rank, sizeof(rank), "%u", self->rank);
+	snprintf(nranks, sizeof(nranks), "%u", b->nranks);
+	snprintf(port, sizeof(port), "%u", b->port);
+	if (setenv("RANK", rank, 1) || setenv("WORLD_SIZE", nranks, 1) ||
+	    setenv("MASTER_ADDR", b->master, 1) || setenv("COLL_PORT", port, 1))
+		return -ENOMEM;
+	return coll_comm_init_env(&self->comm, config);
+}
+
 static int init(struct self *self)
 {
 	const struct bench *b = self->b;
-	struct bench_rank *me = &self->map->shared->ranks[self->rank];
 	struct coll_config config = COLL_CONFIG_INIT;
+	struct bench_who who = { };
 	struct coll_comm_info info;
 	uint64_t nsend, nrecv;
 	char device[16], text[400] = "";
@@ -347,23 +403,30 @@ static int init(struct self *self)
 	if (!self->bufs.send || !self->bufs.recv || !self->data)
 		return failed(self, 0, 0, -ENOMEM, "not enough memory for the buffers");
 
-	snprintf(device, sizeof(device), "npu%u", b->devices[self->rank]);
+	who.pid = getpid();
+	who.device = b->devices[self->rank - b->first];
+	gethostname(who.host, sizeof(who.host) - 1);
+	snprintf(device, sizeof(device), "npu%u", who.device);
 	config.device = device;
 	config.algorithm = b->override;
 	config.error_text = text;
 	config.error_size = sizeof(text);
 	if (b->timeout >= 0)
 		config.deadline_ns = b->timeout * 1e9;
-	rc = coll_comm_init_rank(&self->comm, b->nranks, &self->map->shared->id, self->rank,
-				 &config);
+	if (b->nnodes == 1)
+		rc = coll_comm_init_rank(&self->comm, b->nranks, &self->map->shared->id,
+					 self->rank, &config);
+	else
+		rc = join_all(self, &config);
 	if (rc)
 		return failed(self, 0, 0, rc, text);
 	coll_comm_info(self->comm, &info);
-	memcpy(me->engine, info.engine, sizeof(me->engine));
-	memcpy(me->backend, info.backend, sizeof(me->backend));
+	memcpy(who.engine, info.engine, sizeof(who.engine));
+	memcpy(who.backend, info.backend, sizeof(who.backend));
+	self->map->shared->ranks[self->rank].who = who;
 	if (!self->rank)
 		tell_choices(self);
-	return 0;
+	return b->nnodes == 1 ? 0 : tell_who(self, &who);
 }
 
 int bench_rank_run(const struct bench *b, const struct bench_map *map, uint32_t rank, int fd)

@@ -19,6 +19,12 @@
 
 #define MAX_REPORTS	8	/* ranks whose error is printed */
 
+/* The first machine has the table; others say only what went wrong there. */
+static bool shown(const struct bench *b)
+{
+	return !opts.json && !b->node;
+}
+
 /* 7 or 6 characters wide, with as many digits as fit: nccl-tests' way. */
 static void print_number(double value, int width)
 {
@@ -39,10 +45,7 @@ static void print_number(double value, int width)
 void bench_show_header(const struct bench *b, const struct bench_map *map)
 {
 	const struct bench_rank *ranks = map->shared->ranks;
-	char host[65];
 
-	gethostname(host, sizeof(host));
-	host[sizeof(host) - 1] = 0;
 	printf("# npulink bench version %s libcoll=%s\n", NPULINK_VERSION, coll_version_string());
 	printf("# Collective test starting: %s\n", b->coll->name);
 	printf("# nRanks %u minBytes %" PRIu64 " maxBytes %" PRIu64 " step: %" PRIu64
@@ -52,10 +55,12 @@ void bench_show_header(const struct bench *b, const struct bench_map *map)
 	       b->step_factor > 1 ? "factor" : "bytes", b->warmup, b->iters, b->check,
 	       b->algorithm ?: "cheapest");
 	printf("#\n# Using devices\n");
-	for (uint32_t rank = 0; rank < b->nranks; rank++)
+	for (uint32_t rank = 0; rank < b->nranks; rank++) {
+		const struct bench_who *who = &ranks[rank].who;
+
 		printf("#  Rank %2u Group  0 Pid %6d on %10s device %2u [npu%u] %s %s\n", rank,
-		       ranks[rank].pid, host, b->devices[rank], b->devices[rank],
-		       ranks[rank].backend, ranks[rank].engine);
+		       who->pid, who->host, who->device, who->device, who->backend, who->engine);
+	}
 
 	printf("#\n");
 	if (b->per_iter) {
@@ -116,7 +121,7 @@ static struct json_object *per_iter(const struct bench_run *run, uint32_t row, u
 	deviation = sqrt(squares / b->iters);
 	p99 = max[((uint64_t)b->iters * 99 + 99) / 100 - 1];
 
-	if (!opts.json) {
+	if (shown(b)) {
 		print_number(max[0] * 1e6, 7);
 		print_number(max[b->iters - 1] * 1e6, 7);
 		print_number(p99 * 1e6, 7);
@@ -142,7 +147,7 @@ static void show_mode(struct bench_run *run, uint32_t row, uint32_t mode, struct
 	uint64_t wrong = 0;
 
 	if (mode && !b->coll->in_place) {
-		if (!opts.json)
+		if (shown(b))
 			printf("  %7s  %6s  %6s  %6s", "N/A", "N/A", "N/A", "N/A");
 		json_object_object_add(json, "in_place", NULL);
 		return;
@@ -159,7 +164,7 @@ static void show_mode(struct bench_run *run, uint32_t row, uint32_t mode, struct
 	run->busbw_sum += busbw;
 	run->nbusbw++;
 
-	if (!opts.json) {
+	if (shown(b)) {
 		print_number(seconds * 1e6, 7);
 		print_number(algbw, 6);
 		print_number(busbw, 6);
@@ -187,7 +192,7 @@ void bench_show_row(struct bench_run *run, uint32_t row)
 	const struct bench_choice *choice = &run->map.choices[row];
 	struct json_object *json = json_object_new_object();
 
-	if (!opts.json)
+	if (shown(b))
 		printf("%12" PRIu64 "  %12" PRIu64 "  %8s  %6s  %6d", b->rows[row].bytes,
 		       b->rows[row].count, dtype_label(b->dtype), op, root);
 	put_u64(json, "size", b->rows[row].bytes);
@@ -203,7 +208,7 @@ void bench_show_row(struct bench_run *run, uint32_t row)
 	for (uint32_t mode = 0; mode < BENCH_MODES; mode++)
 		show_mode(run, row, mode, json);
 	json_object_array_add(run->json_rows, json);
-	if (!opts.json) {
+	if (shown(b)) {
 		putchar('\n');
 		fflush(stdout);
 	}
@@ -225,9 +230,10 @@ static void report(const struct bench_run *run)
 		fail("interrupted");
 		return;
 	}
-	for (uint32_t rank = 0; rank < b->nranks; rank++) {
+	for (uint32_t i = 0; i < b->local; i++) {
+		uint32_t rank = b->first + i;
 		const struct bench_rank *r = &run->map.shared->ranks[rank];
-		int status = run->status[rank];
+		int status = run->status[i];
 
 		if (!WIFSIGNALED(status))
 			continue;
@@ -281,6 +287,7 @@ struct json_object *bench_json(const struct bench *b, int argc, char **argv)
 	put_str(root, "libcoll_version", coll_version_string());
 	put_str(root, "collective", b->coll->name);
 	put_u64(config, "nranks", b->nranks);
+	put_u64(config, "nnodes", b->nnodes);
 	put_u64(config, "minimum_bytes", b->min_bytes);
 	put_u64(config, "maximum_bytes", b->max_bytes);
 	if (b->step_factor > 1)
@@ -299,21 +306,19 @@ struct json_object *bench_json(const struct bench *b, int argc, char **argv)
 static struct json_object *json_devices(const struct bench_run *run)
 {
 	struct json_object *array = json_object_new_array();
-	char host[65], name[16], info[64];
+	char name[16], info[64];
 
-	gethostname(host, sizeof(host));
-	host[sizeof(host) - 1] = 0;
 	for (uint32_t rank = 0; rank < run->b->nranks; rank++) {
-		const struct bench_rank *r = &run->map.shared->ranks[rank];
+		const struct bench_who *who = &run->map.shared->ranks[rank].who;
 		struct json_object *obj = json_object_new_object();
 
-		snprintf(name, sizeof(name), "npu%u", run->b->devices[rank]);
-		snprintf(info, sizeof(info), "%s %s", r->backend, r->engine);
+		snprintf(name, sizeof(name), "npu%u", who->device);
+		snprintf(info, sizeof(info), "%s %s", who->backend, who->engine);
 		put_u64(obj, "rank", rank);
 		put_u64(obj, "group", 0);
-		put_u64(obj, "pid", r->pid);
-		put_str(obj, "hostname", host);
-		put_u64(obj, "device", run->b->devices[rank]);
+		put_u64(obj, "pid", who->pid);
+		put_str(obj, "hostname", who->host);
+		put_u64(obj, "device", who->device);
 		put_str(obj, "device_name", name);
 		put_str(obj, "device_info", info);
 		json_object_array_add(array, obj);
@@ -325,9 +330,10 @@ static struct json_object *json_errors(const struct bench_run *run)
 {
 	struct json_object *array = json_object_new_array(), *obj;
 
-	for (uint32_t rank = 0; rank < run->b->nranks; rank++) {
+	for (uint32_t i = 0; i < run->b->local; i++) {
+		uint32_t rank = run->b->first + i;
 		const struct bench_rank *r = &run->map.shared->ranks[rank];
-		int status = run->status[rank];
+		int status = run->status[i];
 
 		if (!r->failed && !WIFSIGNALED(status))
 			continue;
@@ -374,11 +380,11 @@ int bench_conclude(struct bench_run *run, struct json_object *root)
 	const char *min_text = getenv("NCCL_TESTS_MIN_BW");
 	double busbw = run->nbusbw ? run->busbw_sum / run->nbusbw : 0;
 	double min = min_text ? strtod(min_text, NULL) : -1;
-	bool slow = min > 0 && busbw < 0.9 * min, complete = run->rows_shown == b->nrows;
+	bool slow = !b->node && min > 0 && busbw < 0.9 * min, complete = run->rows_shown == b->nrows;
 	struct json_object *obj;
 	int rc = EXIT_SUCCESS;
 
-	if (!opts.json && run->rows_shown) {
+	if (shown(b) && run->rows_shown) {
 		printf("# %-20s : %" PRIu64 " %s\n", "Out of bounds values", run->wrong,
 		       run->wrong ? "FAILED" : "OK");
 		printf("# %-20s : %g %s\n", "Avg bus bandwidth", busbw,
@@ -406,11 +412,11 @@ int bench_conclude(struct bench_run *run, struct json_object *root)
 	if (run->wrong)
 		fail("%" PRIu64 " elements were wrong", run->wrong);
 	report(run);
-	if (b->json_path &&
+	if (b->json_path && !b->node &&
 	    json_object_to_file_ext(b->json_path, root, JSON_C_TO_STRING_PRETTY |
 				    JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE))
 		rc = fail("cannot write %s: %m", b->json_path);
-	if (opts.json)
+	if (opts.json && !b->node)
 		json_print(json_object_get(root));
 	return rc;
 }

@@ -54,10 +54,10 @@ static void read_progress(struct bench_run *run)
 	 * since all must come to a row's barriers.
 	 */
 	for (ssize_t i = 0; i < n; i++) {
-		if (++run->bytes_in % b->nranks)
+		if (++run->bytes_in % b->local)
 			continue;
-		if (run->bytes_in / b->nranks == 1) {
-			if (!opts.json)
+		if (run->bytes_in / b->local == 1) {
+			if (!opts.json && !b->node)
 				bench_show_header(b, &run->map);
 		} else if (run->rows_shown < b->nrows) {
 			bench_show_row(run, run->rows_shown++);
@@ -73,20 +73,20 @@ static void stop_all(struct bench_run *run)
 
 static void kill_all(struct bench_run *run)
 {
-	for (uint32_t rank = 0; rank < run->b->nranks; rank++)
-		if (run->fds[1 + rank].fd >= 0)
-			kill(run->map.shared->ranks[rank].pid, SIGKILL);
+	for (uint32_t i = 0; i < run->b->local; i++)
+		if (run->fds[1 + i].fd >= 0)
+			kill(run->map.shared->ranks[run->b->first + i].pid, SIGKILL);
 }
 
-static void reap(struct bench_run *run, uint32_t rank)
+static void reap(struct bench_run *run, uint32_t i)
 {
 	int status;
 
-	if (waitpid(run->map.shared->ranks[rank].pid, &status, 0) < 0)
+	if (waitpid(run->map.shared->ranks[run->b->first + i].pid, &status, 0) < 0)
 		return;
-	run->status[rank] = status;
-	close(run->fds[1 + rank].fd);
-	run->fds[1 + rank].fd = -1;
+	run->status[i] = status;
+	close(run->fds[1 + i].fd);
+	run->fds[1 + i].fd = -1;
 	run->alive--;
 	if (!status)
 		return;
@@ -97,8 +97,9 @@ static void reap(struct bench_run *run, uint32_t rank)
 	}
 }
 
-static int start_rank(struct bench_run *run, uint32_t rank, int pipe_fds[2])
+static int start_rank(struct bench_run *run, uint32_t i, int pipe_fds[2])
 {
+	uint32_t rank = run->b->first + i;
 	pid_t parent = getpid(), pid;
 
 	fflush(stdout);
@@ -118,8 +119,8 @@ static int start_rank(struct bench_run *run, uint32_t rank, int pipe_fds[2])
 	}
 	run->map.shared->ranks[rank].pid = pid;
 	run->alive++;
-	run->fds[1 + rank].fd = syscall(SYS_pidfd_open, pid, 0);
-	if (run->fds[1 + rank].fd < 0) {
+	run->fds[1 + i].fd = syscall(SYS_pidfd_open, pid, 0);
+	if (run->fds[1 + i].fd < 0) {
 		int rc = -errno;
 
 		kill(pid, SIGKILL);
@@ -153,13 +154,13 @@ static void watch(struct bench_run *run)
 				timeout = left * 1000 + 1;
 			}
 		}
-		if (poll(run->fds, 1 + b->nranks, timeout) <= 0)
+		if (poll(run->fds, 1 + b->local, timeout) <= 0)
 			continue;
 		if (run->fds[0].revents)
 			read_progress(run);
-		for (uint32_t rank = 0; rank < b->nranks; rank++)
-			if (run->fds[1 + rank].fd >= 0 && run->fds[1 + rank].revents)
-				reap(run, rank);
+		for (uint32_t i = 0; i < b->local; i++)
+			if (run->fds[1 + i].fd >= 0 && run->fds[1 + i].revents)
+				reap(run, i);
 	}
 }
 
@@ -194,7 +195,7 @@ int bench_start(const struct bench *b, struct json_object *root)
 	struct rlimit files = { };
 	struct bench_run run = { .b = b };
 	int pipe_fds[2], rc;
-	uint32_t rank;
+	uint32_t i;
 
 	/* One descriptor per rank. */
 	getrlimit(RLIMIT_NOFILE, &files);
@@ -202,8 +203,8 @@ int bench_start(const struct bench *b, struct json_object *root)
 	setrlimit(RLIMIT_NOFILE, &files);
 
 	run.json_rows = json_object_new_array();
-	run.fds = calloc(1 + b->nranks, sizeof(*run.fds));
-	run.status = calloc(b->nranks, sizeof(*run.status));
+	run.fds = calloc(1 + b->local, sizeof(*run.fds));
+	run.status = calloc(b->local, sizeof(*run.status));
 	rc = map_shared(b, &run.map);
 	if (rc || !run.fds || !run.status)
 		return fail("not enough memory");
@@ -212,17 +213,17 @@ int bench_start(const struct bench *b, struct json_object *root)
 		return fail("cannot make a unique id: %s", coll_strerror(rc));
 	if (pipe2(pipe_fds, O_CLOEXEC))
 		return fail("cannot make a pipe: %m");
-	for (rank = 0; rank <= b->nranks; rank++) {
-		run.fds[rank].fd = -1;
-		run.fds[rank].events = POLLIN;
+	for (i = 0; i <= b->local; i++) {
+		run.fds[i].fd = -1;
+		run.fds[i].events = POLLIN;
 	}
 	run.fds[0].fd = pipe_fds[0];
 	catch_signals();
 
-	for (rank = 0; rank < b->nranks; rank++) {
-		rc = start_rank(&run, rank, pipe_fds);
+	for (i = 0; i < b->local; i++) {
+		rc = start_rank(&run, i, pipe_fds);
 		if (rc) {
-			fail("cannot start rank %u: %s", rank, strerror(-rc));
+			fail("cannot start rank %u: %s", b->first + i, strerror(-rc));
 			run.nfailed++;
 			run.kill_at = now();
 			stop_all(&run);
