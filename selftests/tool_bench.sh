@@ -41,6 +41,7 @@ expect "root that is not there" 2 npulink bench broadcast -p 2 -r 2
 expect "unknown algorithm" 2 npulink bench allreduce -a teapot
 expect "node that is not there" 2 npulink bench allreduce --nnodes 2 --node_rank 2 --master_addr localhost
 expect "no host of node 0" 2 npulink bench allreduce --nnodes 2
+expect "a factor that leads nowhere" 2 npulink bench allreduce -f 1
 expect "no nodes" 2 npulink bench allreduce --nnodes 0
 expect "no such port" 2 npulink bench allreduce --master_port 65536
 expect "size that is none" 2 npulink bench allreduce -b 8Q

@@ -139,7 +139,8 @@ static bool set_option(struct bench *b, int c, const char *arg)
 	case 'e':
 		return parse_size(arg, &b->max_bytes);
 	case 'f':
-		return parse_u64(arg, 1 << 20, &b->step_factor);
+		/* 0, as without it: sizes are added up. */
+		return parse_u64(arg, 1 << 20, &b->step_factor) && b->step_factor != 1;
 	case 'i':
 		return parse_size(arg, &b->step_bytes);
 	case 'n':

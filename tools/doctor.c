@@ -212,7 +212,8 @@ static bool check_module(void)
 		fix(f, "look at: dmesg | grep npulink");
 	} else {
 		f = found(ERROR, "module", "npulink is not loaded");
-		fix(f, "modprobe npulink_soft");
+		fix(f, "%smodprobe npulink_soft",
+		    kmod_module_get_path(mod) ? "" : "when it is installed (see below): ");
 	}
 	check_installed(mod, uts.release, loaded);
 out:
