@@ -399,11 +399,24 @@ static bool tool_bench(void)
 		    "-f 32 -n 2 -I --nnodes 2 --node_rank %u --master_addr vm0", machine);
 }
 
+/* That of npulink-tune(8): the first machine has the calibration, with what was in it. */
+static bool tool_tune(void)
+{
+	if (run("printf 'alpha = 1e-6\nfar.alpha = 1\n' >/tmp/calibration && COLL_KEY=\"of this test\" "
+		"build/tools/npulink tune far -o /tmp/calibration --time 0.001 --node_rank %u "
+		"--master_addr vm0", machine))
+		return false;
+	return machine || !run("cat /tmp/calibration; grep -qx 'alpha = 1e-6' /tmp/calibration && "
+			       "[ $(grep -c '^far.alpha = [0-9.e-]*$' /tmp/calibration) = 1 ] && "
+			       "grep -q '^far.beta = [0-9.e-]*[1-9]' /tmp/calibration && "
+			       "! grep -qx 'far.alpha = 1' /tmp/calibration");
+}
+
 int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(20);
+	ksft_set_plan(21);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
@@ -416,6 +429,7 @@ int main(void)
 	ksft_test_result(!remote_ranks(1, shrink), "no shrinking\n");
 	ksft_test_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
 	ksft_test_result(tool_bench(), "npulink bench on both machines\n");
+	ksft_test_result(tool_tune(), "npulink tune far\n");
 	ksft_test_result(!death(), "a rank is killed\n");
 	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
 	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");

@@ -31,6 +31,10 @@ check "which has the file" grep -q "^beta = " "$scratch/text"
 check "and nothing else" sh -c "! grep -v '^#\|^$\|=' $scratch/text"
 expect "a directory that is not there" 1 npulink tune -o "$scratch/no/where" -p 2 $quick
 
+expect "far: no host" 2 npulink tune far --node_rank 0
+expect "far: no such number" 2 npulink tune far --node_rank 2 --master_addr localhost
+expect "far: no time" 2 npulink tune far --node_rank 0 --master_addr localhost --time 0
+
 sweep="npulink -j tune sweep -c broadcast,alltoall -b 64,8K -p 2,3 -C $cal $quick"
 # Which algorithm wins by so little time is not to be relied on.
 $sweep >"$scratch/sweep" || :

@@ -30,11 +30,13 @@
 
 static const char usage[] =
 	"Usage: npulink [-j] tune [OPTION]...\n"
+	"       npulink [-j] tune far --node_rank 0|1 --master_addr HOST [OPTION]...\n"
 	"       npulink [-j] tune sweep [OPTION]...\n"
 	"\n"
 	"Measures what messages, bytes and reductions cost among the devices of this machine,\n"
-	"and writes the calibration file by which libcoll chooses algorithms. \"tune sweep\"\n"
-	"finds out how good the choice is, see npulink tune sweep --help.\n"
+	"and writes the calibration file by which libcoll chooses algorithms. \"tune far\" adds\n"
+	"what they cost between machines, \"tune sweep\" finds out how good the choice is: see\n"
+	"npulink tune far --help, npulink tune sweep --help.\n"
 	"\n"
 	"  -o, --output FILE  write there; - is standard output (COLL_CALIBRATION, or\n"
 	"                     /etc/npulink/calibration)\n"
@@ -53,34 +55,6 @@ struct tuning {
 };
 
 /* ---- two ranks: alpha, beta, gamma */
-
-static int double_cmp(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* The median of how far what was fitted is from what was measured, in parts of that. */
-static double median_error(const double *x, const double *y, uint32_t nrows, uint32_t ncols,
-			   const double *coef)
-{
-	double *error = calloc(nrows + 1, sizeof(*error)), median;
-
-	if (!error)
-		return 0;
-	for (uint32_t r = 0; r < nrows; r++) {
-		double sum = 0;
-
-		for (uint32_t c = 0; c < ncols; c++)
-			sum += coef[c] * x[(size_t)r * ncols + c];
-		error[r] = fabs(sum / y[r] - 1);
-	}
-	qsort(error, nrows, sizeof(*error), double_cmp);
-	median = error[nrows / 2];
-	free(error);
-	return median;
-}
 
 static struct tune_job job_of(uint32_t collective, const char *name, uint32_t dtype,
 			      uint64_t bytes, uint32_t nranks)
@@ -115,7 +89,7 @@ static int tune_messages(struct tuning *t)
 		y[i] = jobs[i].seconds;
 	}
 	tune_fit(x[0], y, N, 2, coef);
-	t->fit[0] = median_error(x[0], y, N, 2, coef);
+	t->fit[0] = tune_error(x[0], y, N, 2, coef);
 	t->found.params.alpha = coef[0];
 	t->found.params.beta = coef[1];
 	for (uint32_t type = 0; type < NPULINK_DTYPES; type++) {
@@ -210,7 +184,7 @@ static int fit_work(struct tuning *t, const struct tune_job *jobs, uint32_t n)
 	}
 	if (!rc) {
 		tune_fit(x, y, n, WORK_COLS, coef);
-		t->fit[1] = median_error(x, y, n, WORK_COLS, coef);
+		t->fit[1] = tune_error(x, y, n, WORK_COLS, coef);
 		work->call = coef[0];
 		work->message = coef[1];
 		work->request = coef[2];
@@ -252,8 +226,9 @@ static void put_types(FILE *f, const char *name, const double *each)
 		fprintf(f, "%s.%s = %.4g\n", name, coll_dtype_name(type), each[type]);
 }
 
-static void put_file(FILE *f, const struct tuning *t)
+static void put_file(FILE *f, const void *data)
 {
+	const struct tuning *t = data;
 	const struct coll_tune *c = &t->found;
 	time_t now = time(NULL);
 	char host[64] = "", date[40];
@@ -278,26 +253,25 @@ static void put_file(FILE *f, const struct tuning *t)
 	put_types(f, "cpu.reduce", c->work.reduces);
 }
 
-/* Whole or not at all: programs may be reading it. */
-static int write_file(const struct tuning *t)
+int tune_write(const char *path, void (*put)(FILE *out, const void *data), const void *data)
 {
 	char *temp;
 	FILE *f;
 	int rc = 0;
 
-	if (!strcmp(t->path, "-")) {
-		put_file(stdout, t);
+	if (!strcmp(path, "-")) {
+		put(stdout, data);
 		return 0;
 	}
-	if (!strcmp(t->path, DEFAULT_FILE))
+	if (!strcmp(path, DEFAULT_FILE))
 		mkdir("/etc/npulink", 0755);
-	if (asprintf(&temp, "%s.new", t->path) < 0)
+	if (asprintf(&temp, "%s.new", path) < 0)
 		return fail("not enough memory");
 	f = fopen(temp, "we");
 	if (f)
-		put_file(f, t);
-	if (!f || ferror(f) || fclose(f) || rename(temp, t->path)) {
-		rc = fail("cannot write %s: %m", t->path);
+		put(f, data);
+	if (!f || ferror(f) || fclose(f) || rename(temp, path)) {
+		rc = fail("cannot write %s: %m", path);
 		unlink(temp);
 	}
 	free(temp);
@@ -360,10 +334,34 @@ static void report_text(const struct tuning *t)
 
 /* ---- the command */
 
-static bool set_option(struct tuning *t, int c, const char *arg)
+bool tune_option(struct tune_opts *o, int c, const char *arg)
 {
 	uint64_t n;
 	char *end;
+
+	switch (c) {
+	case 'R':
+		if (!parse_u64(arg, 1000, &n) || !n)
+			return false;
+		o->rounds = n;
+		return true;
+	case 'T':
+		o->budget = strtod(arg, &end);
+		return end != arg && !*end && o->budget > 0 && o->budget < 1000;
+	}
+	return false;
+}
+
+const char *tune_default_file(void)
+{
+	const char *path = getenv("COLL_CALIBRATION");
+
+	return path && *path ? path : DEFAULT_FILE;
+}
+
+static bool set_option(struct tuning *t, int c, const char *arg)
+{
+	uint64_t n;
 
 	switch (c) {
 	case 'o':
@@ -374,16 +372,8 @@ static bool set_option(struct tuning *t, int c, const char *arg)
 			return false;
 		t->ranks = n;
 		return true;
-	case 'R':
-		if (!parse_u64(arg, 1000, &n) || !n)
-			return false;
-		t->opts.rounds = n;
-		return true;
-	case 'T':
-		t->opts.budget = strtod(arg, &end);
-		return end != arg && !*end && t->opts.budget > 0 && t->opts.budget < 1000;
 	}
-	return false;
+	return tune_option(&t->opts, c, arg);
 }
 
 static int parse(struct tuning *t, int argc, char **argv)
@@ -395,13 +385,11 @@ static int parse(struct tuning *t, int argc, char **argv)
 		{ "time", required_argument, NULL, 'T' },
 		CMD_OPTION_END
 	};
-	const char *path = getenv("COLL_CALIBRATION");
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int c;
 
 	*t = (struct tuning) {
-		.path = path && *path ? path : DEFAULT_FILE,
-		.opts = { .rounds = 5, .budget = 0.01 },
+		.path = tune_default_file(), .opts = TUNE_OPTS_DEFAULT,
 		.ranks = cpus < 2 ? 8 : cpus > 4 ? 16 : 4 * cpus,
 	};
 	while ((c = cmd_option(argc, argv, "o:p:", longs, usage)) != -1) {
@@ -437,7 +425,7 @@ static int tune_measure(int argc, char **argv)
 	if (!rc && t.shares)
 		rc = tune_work(&t);
 	if (!rc)
-		rc = write_file(&t);
+		rc = tune_write(t.path, put_file, &t);
 	if (!rc && opts.json && strcmp(t.path, "-"))
 		report_json(&t);
 	else if (!rc && strcmp(t.path, "-"))
@@ -447,6 +435,7 @@ static int tune_measure(int argc, char **argv)
 
 static const struct cmd tune_cmds[] = {
 	{ "measure",	tune_measure,	"what links cost; the default" },
+	{ "far",	tune_far,	"what messages cost between machines" },
 	{ "sweep",	tune_sweep,	"how good the choice of algorithm is" },
 	{ }
 };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * tune.h - the parts of npulink tune: tune.c (what is measured, and the calibration
- * that comes of it), tune_fit.c (least squares), tune_sweep.c (is the choice that
- * follows from it the best one?), tune_team.c (the ranks, which are processes).
+ * that comes of it), tune_far.c (what is between machines), tune_fit.c (least squares),
+ * tune_sweep.c (is the choice that follows from it the best one?), tune_team.c (the ranks,
+ * which are processes).
  */
 #ifndef TOOL_TUNE_H
 #define TOOL_TUNE_H
@@ -10,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include "plan.h"
 
 #define TUNE_MAX_RANKS	64
@@ -31,6 +33,8 @@ struct tune_job {
 };
 
 /* What the command line says of how to measure. */
+#define TUNE_OPTS_DEFAULT	(struct tune_opts){ .rounds = 5, .budget = 0.01 }
+
 struct tune_opts {
 	uint32_t rounds;	/* each job is measured so often, in turn with the others */
 	double budget;		/* seconds for each time */
@@ -59,6 +63,20 @@ uint64_t tune_count(uint32_t collective, uint32_t dtype, uint64_t bytes, uint32_
  * negative are taken to be 0, and the others are fitted without them.
  */
 void tune_fit(const double *x, const double *y, uint32_t nrows, uint32_t ncols, double *coef);
+
+/* The median of how far what was fitted is from what was measured, in parts of that. */
+double tune_error(const double *x, const double *y, uint32_t nrows, uint32_t ncols,
+		  const double *coef);
+
+/* tune.c: --rounds ('R') and --time ('T'); false if the value makes no sense. */
+bool tune_option(struct tune_opts *opts, int c, const char *arg);
+/* Where the calibration is if nobody says so. */
+const char *tune_default_file(void);
+/* Whole or not at all: programs may be reading it. "-" is standard output. */
+int tune_write(const char *path, void (*put)(FILE *out, const void *data), const void *data);
+
+/* tune_far.c */
+int tune_far(int argc, char **argv);
 
 /* tune_sweep.c */
 int tune_sweep(int argc, char **argv);

@@ -4,6 +4,7 @@
  * negative, and measurements from microseconds to seconds that count alike.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include "tune.h"
 
@@ -81,4 +82,31 @@ void tune_fit(const double *x, const double *y, uint32_t nrows, uint32_t ncols, 
 	memset(coef, 0, ncols * sizeof(*coef));
 	for (uint32_t i = 0; i < m.n; i++)
 		coef[use[i]] = found[i];
+}
+
+static int double_cmp(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+double tune_error(const double *x, const double *y, uint32_t nrows, uint32_t ncols,
+		  const double *coef)
+{
+	double *error = calloc(nrows + 1, sizeof(*error)), median;
+
+	if (!error)
+		return 0;
+	for (uint32_t r = 0; r < nrows; r++) {
+		double sum = 0;
+
+		for (uint32_t c = 0; c < ncols; c++)
+			sum += coef[c] * x[(size_t)r * ncols + c];
+		error[r] = fabs(sum / y[r] - 1);
+	}
+	qsort(error, nrows, sizeof(*error), double_cmp);
+	median = error[nrows / 2];
+	free(error);
+	return median;
 }
