@@ -402,9 +402,9 @@ static bool tool_bench(void)
 /* That of npulink-tune(8): the first machine has the calibration, with what was in it. */
 static bool tool_tune(void)
 {
-	if (run("printf 'alpha = 1e-6\nfar.alpha = 1\n' >/tmp/calibration && COLL_KEY=\"of this test\" "
-		"build/tools/npulink tune far -o /tmp/calibration --time 0.001 --node_rank %u "
-		"--master_addr vm0", machine))
+	if (run("printf 'alpha = 1e-6\nfar.alpha = 1\n' >/tmp/calibration && "
+		"COLL_KEY=\"of this test\" build/tools/npulink tune far -o /tmp/calibration "
+		"--time 0.001 --node_rank %u --master_addr vm0", machine))
 		return false;
 	return machine || !run("cat /tmp/calibration; grep -qx 'alpha = 1e-6' /tmp/calibration && "
 			       "[ $(grep -c '^far.alpha = [0-9.e-]*$' /tmp/calibration) = 1 ] && "

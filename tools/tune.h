@@ -33,7 +33,7 @@ struct tune_job {
 };
 
 /* What the command line says of how to measure. */
-#define TUNE_OPTS_DEFAULT	(struct tune_opts){ .rounds = 5, .budget = 0.01 }
+#define TUNE_OPTS_DEFAULT	{ .rounds = 5, .budget = 0.01 }
 
 struct tune_opts {
 	uint32_t rounds;	/* each job is measured so often, in turn with the others */

@@ -220,7 +220,7 @@ static int parse(struct far *f, int argc, char **argv)
 	if (optind < argc)
 		return usage_error("tune far: unknown word \"%s\"", argv[optind]);
 	if (f->node == ~0ULL || !f->master)
-		return usage_error("tune far: --node_rank and --master_addr are needed, see --help");
+		return usage_error("tune far: needs --node_rank and --master_addr, see --help");
 	return -1;
 }
 

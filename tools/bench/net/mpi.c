@@ -66,7 +66,8 @@ static int point(const char *text)
 	MPI_Reduce(&t, &mean, 1, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD);
 	MPI_Reduce(&wrong, &all_wrong, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (!rank)
-		printf("{\"who\":\"openmpi\",\"what\":\"%s\",\"bytes\":%d,\"us\":%.3f,\"wrong\":%ld}\n",
+		printf("{\"who\":\"openmpi\",\"what\":\"%s\",\"bytes\":%d,"
+		       "\"us\":%.3f,\"wrong\":%ld}\n",
 		       coll, bytes, mean / size * 1e6, all_wrong);
 	fflush(stdout);
 	free(in);
