@@ -304,8 +304,8 @@ void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
 	/* One that is failing is taken down as what was never up, see rdma_conn_work(). */
 	spin_lock_irqsave(&conn->lock, flags);
 	up = !conn->failing;
-	/* After what the handshake wrote: whoever sees it up may use it without the lock. */
 	if (up)
+		/* After what the handshake wrote: whoever sees it up may use it without the lock. */
 		smp_store_release(&conn->up, true);
 	spin_unlock_irqrestore(&conn->lock, flags);
 	if (up)
