@@ -13,18 +13,7 @@ modules=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/tools/vm/modules
 tests=${NPULINK_TESTS:-$(cd "$(dirname "$0")/.." && pwd)/build/selftests}
 cycles=${NPULINK_SOAK:+100}
 cycles=${cycles:-10}
-n=0 status=0
-
-result()
-{
-	n=$((n + 1))
-	if [ "$1" = 0 ]; then
-		echo "ok $n $2"
-	else
-		echo "not ok $n $2"
-		status=1
-	fi
-}
+. "${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/selftests/tap.sh"
 
 # try NAME FUNCTION
 try()
