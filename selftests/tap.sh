@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # For tests in shell that need nothing else: one TAP line for each result.
-# Not executable, so that it is no test itself.
-
-# shellcheck disable=SC2034 # for those who include it
-n=0 status=0
+# n and status are 0 before the first. Not executable, so that it is no test itself.
 
 # result STATUS NAME
 result()

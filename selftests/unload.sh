@@ -13,6 +13,7 @@ modules=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/tools/vm/modules
 tests=${NPULINK_TESTS:-$(cd "$(dirname "$0")/.." && pwd)/build/selftests}
 cycles=${NPULINK_SOAK:+100}
 cycles=${cycles:-10}
+n=0 status=0
 . "${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/selftests/tap.sh"
 
 # try NAME FUNCTION
