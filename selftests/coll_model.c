@@ -9,7 +9,8 @@
  * the same numbers, so each knows the whole state, also of communicators that its process
  * is not in. What may differ between ranks (when, in which order, on which device) is
  * drawn from numbers of a rank's own. At the end of a round a process is killed. All the
- * time the kernel looks for processes that wait for each other, and must not find any.
+ * time the kernel looks for processes that wait for each other, and must not find any. Devices
+ * complete late for a while, or interrupt twice, which may change no answer.
  *
  * NPULINK_SEED=N repeats a run, as far as time allows; NPULINK_SECONDS=N: how long.
  *
@@ -24,12 +25,15 @@
 #define STATEMENTS	30	/* of a track in a round */
 #define NOBODY		RANKS
 
-enum what { NEW, CALL, BURST, GROUP, BAD, DIFFER, ABORT, LEAVE, LATE, SHRINK, AGAIN, WHATS };
+enum what {
+	NEW, CALL, BURST, GROUP, BAD, DIFFER, ABORT, LEAVE, LATE, SHRINK, AGAIN, KNOB, DEFAULT, WHATS
+};
 
 static const char * const what_names[] = {
 	"communicators made", "collectives", "requests in flight together", "groups",
 	"bad arguments", "calls that differ", "aborts", "ranks that left", "deadlines",
-	"shrunk communicators", "calls after a failure",
+	"shrunk communicators", "calls after a failure", "devices made slow, or to stutter",
+	"default deadlines",
 };
 
 /* Shared by all processes. */
@@ -198,6 +202,19 @@ static int destroy(struct track *t, struct slot *s)
 	return 0;
 }
 
+/* Long enough for a busy machine, or what the library thinks is. */
+static uint64_t patience(void)
+{
+	return getenv("NPULINK_SLOW") ? 120000000000ULL : 30000000000ULL;
+}
+
+static uint64_t draw_deadline(struct track *t)
+{
+	if (draw(t, 3))
+		return patience();
+	return COLL_DEADLINE_AUTO;
+}
+
 static int make(struct track *t, struct slot *s, uint64_t deadline_ns)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -237,12 +254,44 @@ static int make(struct track *t, struct slot *s, uint64_t deadline_ns)
 	if (coll_comm_rank(s->comm) != s->self || coll_comm_size(s->comm) != s->n)
 		return wrong(t, "rank %u of %u", coll_comm_rank(s->comm), coll_comm_size(s->comm));
 	did(t, s, NEW);
+	if (deadline_ns == COLL_DEADLINE_AUTO)
+		did(t, s, DEFAULT);
 	return 0;
 }
 
-static uint64_t patience(void)
+/* Of all devices, whoever uses them. */
+static void knob(unsigned int device, const char *name, unsigned int value)
 {
-	return getenv("NPULINK_SLOW") ? 120000000000ULL : 30000000000ULL;
+	char path[80];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/npulink_soft/npu%u/%s", device, name);
+	f = fopen(path, "we");
+	if (!f)
+		return;
+	fprintf(f, "%u", value);
+	fclose(f);
+}
+
+/* A device whose completions come late, or twice; or well again. */
+static int turn_knob(struct track *t)
+{
+	unsigned int device = draw_own(t, 8);
+
+	if (t->process != draw(t, RANKS))
+		return 0;
+	switch (draw_own(t, 4)) {
+	case 0:
+		knob(device, "delay_ns", 1000 + draw_own(t, 300000));
+		break;
+	case 1:
+		knob(device, "dup_irq", 1 + draw_own(t, 50));
+		break;
+	default:
+		knob(device, "delay_ns", 0);
+	}
+	__atomic_fetch_add(&t->w->done[KNOB], 1, __ATOMIC_RELAXED);
+	return 0;
 }
 
 static int one_call(struct track *t, struct slot *s)
@@ -509,11 +558,13 @@ static int shrink(struct track *t, struct slot *s)
 static int statement(struct track *t)
 {
 	struct slot *s = &t->slot[draw(t, SLOTS)];
-	unsigned int what = draw(t, 20);
+	unsigned int what = draw(t, 22);
 
 #define DO(name, call) (t->doing = what_names[name], call)
+	if (what > 19)
+		return DO(KNOB, turn_knob(t));
 	if (!s->used)
-		return DO(NEW, make(t, s, patience()));
+		return DO(NEW, make(t, s, draw_deadline(t)));
 	if (s->status && what < 8)
 		return DO(SHRINK, shrink(t, s));
 	if (s->status && what < 12) {
@@ -521,10 +572,10 @@ static int statement(struct track *t)
 		return s->comm ? DO(AGAIN, expect_failure(t, s)) : 0;
 	}
 	if (s->status)
-		return DO(NEW, make(t, s, patience()));
+		return DO(NEW, make(t, s, draw_deadline(t)));
 	switch (what) {
 	case 0:
-		return DO(NEW, make(t, s, patience()));
+		return DO(NEW, make(t, s, draw_deadline(t)));
 	case 1:
 	case 2:
 		return DO(DIFFER, differ(t, s));
@@ -719,6 +770,10 @@ int main(void)
 		w->seed++;
 	}
 	search_for_deadlocks(search_ms);
+	for (unsigned int i = 0; i < 8; i++) {
+		knob(i, "delay_ns", 0);
+		knob(i, "dup_irq", 0);
+	}
 	for (int i = 0; i < WHATS; i++)
 		ksft_print_msg("%8llu %s\n", (unsigned long long)w->done[i], what_names[i]);
 	ksft_print_msg("%8llu processes killed, in as many rounds\n",

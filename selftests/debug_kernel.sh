@@ -15,21 +15,11 @@ tree=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}
 module=$tree/build/modules-$(uname -r)/selftests/canary/npulink_canary.ko
 kmemleak=/sys/kernel/debug/kmemleak
 n=0 status=0
+. "$tree/selftests/tap.sh"
 
 mark()
 {
 	echo "npulink-test: debug_kernel" >/dev/kmsg
-}
-
-result()
-{
-	n=$((n + 1))
-	if [ "$1" = 0 ]; then
-		echo "ok $n $2"
-	else
-		echo "not ok $n $2"
-		status=1
-	fi
 }
 
 since_mark()

@@ -5,8 +5,7 @@
  *
  * npulink-test: debug timeout=90
  */
-#include "failnth.h"
-#include "harness.h"
+#include "failnth_fixture.h"
 
 static void post_peer_large(struct scene *s)
 {
@@ -381,20 +380,6 @@ static const struct call plans[] = {
 	{ "PLAN_CREATE the same, races", NPULINK_PLAN_CREATE, COMMS, NULL, run_plan_races,
 	  check_destroy },
 };
-
-FIXTURE(failnth) {
-};
-
-FIXTURE_SETUP(failnth)
-{
-	if (nth_init())
-		SKIP(return, "the kernel cannot inject failures");
-	raw_knobs_reset(2);
-}
-
-FIXTURE_TEARDOWN(failnth)
-{
-}
 
 TEST_F(failnth, files_and_memory)
 {

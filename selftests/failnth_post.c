@@ -5,8 +5,7 @@
  *
  * npulink-test: debug timeout=90
  */
-#include "failnth.h"
-#include "harness.h"
+#include "failnth_fixture.h"
 
 /*
  * A post that fails may have been accepted: out_seq says so. Then its result can still
@@ -386,20 +385,6 @@ static const struct call ends[] = {
 	{ "DESTROY buffer", NPULINK_DESTROY, PLANS, NULL, run_destroy_buf, NULL },
 	{ "DESTROY communicator", NPULINK_DESTROY, COMMS, NULL, run_destroy_comm, NULL },
 };
-
-FIXTURE(failnth) {
-};
-
-FIXTURE_SETUP(failnth)
-{
-	if (nth_init())
-		SKIP(return, "the kernel cannot inject failures");
-	raw_knobs_reset(2);
-}
-
-FIXTURE_TEARDOWN(failnth)
-{
-}
 
 TEST_F(failnth, operations)
 {

@@ -290,9 +290,10 @@ static inline bool hostile_dropped(struct hostile *h, int ms)
 	return false;
 }
 
-static inline int hostile_send(struct hostile *h, const void *data, size_t len)
+/* From byte @at of the memory for sending: until it has gone, others are sent from elsewhere. */
+static inline int hostile_send_at(struct hostile *h, size_t at, const void *data, size_t len)
 {
-	char *slot = h->mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT;
+	char *slot = h->mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT + at;
 	struct ibv_sge sge = { .addr = (uintptr_t)slot, .length = len, .lkey = h->mr->lkey };
 	struct ibv_send_wr wr = {
 		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND,
@@ -300,6 +301,11 @@ static inline int hostile_send(struct hostile *h, const void *data, size_t len)
 
 	memcpy(slot, data, len);
 	return ibv_post_send(h->id->qp, &wr, &bad);
+}
+
+static inline int hostile_send(struct hostile *h, const void *data, size_t len)
+{
+	return hostile_send_at(h, 0, data, len);
 }
 
 /* Write @len bytes of what was sent last; with @imm not NULL, the other end is told. */

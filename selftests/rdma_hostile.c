@@ -6,6 +6,7 @@
  *
  * npulink-test: modules=none timeout=240 mem=1024
  */
+#include <pthread.h>
 #include <sys/wait.h>
 #include "hostile.h"
 #include "team.h"
@@ -458,6 +459,115 @@ static bool write_caught(unsigned int kind)
 	return ok;
 }
 
+/* ---- one who goes --------------------------------------------------------------------- */
+
+/* With memory that it may write to, and without hanging up: nobody waits until it does. */
+static bool leaves_with_a_grant(void)
+{
+	struct npulink_wire_msg bye = { .type = NPULINK_WIRE_BYE };
+	struct npulink_wait wait = { .size = sizeof(wait) };
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN_GRANT))
+		return false;
+	ok = let_in(&h, &v);
+	if (ok)
+		hostile_poll(&h, 5000, 1);
+	ok = ok && h.nrecv == 1 && !hostile_send(&h, &bye, sizeof(bye));
+	wait.seq = v.seq;
+	wait.wait_until_ns = raw_now() + 5000000000ULL;
+	ok = ok && !raw_ioctl(v.fd, NPULINK_WAIT, &wait) && wait.out_result.status == -ESHUTDOWN &&
+	     victim_cause(&v) == NPULINK_CAUSE_LEFT && hostile_dropped(&h, 10000) &&
+	     others_go_on();
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/*
+ * Proves itself, does all that is expected of it if @well, and hangs up, all at once. What it
+ * has said is heard first.
+ */
+static bool hangs_up(bool well)
+{
+	char data[sizeof(struct npulink_wire_msg) + LEN];
+	struct npulink_wire_msg msg = step_msg(LEN), bye = { .type = NPULINK_WIRE_BYE, .seq = 1 };
+	struct npulink_wire_hello hello;
+	struct sockaddr_in sin = listener();
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	memcpy(data, &msg, sizeof(msg));
+	memset(data + sizeof(msg), 0x42, LEN);
+	hello = hostile_hello(v.secret, 0, 1);
+	ok = !hostile_init(&h);
+	h.hello = hello;
+	ok = ok && hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	     !hostile_prove(&h, v.secret);
+	if (well) {
+		int64_t until = hostile_ms() + 5000;
+		struct ibv_wc wc;
+		int sent = 0;
+
+		ok = ok && !hostile_send_at(&h, 512, data, sizeof(data)) &&
+		     !hostile_send_at(&h, 1024, &bye, sizeof(bye));
+		while (ok && sent < 3 && hostile_ms() < until)
+			if (ibv_poll_cq(h.cq, 1, &wc) == 1)
+				sent += wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND;
+	}
+	hostile_end(&h);
+	if (well)
+		ok = ok && !raw_wait(v.fd, v.seq, &res) && !res.status &&
+		     v.mem[LEN - 1] == 0x42 && !victim_cause(&v);
+	victim_end(&v);
+	return ok;
+}
+
+static bool hang_up_often(bool well)
+{
+	for (int i = 0; i < 20; i++)
+		if (!hangs_up(well))
+			return false;
+	return others_go_on();
+}
+
+static void *abort_soon(void *arg)
+{
+	struct victim *v = arg;
+
+	while (__atomic_load_n(&v->comm, __ATOMIC_ACQUIRE) <= 0)
+		;
+	usleep(rand() % 1000);
+	raw_abort(v->fd, v->comm, 1);
+	return NULL;
+}
+
+/* The communicator fails while its first plan that needs the other machine is made. */
+static bool fails_while_it_connects(void)
+{
+	struct victim v = {};
+	pthread_t thread;
+	int i, rc;
+
+	for (i = 0; i < 100; i++) {
+		v.comm = 0;
+		if (pthread_create(&thread, NULL, abort_soon, &v))
+			return false;
+		rc = victim_init(&v, i & 1, 0, LEN);
+		pthread_join(thread, NULL);
+		victim_end(&v);
+		if (rc && rc != -ECANCELED)
+			return false;
+	}
+	return others_go_on();
+}
+
 /* ---- all of it --------------------------------------------------------------------------- */
 
 static void set_up(void)
@@ -500,13 +610,17 @@ int main(void)
 	ksft_print_header();
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 + ARRAY_SIZE(lies) +
-		      WRITES + 2);
+		      WRITES + 6);
 	strangers();
 	impostor();
 	for (unsigned int i = 0; i < ARRAY_SIZE(lies); i++)
 		ksft_test_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
 	for (unsigned int i = 0; i < WRITES; i++)
 		ksft_test_result(write_caught(i), "a member sends %s\n", writes[i]);
+	ksft_test_result(leaves_with_a_grant(), "a member leaves with a grant, and stays connected\n");
+	ksft_test_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
+	ksft_test_result(hang_up_often(false), "a member proves itself and hangs up\n");
+	ksft_test_result(fails_while_it_connects(), "an abort while the connection is begun\n");
 	ksft_test_result(nothing_left(), "no key and no connection is left\n");
 	for (unsigned int i = 0; i < 2; i++)
 		member_leave(&bystander[i]);

@@ -84,6 +84,28 @@ static int sendrecv(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
+/* More messages than the receiver has room for, before a call that it has to make first. */
+static int sends_ahead(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_request *sends[20];
+	int out[ARRAY_SIZE(sends)], in, bad = 0;
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(sends) && !rank; i++) {
+		out[i] = 100 + i;
+		bad |= coll_isend(comm, &out[i], 1, COLL_INT32, 1, &sends[i]);
+	}
+	/* It has no bytes, so there is nothing that could be granted for it. */
+	bad |= remote_check(coll_barrier(comm), comm, rank, "barrier");
+	for (unsigned int i = 0; i < ARRAY_SIZE(sends) && rank && !bad; i++) {
+		bad = remote_check(coll_recv(comm, &in, 1, COLL_INT32, 0), comm, rank, "receive");
+		if (!bad && in != 100 + (int)i)
+			bad = remote_fail("received %d as number %u", in, i);
+	}
+	if (!rank && !bad)
+		bad = remote_check(coll_waitall(ARRAY_SIZE(sends), sends), comm, rank, "sends");
+	return bad;
+}
+
 /* What both ranks see when one of them fails: the same cause. */
 static int expect(struct coll_comm *comm, unsigned int rank, int rc, int want, const char *cause)
 {
@@ -418,6 +440,7 @@ int main(void)
 	ksft_print_header();
 	ksft_set_plan(21);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
+	ksft_test_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
 	ksft_test_result(!remote_ranks(2, random_traffic), "random traffic\n");
@@ -432,6 +455,7 @@ int main(void)
 	ksft_test_result(tool_tune(), "npulink tune far\n");
 	ksft_test_result(!death(), "a rank is killed\n");
 	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
+	ksft_test_result(!checksummed(1, sends_ahead), "checksums: sends ahead of a barrier\n");
 	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
 	ksft_test_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
 	ksft_test_result(!checksummed(1, damaged_once), "checksums: damaged once\n");

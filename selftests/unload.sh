@@ -15,17 +15,7 @@ cycles=10
 [ -z "${NPULINK_SLOW-}" ] || cycles=4
 [ -z "${NPULINK_SOAK-}" ] || cycles=100
 n=0 status=0
-
-result()
-{
-	n=$((n + 1))
-	if [ "$1" = 0 ]; then
-		echo "ok $n $2"
-	else
-		echo "not ok $n $2"
-		status=1
-	fi
-}
+. "${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/selftests/tap.sh"
 
 # try NAME FUNCTION
 try()

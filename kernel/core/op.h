@@ -141,6 +141,7 @@ struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
+	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
@@ -247,7 +248,7 @@ void npulink_slot_give(struct npulink_file *file, struct npulink_op *op);
 struct npulink_op *npulink_slot_find(struct npulink_file *file, u64 seq);
 void npulink_slots_free(struct npulink_file *file);
 void npulink_op_deliver(struct npulink_op *op);
-void npulink_file_wake_ready(struct npulink_file *file);
+void npulink_file_wake_ready(struct npulink_file *file, bool waits);
 void npulink_watchdog_arm(struct npulink_file *file, struct npulink_op *op);
 void npulink_watchdog_init(struct npulink_file *file);
 void npulink_watchdog_stop(struct npulink_file *file);

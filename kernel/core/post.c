@@ -324,6 +324,8 @@ int npulink_post_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_op *op;
 	int rc = 0;
 
+	if (wait)
+		run.waits = file;
 	op = npulink_post_one(file, post, post->flags & (NPULINK_POST_WAIT | NPULINK_POST_HELD),
 			      user, &run);
 	if (IS_ERR(op))

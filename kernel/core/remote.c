@@ -174,6 +174,9 @@ void npulink_put_lost(struct npulink_put *put, int status)
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	if (remote->state != NPULINK_REMOTE_DOWN)
 		npulink_remote_lost(remote, status);
+	/* Nothing more is begun on it. */
+	remote->full = true;
+	remote->shut = true;
 	spin_unlock_irqrestore(&remote->rank->lock, flags);
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_lost);
@@ -292,7 +295,8 @@ void npulink_remote_abort(struct npulink_rank *rank)
 			remote->put.transport->shut(&remote->put, &msg, &body, sizeof(body));
 			remote->full = true;
 			remote->shut = true;
-		} else if (remote->state == NPULINK_REMOTE_CONNECTING) {
+		} else if (remote->opened_once && remote->state != NPULINK_REMOTE_DOWN) {
+			/* What a peer that has left was granted is in use as long as it is open. */
 			remote->shut = true;
 			remote->put.transport->shut(&remote->put, NULL, NULL, 0);
 		}
@@ -424,8 +428,12 @@ int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		spin_unlock_irq(&rank->lock);
 		return rc;
 	}
-	/* Pairs with npulink_remote_close(). */
-	smp_store_release(&remote->opened_once, true);
+	spin_lock_irq(&rank->lock);
+	remote->opened_once = true;
+	spin_unlock_irq(&rank->lock);
+	/* It may have failed before there was anything to shut. */
+	if (READ_ONCE(rank->comm->failed))
+		npulink_remote_abort(rank);
 	return 0;
 }
 

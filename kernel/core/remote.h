@@ -162,7 +162,7 @@ struct npulink_held {
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
  * @shut: it has had its last message
- * @opened_once: it is to be closed
+ * @opened_once: the transport knows it: it is to be closed
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
  * @tick: looks after operations that take long
@@ -261,6 +261,8 @@ static inline void *npulink_operand_va(const struct npulink_operand *o)
 void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run);
 void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			  struct npulink_run *run);
+void npulink_remote_arrived_empty(struct npulink_remote *remote, struct npulink_remote_step *rs,
+				  struct npulink_run *run);
 bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 			 const struct npulink_wire_msg *msg, const struct npulink_call *call,
 			 struct npulink_run *run);

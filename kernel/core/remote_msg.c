@@ -165,6 +165,11 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 				 le64_to_cpu(msg->len), call, false, &later, &bad);
 	if (!rs || rs->slot >= 0)
 		return;
+	if (!msg->len) {
+		/* Nothing to grant: it has come, without a credit for a message. */
+		npulink_remote_arrived_empty(remote, rs, run);
+		return;
+	}
 	rs->requested = true;
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
 }

@@ -111,7 +111,7 @@ void npulink_remote_op_reset(struct npulink_op *op)
 			     !(st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off) &&
 			     !(st->flags & NPULINK_STEP_F_DIV);
 		/* But the engine waits for the room of a window. */
-		rs->kept = op->rank->comm->checksum &&
+		rs->kept = op->rank->comm->checksum && st->len &&
 			   !(st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off);
 		mirror->cells[i].avail = 0;
 		mirror->cells[i].taken = 0;

@@ -254,6 +254,16 @@ void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 	}
 }
 
+/* A step without bytes came as a REQ. */
+void npulink_remote_arrived_empty(struct npulink_remote *remote, struct npulink_remote_step *rs,
+				  struct npulink_run *run)
+{
+	if (rs->op->far->mirror->cells[rs->step].avail)
+		npulink_remote_violation(remote, "step that was sent before");
+	else
+		npulink_recv_show(rs, 0, run);
+}
+
 /* A step came as a message. Returns whether it is kept. */
 bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 			 const struct npulink_wire_msg *msg, const struct npulink_call *call,

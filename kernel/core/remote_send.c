@@ -153,15 +153,20 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 		   op->number + 1) {
 		return 0;
 	}
-	if (rs->asked || !len)
-		return len ? 0 : -EBUSY;
+	if (rs->asked)
+		return 0;
 	npulink_remote_msg(remote, &msg, NPULINK_WIRE_REQ, rs, true);
 	rc = npulink_remote_post(remote, &msg, NULL, 0);
-	if (!rc) {
-		rs->asked = true;
-		rs->reqed = true;
+	if (rc)
+		return rc;
+	rs->asked = true;
+	rs->reqed = true;
+	/* Of no bytes, this is all there is to say. */
+	if (!len) {
+		rs->done = true;
+		npulink_remote_send_acked(remote, rs, 0, run);
 	}
-	return rc;
+	return 0;
 }
 
 void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run)
@@ -235,6 +240,9 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 		npulink_check_settle(remote, rs, &run);
 	else if (len)
 		npulink_remote_send_acked(remote, rs, len, &run);
+	/* A peer that has left in good order has got all, if it could not say so any more. */
+	else if (remote->left && rs->done && !rs->writes)
+		npulink_remote_send_acked(remote, rs, rs->sent - rs->acked, &run);
 	npulink_remote_op_less(rs->op, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);

@@ -235,14 +235,14 @@ err_unlock:
 }
 
 /* Leave a request to a task of its file. */
-static void npulink_req_ready(struct npulink_req *req)
+static void npulink_req_ready(struct npulink_req *req, const struct npulink_run *run)
 {
 	struct npulink_file *file = req->core.op->rank->file;
 
 	spin_lock(&file->lock);
 	req->core.state = NPULINK_REQ_READY;
 	list_add_tail(&req->core.node, &file->ready);
-	npulink_file_wake_ready(file);
+	npulink_file_wake_ready(file, run->waits == file);
 	spin_unlock(&file->lock);
 }
 
@@ -279,7 +279,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 		list_add_tail(&req->core.node, &op->rank->todo);
 		npulink_rank_kick(op->rank, run);
 	} else {
-		npulink_req_ready(req);
+		npulink_req_ready(req, run);
 	}
 }
 
@@ -540,7 +540,7 @@ static void npulink_req_complete(struct npulink_req *req, int status, struct npu
 	lockdep_assert_held(&op->rank->lock);
 	if (unlikely(req->core.check) && !status && op->state == NPULINK_OP_RUNNING &&
 	    npulink_check_landed(req)) {
-		npulink_req_ready(req);
+		npulink_req_ready(req, run);
 		return;
 	}
 	if (op->rank->flight)
@@ -623,7 +623,7 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 
 	list_del(&req->core.node);
 	if (run->budget <= 0) {
-		npulink_req_ready(req);
+		npulink_req_ready(req, run);
 		return;
 	}
 	run->budget--;

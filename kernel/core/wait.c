@@ -18,12 +18,13 @@ MODULE_PARM_DESC(spin_ns, "nanoseconds that a waiter spins before it sleeps, whi
 
 /*
  * A request has been put on file->ready: get somebody to run it. A waiter of the own
- * process costs no extra switch, the worker is for those who do not wait.
+ * process costs no extra switch, the worker is for those who do not wait. @waits: the caller
+ * is about to, and will look.
  */
-void npulink_file_wake_ready(struct npulink_file *file)
+void npulink_file_wake_ready(struct npulink_file *file, bool waits)
 {
 	struct npulink_waiter *w;
-	bool awake = false;
+	bool awake = waits;
 
 	lockdep_assert_held(&file->lock);
 	list_for_each_entry(w, &file->waiters, node) {
@@ -117,6 +118,17 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 		 local_clock() < end);
 }
 
+/* What this task was about to run, and will not. */
+static void npulink_hand_over(struct npulink_file *file)
+{
+	if (list_empty_careful(&file->ready))
+		return;
+	spin_lock_irq(&file->lock);
+	if (!list_empty(&file->ready))
+		npulink_file_wake_ready(file, false);
+	spin_unlock_irq(&file->lock);
+}
+
 /*
  * Sleep until @op is done, running the file's own requests meanwhile. @until_ns is
  * CLOCK_MONOTONIC, 0: only look, ~0: no limit. Returns 0, -EINTR, -ETIME.
@@ -128,14 +140,15 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		.helper = file->mm == current->mm, .forever = until_ns == ~0ULL,
 	};
 	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
-	bool spun = false;
+	bool spun = false, done;
 	int rc = 0;
 
 	/* Pairs with npulink_op_wake(). */
-	if (smp_load_acquire(&op->done))
-		return 0;
-	if (!until_ns)
-		return -ETIME;
+	done = smp_load_acquire(&op->done);
+	if (done || !until_ns) {
+		npulink_hand_over(file);
+		return done ? 0 : -ETIME;
+	}
 	spin_lock_irq(&file->lock);
 	w.id = ++file->waits;
 	list_add_tail(&w.node, &file->waiters);
@@ -184,7 +197,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	list_del(&w.node);
 	/* What this task would have run is somebody else's now. */
 	if (!list_empty(&file->ready))
-		npulink_file_wake_ready(file);
+		npulink_file_wake_ready(file, false);
 	spin_unlock_irq(&file->lock);
 	return rc;
 }

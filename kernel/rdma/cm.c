@@ -39,6 +39,13 @@ void rdma_conn_fail(struct rdma_conn *conn, int status)
 	mod_delayed_work(rdma_wq, &conn->work, 0);
 }
 
+/* Have the core begin nothing more, if there will be no connection any more. */
+void rdma_conn_lost(struct rdma_conn *conn)
+{
+	if (conn->state == RDMA_CONN_FAILED || conn->state == RDMA_CONN_CLOSED)
+		npulink_put_lost(conn->put, conn->status);
+}
+
 /* Tell the core that there will be no connection (any more), if that is so. */
 void rdma_conn_tell(struct rdma_conn *conn)
 {
@@ -282,6 +289,8 @@ int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *i
 void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
 {
 	struct npulink_wire_auth auth;
+	unsigned long flags;
+	bool up;
 
 	if (conn->active || len != sizeof(auth)) {
 		rdma_conn_fail(conn, -EPROTO);
@@ -292,9 +301,15 @@ void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
 		rdma_conn_fail(conn, -EACCES);
 		return;
 	}
-	/* After what the handshake wrote: whoever sees it up may use it without the lock. */
-	smp_store_release(&conn->up, true);
-	npulink_put_up(conn->put);
+	/* One that is failing is taken down as what was never up, see rdma_conn_work(). */
+	spin_lock_irqsave(&conn->lock, flags);
+	up = !conn->failing;
+	if (up)
+		/* After what the handshake wrote: whoever sees it up may use it without the lock. */
+		smp_store_release(&conn->up, true);
+	spin_unlock_irqrestore(&conn->lock, flags);
+	if (up)
+		npulink_put_up(conn->put);
 }
 
 /* ---- the worker ----------------------------------------------------------------------------- */
@@ -317,12 +332,17 @@ static void rdma_conn_work(struct work_struct *work)
 	}
 	if (conn->active && time_after(jiffies, conn->until))
 		conn->final = true;
+	spin_lock_irqsave(&conn->lock, flags);
 	conn->state = conn->up || conn->final ? RDMA_CONN_FAILED : RDMA_CONN_RESET;
+	spin_unlock_irqrestore(&conn->lock, flags);
 	mutex_unlock(&conn->setup);
 
-	/* Nobody sets anything up now. */
-	if (conn->state == RDMA_CONN_FAILED)
-		npulink_put_lost(conn->put, conn->status);
+	/*
+	 * Nobody sets anything up now. Others need not wait until it is taken down to hear of
+	 * it; but of a peer that hangs up, what it has said before comes first.
+	 */
+	if (conn->status != -ECONNRESET)
+		rdma_conn_lost(conn);
 	rdma_conn_teardown(conn);
 	rdma_conn_tell(conn);
 

@@ -47,6 +47,15 @@ static int rdma_slots_map(struct rdma_conn *conn)
 	return 0;
 }
 
+/* Unmapping may write to the memory, so it comes before the core gives that back. */
+static void rdma_keys_unmap(struct rdma_conn *conn)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++)
+		rdma_key_unmap(conn, &conn->keys[i]);
+}
+
 static void rdma_keys_free(struct rdma_conn *conn)
 {
 	u32 i;
@@ -54,7 +63,6 @@ static void rdma_keys_free(struct rdma_conn *conn)
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct rdma_key *key = &conn->keys[i];
 
-		rdma_key_unmap(conn, key);
 		if (key->mr)
 			ib_dereg_mr(key->mr);
 		key->mr = NULL;
@@ -156,10 +164,15 @@ void rdma_conn_teardown(struct rdma_conn *conn)
 	if (conn->pd) {
 		rdma_disconnect(id);
 		ib_drain_qp(id->qp);
-		/* The core posts no more; what it has posted meanwhile comes back as well. */
-		rdma_conn_tell(conn);
-		ib_drain_qp(id->qp);
+		/*
+		 * All that the peer has said was heard. From here on the core begins nothing;
+		 * what it has begun meanwhile comes back as well.
+		 */
 		WRITE_ONCE(conn->up, false);
+		rdma_conn_lost(conn);
+		ib_drain_qp(id->qp);
+		rdma_keys_unmap(conn);
+		rdma_conn_tell(conn);
 		rdma_destroy_qp(id);
 		rdma_keys_free(conn);
 		rdma_slots_unmap(conn);

@@ -158,6 +158,7 @@ void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg);
 int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
 		      struct rdma_cm_event *event);
 void rdma_conn_fail(struct rdma_conn *conn, int status);
+void rdma_conn_lost(struct rdma_conn *conn);
 void rdma_conn_tell(struct rdma_conn *conn);
 void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len);
 void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev,

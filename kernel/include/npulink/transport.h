@@ -152,7 +152,10 @@ void npulink_put_revoked(struct npulink_put *put, u32 grant);
 void npulink_put_written(struct npulink_put *put, void *cookie, u32 len);
 /* There is room again for what was refused with -EAGAIN. */
 void npulink_put_room(struct npulink_put *put);
-/* The connection is lost for that reason: others may be told before it is taken down. */
+/*
+ * The connection is lost for that reason, and the core begins nothing more on it: others may
+ * be told before it is taken down.
+ */
 void npulink_put_lost(struct npulink_put *put, int status);
 /* The connection is no more, for that reason, and nothing is in flight. Task context. */
 void npulink_put_down(struct npulink_put *put, int status);

@@ -1,0 +1,644 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * properties.c - what the design promises of who does what, where and how often, and no
+ * result would show: the kernel is asked by tracepoints, probes, switches and cgroups.
+ *
+ * npulink-test: timeout=180
+ */
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <dirent.h>
+#include <signal.h>
+#include "probes.h"
+#include "team.h"
+#include "harness.h"
+
+#define BIG	(192 << 10)	/* more than the arena: by interrupt, not inline */
+#define GROUPS	"/sys/fs/cgroup"
+
+/* ---- who is who */
+
+/* The worker of a process's only file; 0: none. */
+static pid_t worker_of(pid_t pid)
+{
+	char want[32], path[64], comm[32];
+	struct dirent *e;
+	pid_t found = 0;
+	FILE *f;
+	DIR *d;
+
+	snprintf(want, sizeof(want), "npulink-%d\n", pid);
+	d = opendir("/proc");
+	while (d && !found && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/%.20s/comm", e->d_name);
+		f = fopen(path, "re");
+		if (f && fgets(comm, sizeof(comm), f) && !strcmp(comm, want))
+			found = atoi(e->d_name);
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+/* Sum of the numbers behind the lines of /proc/PID/@file that contain @key. */
+static long long proc_sum(pid_t pid, const char *file, const char *key)
+{
+	char path[64], line[256], *at;
+	long long sum = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	while (fgets(line, sizeof(line), f)) {
+		at = strstr(line, key);
+		if (at && strchr(at, ':'))
+			sum += atoll(strchr(at, ':') + 1);
+	}
+	fclose(f);
+	return sum;
+}
+
+static double cpu_time(void)
+{
+	struct rusage ru;
+
+	getrusage(RUSAGE_SELF, &ru);
+	return ru.ru_utime.tv_sec + ru.ru_stime.tv_sec +
+	       (ru.ru_utime.tv_usec + ru.ru_stime.tv_usec) / 1e6;
+}
+
+FIXTURE(properties) {
+	struct team t;
+};
+
+FIXTURE_SETUP(properties)
+{
+	raw_knobs_reset(8);
+	if (probes_mount())
+		SKIP(return, "this kernel has no tracefs");
+	probes_reset();
+}
+
+FIXTURE_TEARDOWN(properties)
+{
+	probes_stop();
+	probes_reset();
+}
+
+/* ---- where */
+
+/*
+ * Bytes are copied and reduced by tasks only: that of a caller who waits, or a file's worker,
+ * however small the request and whatever interrupt says that it may go on.
+ */
+TEST_F(properties, payload_is_moved_by_tasks)
+{
+	static const size_t lens[] = { 64, 4096, BIG };
+	unsigned int moves = 0, interrupts = 0, in_interrupt = 0;
+	struct probe_hit hit;
+	char line[1024];
+	uint32_t i, k;
+	FILE *f;
+
+	if (!probes_possible())
+		SKIP(return, "this kernel has no kprobes");
+	ASSERT_EQ(0, probe_add("submit", "soft_submit", ""));
+	ASSERT_EQ(0, probe_add("run_now", "soft_run_now", ""));
+	ASSERT_EQ(0, probe_add("step_done", "npulink_step_done", ""));
+	probes_start();
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		ASSERT_EQ(0, team_open(&self->t, 4, 4, lens[i]));
+		for (k = 0; k < 8; k++)
+			EXPECT_EQ(0, team_allreduce(&self->t, k));
+		/* The same with all completions by a timer's interrupt. */
+		for (k = 0; k < 4; k++)
+			ASSERT_EQ(0, raw_knob(k, "delay_ns", 20000));
+		EXPECT_EQ(0, team_allreduce(&self->t, k));
+		raw_knobs_reset(4);
+		team_close(&self->t);
+	}
+	probes_stop();
+	f = fopen(PROBES "/trace", "re");
+	ASSERT_NE(NULL, f);
+	while (probe_next(f, line, &hit)) {
+		if (!strcmp(hit.name, "step_done")) {
+			interrupts += hit.hardirq;
+			continue;
+		}
+		moves++;
+		in_interrupt += hit.hardirq || hit.softirq;
+	}
+	fclose(f);
+	TH_LOG("%u requests, %u of them in an interrupt; %u completions in one", moves,
+	       in_interrupt, interrupts);
+	EXPECT_EQ(0, in_interrupt);
+	/* 27 allreduces of 4 ranks, each with 6 receiving steps. */
+	EXPECT_GE(moves, 27 * 4 * 6);
+	EXPECT_GE(interrupts, 9 * 4 * 6);
+}
+
+/* ---- on whose account */
+
+#define ROUNDS	24
+#define PIECE	(1 << 20)
+
+static struct npulink_step copy_step(uint32_t rank)
+{
+	struct npulink_step st = raw_step(rank ? NPULINK_STEP_SEND : NPULINK_STEP_RECV, PIECE);
+
+	st.send_peer = rank ? 0 : NPULINK_NO_PEER;
+	st.recv_peer = rank ? NPULINK_NO_PEER : 1;
+	return st;
+}
+
+/*
+ * Rank 0 receives, so its engine moves the bytes; both post, and then only look now and then
+ * whether it is over, so that nobody but a worker can.
+ */
+static void receive_aside(const char *group, const uint8_t *secret, uint32_t rank, int up,
+			  int down)
+{
+	struct npulink_slot slot = {
+		.min_len = PIECE, .access = rank ? NPULINK_SLOT_READ : NPULINK_SLOT_WRITE,
+	};
+	struct npulink_step st = copy_step(rank);
+	struct npulink_result res;
+	int fd, comm, plan, buf, i;
+	double own;
+	uint64_t seq[ROUNDS];
+	char path[64], c;
+	void *mem;
+
+	snprintf(path, sizeof(path), GROUPS "/%s/cgroup.procs", group);
+	RAW_CHECK(!raw_write(path, "0"));
+	fd = raw_open(rank);
+	comm = raw_comm(fd, secret, rank, 2);
+	mem = raw_anon(PIECE);
+	buf = raw_register(fd, mem, PIECE, 0);
+	plan = raw_plan(fd, comm, &slot, 1, &st, 1);
+	RAW_CHECK(comm > 0 && buf > 0 && plan > 0);
+	RAW_CHECK(write(up, "r", 1) == 1 && read(down, &c, 1) == 1);
+	own = cpu_time();
+	for (i = 0; i < ROUNDS; i++) {
+		struct npulink_post post = raw_post_cmd(plan, NPULINK_POST_HELD);
+
+		raw_bind(&post, buf, 0, PIECE);
+		RAW_CHECK(!raw_ioctl(fd, NPULINK_POST, &post));
+		seq[i] = post.out_seq;
+	}
+	for (i = 0; i < ROUNDS; i++) {
+		struct npulink_wait wait = { .size = sizeof(wait), .seq = seq[i] };
+
+		while (raw_ioctl(fd, NPULINK_WAIT, &wait) == -ETIME)
+			raw_sleep_ms(5);
+		res = wait.out_result;
+		RAW_CHECK(!res.status);
+	}
+	own = cpu_time() - own;
+	RAW_CHECK(write(up, &own, sizeof(own)) == sizeof(own));
+	RAW_CHECK(read(down, &c, 1) == 1);
+	_exit(0);
+}
+
+/* Microseconds that a cgroup has used. */
+static double group_used(const char *group)
+{
+	char path[64], line[128];
+	long long us = -1;
+	FILE *f;
+
+	snprintf(path, sizeof(path), GROUPS "/%s/cpu.stat", group);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "usage_usec %lld", &us) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return us / 1e6;
+}
+
+static bool is_in_group(pid_t pid, const char *group)
+{
+	char path[64], text[256] = "";
+	int fd, n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	return n > 0 && strstr(text, group);
+}
+
+/* A worker's time is that of the opener's cgroup, and nobody else pays for it. */
+TEST_F(properties, worker_is_on_the_openers_account)
+{
+	static const char * const groups[] = { "npulink-mover", "npulink-giver" };
+	int up[2][2], down[2][2];
+	double own[2], used[2], engine = ROUNDS * PIECE / 10e9;
+	uint8_t secret[16];
+	char path[64], c;
+	pid_t pid[2];
+	uint32_t r;
+
+	for (r = 0; r < 2; r++) {
+		snprintf(path, sizeof(path), GROUPS "/%s", groups[r]);
+		if (mkdir(path, 0755) && errno != EEXIST)
+			SKIP(return, "no cgroups");
+		if (group_used(groups[r]) < 0)
+			SKIP(return, "cgroups do not count processor time");
+	}
+	raw_secret(secret);
+	for (r = 0; r < 2; r++) {
+		ASSERT_EQ(0, pipe(up[r]) | pipe(down[r]));
+		pid[r] = fork();
+		if (!pid[r])
+			receive_aside(groups[r], secret, r, up[r][1], down[r][0]);
+	}
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(1, read(up[r][0], &c, 1));
+	/* Both sleep, and have been billed for what they did before. */
+	raw_sleep_ms(100);
+	for (r = 0; r < 2; r++)
+		used[r] = group_used(groups[r]);
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(1, write(down[r][1], "g", 1));
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(sizeof(own[r]), read(up[r][0], &own[r], sizeof(own[r])));
+	for (r = 0; r < 2; r++) {
+		used[r] = group_used(groups[r]) - used[r];
+		EXPECT_NE(0, worker_of(pid[r]));
+		EXPECT_TRUE(is_in_group(worker_of(pid[r]), groups[r]));
+		ASSERT_EQ(1, write(down[r][1], "g", 1));
+	}
+	TH_LOG("receiver: %.1f ms of its own, %.1f ms of its group; sender: %.1f ms, %.1f ms",
+	       own[0] * 1e3, used[0] * 1e3, own[1] * 1e3, used[1] * 1e3);
+	/* No memory is copied at more than 10 GB/s here; the sender's group pays for calls. */
+	EXPECT_GE(used[0] - own[0], engine);
+	EXPECT_LE(used[1] - own[1], (used[0] - own[0]) / 4);
+	for (r = 0; r < 2; r++) {
+		EXPECT_EQ(0, raw_reap(pid[r]));
+		snprintf(path, sizeof(path), GROUPS "/%s", groups[r]);
+		rmdir(path);
+	}
+}
+
+/* ---- how deep */
+
+/* Bytes of stack between the deepest and the flattest end of a step, and how many there were. */
+static long stack_range(unsigned int *steps)
+{
+	unsigned long long low = ~0ULL, high = 0, sp;
+	struct probe_hit hit;
+	char line[1024];
+	FILE *f = fopen(PROBES "/trace", "re");
+
+	*steps = 0;
+	while (f && probe_next(f, line, &hit)) {
+		if (hit.pid != getpid() || strcmp(hit.name, "step"))
+			continue;
+		sp = probe_field(&hit, "sp=");
+		low = sp < low ? sp : low;
+		high = sp > high ? sp : high;
+		++*steps;
+	}
+	if (f)
+		fclose(f);
+	return high - low;
+}
+
+static struct npulink_step chained(uint8_t op, uint64_t len, uint32_t i)
+{
+	struct npulink_step st = raw_step(op, len);
+
+	st.dep[0] = i ? 1 : 0;
+	st.dst_off = op & NPULINK_STEP_COPY ? 8 : 0;
+	return st;
+}
+
+/* Ranks whose steps come one after the other, of no bytes, of 8, or back and forth. */
+static int run_chain(uint32_t nsteps, int kind)
+{
+	struct npulink_slot slot = {
+		.min_len = 16, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE,
+	};
+	struct npulink_step *steps = calloc(nsteps, sizeof(*steps));
+	uint32_t nranks = kind == 2 ? 2 : 1, r, i;
+	struct npulink_result res;
+	int fd[2], comm, plan, rc = 0;
+	uint64_t seq[2], off;
+	uint8_t secret[16];
+
+	raw_secret(secret);
+	for (r = 0; !rc && r < nranks; r++) {
+		struct npulink_post post;
+
+		for (i = 0; i < nsteps; i++) {
+			bool sends = (i + r) % 2 == 0;
+
+			steps[i] = chained(kind < 2 ? kind * NPULINK_STEP_COPY :
+					   sends ? NPULINK_STEP_SEND : NPULINK_STEP_RECV,
+					   kind * 8 / nranks, i);
+			if (kind == 2 && sends)
+				steps[i].send_peer = !r;
+			else if (kind == 2)
+				steps[i].recv_peer = !r;
+		}
+		fd[r] = raw_open(r);
+		comm = raw_comm(fd[r], secret, r, nranks);
+		plan = raw_plan(fd[r], comm, &slot, 1, steps, nsteps);
+		post = raw_post_cmd(plan, NPULINK_POST_HELD);
+		raw_bind(&post, raw_buf_alloc(fd[r], 16, &off), 0, 16);
+		rc = comm < 0 ? comm : plan < 0 ? plan : raw_ioctl(fd[r], NPULINK_POST, &post);
+		seq[r] = post.out_seq;
+	}
+	for (i = 0; i < r; i++) {
+		if (!rc)
+			rc = raw_wait(fd[i], seq[i], &res) ?: res.status;
+		close(fd[i]);
+	}
+	free(steps);
+	return rc;
+}
+
+/*
+ * A chain of tiny steps is a loop of whoever ends the first one, not a recursion: 4,000 of them
+ * take no more stack than one. 100 of them come first, which tell by how much it would grow.
+ */
+TEST_F(properties, chains_do_not_recurse)
+{
+	static const char * const kinds[] = { "no bytes", "8 bytes", "there and back" };
+	unsigned int steps;
+	long range;
+	int kind;
+
+	for (kind = 0; kind < 3; kind++) {
+		if (probes_possible()) {
+			ASSERT_EQ(0, probe_add("step", "npulink_flight_step", "sp=%sp"));
+			probes_start();
+			ASSERT_EQ(0, run_chain(100, kind));
+			probes_stop();
+			range = stack_range(&steps);
+			TH_LOG("%s: %ld bytes of stack between any of %u steps", kinds[kind],
+			       range, steps);
+			EXPECT_GE(steps, 100);
+			ASSERT_LT(range, 1024);
+			probes_reset();
+		}
+		EXPECT_EQ(0, run_chain(4000, kind));
+	}
+}
+
+/* ---- how often */
+
+/* Switches of a rank's task and of its worker in so many collectives. */
+struct switches {
+	long long own, worker;
+};
+
+static void count_switches(const uint8_t *secret, uint32_t rank, size_t len, uint32_t rounds,
+			   int up, int down)
+{
+	struct switches n, before;
+	struct member m;
+	uint32_t i;
+	pid_t w;
+	char c;
+
+	RAW_CHECK(!member_join(&m, rank, secret, rank, 2, len));
+	w = worker_of(getpid());
+	RAW_CHECK(w);
+	member_fill(&m, 0);
+	for (i = 0; i <= rounds; i++) {
+		/* The first is to warm up, and have the worker sleep. */
+		if (i == 1) {
+			raw_sleep_ms(20);
+			RAW_CHECK(write(up, "r", 1) == 1 && read(down, &c, 1) == 1);
+			before.own = proc_sum(getpid(), "status", "voluntary_ctxt_switches");
+			before.worker = proc_sum(w, "status", "ctxt_switches");
+		}
+		RAW_CHECK(!member_run(&m, NULL));
+	}
+	n.own = proc_sum(getpid(), "status", "voluntary_ctxt_switches") - before.own;
+	n.worker = proc_sum(w, "status", "ctxt_switches") - before.worker;
+	RAW_CHECK(!member_wrong(&m, 0));
+	RAW_CHECK(write(up, &n, sizeof(n)) == sizeof(n) && read(down, &c, 1) == 1);
+	_exit(0);
+}
+
+/* Who waits does the work: a blocking collective switches to nobody for it. */
+TEST_F(properties, blocking_collective_needs_no_worker)
+{
+	static const struct {
+		size_t len;
+		uint32_t rounds;
+	} sizes[] = { { 64, 500 }, { BIG, 60 } };
+	int up[2][2], down[2][2];
+	struct switches n[2];
+	uint8_t secret[16];
+	uint32_t i, r;
+	pid_t pid[2];
+	char c;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		raw_secret(secret);
+		for (r = 0; r < 2; r++) {
+			ASSERT_EQ(0, pipe(up[r]) | pipe(down[r]));
+			pid[r] = fork();
+			if (!pid[r])
+				count_switches(secret, r, sizes[i].len, sizes[i].rounds, up[r][1],
+					       down[r][0]);
+		}
+		for (r = 0; r < 2; r++)
+			ASSERT_EQ(1, read(up[r][0], &c, 1));
+		for (r = 0; r < 2; r++)
+			ASSERT_EQ(1, write(down[r][1], "g", 1));
+		for (r = 0; r < 2; r++)
+			ASSERT_EQ(sizeof(n[r]), read(up[r][0], &n[r], sizeof(n[r])));
+		for (r = 0; r < 2; r++) {
+			ASSERT_EQ(1, write(down[r][1], "g", 1));
+			EXPECT_EQ(0, raw_reap(pid[r]));
+			TH_LOG("rank %u, %zu bytes: %u allreduces, slept %lld times, its worker ran %lld times",
+			       r, sizes[i].len, sizes[i].rounds, n[r].own, n[r].worker);
+			/* It may be woken by what comes between POST's start and its wait. */
+			EXPECT_LE(n[r].worker, sizes[i].rounds / 10);
+			/* Of 64 bytes all is done when one is woken; more of the others. */
+			if (sizes[i].len == 64)
+				EXPECT_LE(n[r].own, sizes[i].rounds * 21 / 20 + 5);
+			close(up[r][0]);
+			close(up[r][1]);
+			close(down[r][0]);
+			close(down[r][1]);
+		}
+	}
+}
+
+/* Calls of @function while rank 1 sends @nsteps steps one after the other to rank 0. */
+static long calls_per_steps(struct __test_metadata *_metadata, const char *function,
+			    uint32_t nsteps)
+{
+	struct npulink_slot slot = {
+		.min_len = 16, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE,
+	};
+	struct npulink_step *steps = calloc(nsteps, sizeof(*steps));
+	struct npulink_result res;
+	struct probe_hit hit;
+	uint8_t secret[16];
+	int fd[2], comm, plan;
+	uint64_t seq[2], off;
+	char line[1024];
+	long calls = 0;
+	uint32_t r, i;
+	FILE *f;
+
+	raw_secret(secret);
+	probes_start();
+	for (r = 0; r < 2; r++) {
+		struct npulink_post post;
+
+		for (i = 0; i < nsteps; i++) {
+			/* All receives wait at a time; a send begins when the last was taken. */
+			steps[i] = raw_step(r ? NPULINK_STEP_SEND : NPULINK_STEP_RECV, 0);
+			steps[i].dep[0] = r && i ? 1 : 0;
+			if (r)
+				steps[i].send_peer = 0;
+			else
+				steps[i].recv_peer = 1;
+		}
+		fd[r] = raw_open(r);
+		comm = raw_comm(fd[r], secret, r, 2);
+		plan = raw_plan(fd[r], comm, &slot, 1, steps, nsteps);
+		post = raw_post_cmd(plan, NPULINK_POST_HELD);
+		raw_bind(&post, raw_buf_alloc(fd[r], 16, &off), 0, 16);
+		ASSERT_LT(0, plan);
+		ASSERT_EQ(0, raw_ioctl(fd[r], NPULINK_POST, &post));
+		seq[r] = post.out_seq;
+	}
+	for (r = 0; r < 2; r++) {
+		EXPECT_EQ(0, raw_wait(fd[r], seq[r], &res) ?: res.status);
+		close(fd[r]);
+	}
+	probes_stop();
+	free(steps);
+	f = fopen(PROBES "/trace", "re");
+	while (f && probe_next(f, line, &hit))
+		calls += !strcmp(hit.name, function);
+	if (f)
+		fclose(f);
+	return calls;
+}
+
+/*
+ * When a step is done, only those that it lets go on are looked at, however many others wait:
+ * with a thousand of them that wait, each costs as much as with a hundred.
+ */
+TEST_F(properties, a_completion_costs_what_it_unblocks)
+{
+	static const char * const functions[] = {
+		"npulink_unit_advance", "npulink_member_arrived",
+	};
+	long few, many;
+	uint32_t i;
+
+	if (!probes_possible())
+		SKIP(return, "this kernel has no kprobes");
+	for (i = 0; i < ARRAY_SIZE(functions); i++) {
+		ASSERT_EQ(0, probe_add("calls", functions[i], ""));
+		few = calls_per_steps(_metadata, "calls", 100);
+		many = calls_per_steps(_metadata, "calls", 1000);
+		probes_reset();
+		TH_LOG("%s: %ld calls for 100 steps, %ld for 1,000", functions[i], few, many);
+		EXPECT_GE(few, 200);
+		EXPECT_LE(many, 10 * few + 10);
+		/* Start, arrival, credit of either end. */
+		EXPECT_LE(few, 100 * 2 * 3);
+	}
+}
+
+/* ---- when */
+
+#define RANKS	8
+
+static void rank_that_waits(const uint8_t *secret, uint32_t rank, int up)
+{
+	struct npulink_comm_status st;
+	struct member m;
+	int rc;
+
+	RAW_CHECK(!member_join(&m, rank, secret, rank, RANKS, 4096));
+	member_fill(&m, 0);
+	RAW_CHECK(write(up, "r", 1) == 1);
+	if (!rank)
+		pause();
+	rc = member_run(&m, NULL);
+	RAW_CHECK(!raw_status(m.fd, m.comm, &st));
+	_exit(rc == -EOWNERDEAD && !st.out_rank && !st.out_peer ? 0 : 1);
+}
+
+/*
+ * A death is told by the dying task itself: it ends what all its peers wait for and wakes each of
+ * them, once, before it does anything else; no timer, no worker and no other task has to come by.
+ */
+TEST_F(properties, the_dying_task_tells_all_peers)
+{
+	unsigned int ended = 0, elsewhere = 0, woken[RANKS] = {}, r;
+	double died = 0, last = 0;
+	struct probe_hit hit;
+	pid_t pid[RANKS];
+	uint8_t secret[16];
+	char line[1024], c;
+	int up[2];
+	FILE *f;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, pipe(up));
+	for (r = 0; r < RANKS; r++) {
+		pid[r] = fork();
+		if (!pid[r])
+			rank_that_waits(secret, r, up[1]);
+	}
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(1, read(up[0], &c, 1));
+	/* All are asleep. */
+	raw_sleep_ms(300);
+	ASSERT_EQ(0, probe_event("npulink/npulink_abort", "1"));
+	ASSERT_EQ(0, probe_event("npulink/npulink_done", "1"));
+	ASSERT_EQ(0, probe_event("sched/sched_waking", "1"));
+	probes_start();
+	kill(pid[0], SIGKILL);
+	EXPECT_EQ(-SIGKILL, raw_reap(pid[0]));
+	for (r = 1; r < RANKS; r++)
+		EXPECT_EQ(0, raw_reap(pid[r]));
+	probes_stop();
+	f = fopen(PROBES "/trace", "re");
+	ASSERT_NE(NULL, f);
+	while (probe_next(f, line, &hit)) {
+		if (!strcmp(hit.name, "npulink_abort")) {
+			EXPECT_EQ(pid[0], hit.pid);
+			EXPECT_EQ(0, died);
+			died = hit.at;
+		} else if (!strcmp(hit.name, "npulink_done")) {
+			EXPECT_EQ(-EOWNERDEAD, probe_field(&hit, "status="));
+			EXPECT_NE(0, died);
+			elsewhere += hit.pid != pid[0] || hit.hardirq || hit.softirq;
+			ended++;
+			last = hit.at;
+		} else if (died && ended < RANKS && hit.pid == pid[0]) {
+			for (r = 1; r < RANKS; r++)
+				woken[r] += probe_field(&hit, " pid=") == pid[r];
+		}
+	}
+	fclose(f);
+	TH_LOG("%u operations ended, %u of them by somebody else, within %.0f us", ended, elsewhere,
+	       (last - died) * 1e6);
+	EXPECT_EQ(RANKS - 1, ended);
+	EXPECT_EQ(0, elsewhere);
+	for (r = 1; r < RANKS; r++)
+		EXPECT_EQ(1, woken[r])
+			TH_LOG("rank %u was woken %u times", r, woken[r]);
+}
+
+TEST_HARNESS_MAIN
