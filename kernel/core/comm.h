@@ -79,6 +79,7 @@ struct npulink_comm {
 	u32 joined;
 	u32 nleft;		/* bits set in left */
 	u32 serial;		/* for people: never the secret */
+	u8 tag[8];		/* for other machines: the same; with far */
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
@@ -153,6 +154,7 @@ struct npulink_rank {
 	u32 nplans;		/* under comm->mutex */
 	struct npulink_flight *flight;
 	struct net *net;	/* where its remote peers are; set once */
+	u32 peer_timeout_ms;	/* how long it waits for them to answer; 0: as is usual */
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;

@@ -5,6 +5,7 @@
  * is said over them.
  */
 #include <linux/nsproxy.h>
+#include <crypto/algapi.h>
 #include "remote.h"
 
 /* ---- small things --------------------------------------------------------------- */
@@ -216,6 +217,51 @@ out:
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_down);
 
+static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
+				u32 index)
+{
+	const struct npulink_rank *rank;
+	bool here;
+
+	/* Pairs with npulink_remote_describe(). */
+	if (!smp_load_acquire(&comm->far) || crypto_memneq(comm->tag, tag, sizeof(comm->tag)) ||
+	    index >= comm->nranks)
+		return -ENOENT;
+	if (READ_ONCE(comm->failed))
+		return -ECONNABORTED;
+	rcu_read_lock();
+	rank = rcu_dereference(comm->ranks[index]);
+	here = rank && READ_ONCE(rank->net) == net;
+	rcu_read_unlock();
+	return here ? 0 : -ENOENT;
+}
+
+int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
+{
+	struct npulink_comm *comm;
+	unsigned long serial;
+	int rc = -ENOENT;
+
+	for (serial = 0; rc == -ENOENT && (comm = npulink_comm_next(&serial)); serial++) {
+		rc = npulink_comm_expects(comm, net, tag, rank);
+		npulink_comm_put(comm);
+	}
+	return rc;
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_expected);
+
+/* Often enough to notice in time that the peer has gone. */
+static unsigned long npulink_remote_tick_len(const struct npulink_remote *remote)
+{
+	return msecs_to_jiffies(min_t(u32, remote->put.timeout_ms / 12, NPULINK_TICK_MS));
+}
+
+/* An operation has begun. */
+void npulink_remote_look(struct npulink_remote *remote)
+{
+	schedule_delayed_work(&remote->tick, npulink_remote_tick_len(remote));
+}
+
 /* Something takes long: see whether the peer is there, and say what we wait for. */
 static void npulink_remote_tick(struct work_struct *work)
 {
@@ -230,12 +276,17 @@ static void npulink_remote_tick(struct work_struct *work)
 	NPULINK_DEFINE_RUN_TASK(run);
 
 	spin_lock_irq(&rank->lock);
-	if (list_empty(&rank->ops) || remote->state >= NPULINK_REMOTE_LEFT)
+	if (list_empty(&rank->ops) || remote->state == NPULINK_REMOTE_DOWN)
 		goto out;
-	schedule_delayed_work(&remote->tick, msecs_to_jiffies(NPULINK_TICK_MS));
-	if (remote->state != NPULINK_REMOTE_UP || remote->shut)
+	npulink_remote_look(remote);
+	if (remote->state == NPULINK_REMOTE_CONNECTING || remote->shut)
 		goto out;
+	/* Who has said goodbye may still owe us what it has taken. */
 	remote->put.transport->probe(&remote->put);
+	if (remote->state == NPULINK_REMOTE_LEFT ||
+	    time_before(jiffies, remote->told + msecs_to_jiffies(NPULINK_TICK_MS)))
+		goto out;
+	remote->told = jiffies;
 	list_for_each_entry(op, &rank->ops, node) {
 		if (op->start_ns > long_ago || n++ == 4)
 			break;
@@ -306,12 +357,15 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	struct net *net = current->nsproxy->net_ns;
 	struct npulink_conn *conn;
 	struct npulink_port *port;
+	u8 tag[NPULINK_TAG_LEN];
 	int rc = 0;
 
 	if (peer == rank->rank || !addr->port || !memchr_inv(addr->ip, 0, sizeof(addr->ip)))
 		return -EINVAL;
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, net);
+	if (port)
+		port->transport->tag(rank->comm->secret, tag);
 	mutex_unlock(&npulink_ports_lock);
 	if (!port)
 		return -EHOSTUNREACH;
@@ -323,7 +377,10 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (!rc) {
 		if (!rank->net)
 			rank->net = get_net(net);
-		WRITE_ONCE(rank->comm->far, true);
+		if (!rank->comm->far)
+			memcpy(rank->comm->tag, tag, sizeof(tag));
+		/* Pairs with npulink_comm_expects(). */
+		smp_store_release(&rank->comm->far, true);
 	}
 	mutex_unlock(&rank->comm->mutex);
 	if (rc)
@@ -368,12 +425,15 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->rank = rank;
 	remote->conn = conn;
 	remote->credits = NPULINK_WIRE_CREDITS;
+	remote->told = jiffies - HZ;
 	INIT_LIST_HEAD(&remote->tx);
 	INIT_LIST_HEAD(&remote->rx);
 	INIT_DELAYED_WORK(&remote->tick, npulink_remote_tick);
 	remote->put.dev = rank->dev;
 	remote->put.net = rank->net;
 	remote->put.secret = rank->comm->secret;
+	remote->put.tag = rank->comm->tag;
+	remote->put.timeout_ms = rank->peer_timeout_ms;
 	remote->check = rank->comm->checksum;
 	remote->put.checksum = remote->check;
 	remote->put.rank = rank->rank;

@@ -326,6 +326,7 @@ static struct npulink_transport rdma_transport = {
 	.revoke = rdma_revoke,
 	.write = rdma_write,
 	.recycle = rdma_recycle,
+	.tag = rdma_auth_tag,
 	.probe = rdma_probe,
 };
 
