@@ -50,7 +50,7 @@ int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool
 			  uint32_t *id);
 int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
-			 uint32_t nranks, uint32_t flags, uint32_t *id);
+			 uint32_t nranks, uint32_t flags, uint32_t peer_timeout_ms, uint32_t *id);
 int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port);
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
 			uint32_t n);

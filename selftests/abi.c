@@ -53,6 +53,7 @@ SIZE(npulink_comm_create, 40);
 LAYOUT(npulink_comm_create, secret, 8);
 LAYOUT(npulink_comm_create, rank, 24);
 LAYOUT(npulink_comm_create, out_id, 32);
+LAYOUT(npulink_comm_create, peer_timeout_ms, 36);
 SIZE(npulink_peer, 64);
 LAYOUT(npulink_peer, addr, 24);
 SIZE(npulink_addr, 40);
@@ -277,8 +278,7 @@ FIXTURE_VARIANT_ADD(abi, buf_export) {
 };
 
 FIXTURE_VARIANT_ADD(abi, comm_create) {
-	IOCTL(NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0,
-	      offsetof(struct npulink_comm_create, reserved))
+	IOCTL(NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0, 0)
 };
 
 FIXTURE_VARIANT_ADD(abi, comm_peers) {

@@ -379,7 +379,7 @@ TEST_F(isolation, results_have_no_holes)
 		one.size = sizeof(one);
 		ASSERT_EQ(0, raw_ioctl(fd, NPULINK_COMM_CREATE, &one));
 		EXPECT_LT(0, (int)one.out_id);
-		EXPECT_EQ(0, (int)one.reserved);
+		EXPECT_EQ(0, (int)one.peer_timeout_ms);
 	}
 	st.comm_id = t.m[0].comm;
 	EXPECT_EQ(0, TWICE(fd, NPULINK_COMM_STATUS, st, 0,

@@ -669,14 +669,18 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_rank *rank;
 	int rc;
 
-	if (cmd->flags & ~(NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM) || cmd->reserved)
+	if (cmd->flags & ~(NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM))
 		return -EOPNOTSUPP;
 	if (!cmd->nranks || cmd->nranks > NPULINK_MAX_RANKS || cmd->rank >= cmd->nranks)
+		return -EINVAL;
+	if (cmd->peer_timeout_ms && (cmd->peer_timeout_ms < NPULINK_PEER_TIMEOUT_MIN ||
+				     cmd->peer_timeout_ms > NPULINK_PEER_TIMEOUT_MAX))
 		return -EINVAL;
 	rank = npulink_rank_new(file);
 	if (IS_ERR(rank))
 		return PTR_ERR(rank);
 	rank->rank = cmd->rank;
+	rank->peer_timeout_ms = cmd->peer_timeout_ms;
 	/* Before the lock: a page fault may take as long as the user likes. */
 	cmd->out_id = rank->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));

@@ -166,6 +166,10 @@ struct coll_unique_id {
  *	      "servers:8,8,4" (those of each server), or a mesh and servers with a
  *	      semicolon between them. Equal on all ranks. NULL: COLL_TOPOLOGY from
  *	      the environment, else nothing is known
+ * @peer_timeout_ns: how long a machine that does not answer is waited for, 0.1 second to
+ *		     one hour; then operations end with -ENOLINK. 0: COLL_PEER_TIMEOUT
+ *		     (in seconds) from the environment, else as the administrator has set
+ *		     it, see npulink-link(8). Each rank goes by its own
  */
 struct coll_config {
 	size_t size;
@@ -182,6 +186,7 @@ struct coll_config {
 	char *error_text;
 	size_t error_size;
 	const char *topology;
+	uint64_t peer_timeout_ns;
 };
 
 #define COLL_CONFIG_INIT { .size = sizeof(struct coll_config), .deadline_ns = COLL_DEADLINE_AUTO }

@@ -52,6 +52,7 @@ struct mock_comm {
 	int status;
 	uint64_t number;
 	struct npulink_call calls[2];
+	uint32_t peer_timeout_ms;	/* of who joined last */
 	struct mock_comm *next;
 };
 
@@ -499,6 +500,7 @@ static inline int mock_comm_create(struct mock_file *file, struct npulink_comm_c
 	rank->file = file;
 	rank->rank = arg->rank;
 	comm->ranks[arg->rank] = rank;
+	comm->peer_timeout_ms = arg->peer_timeout_ms;
 	comm->joined++;
 	arg->out_id = mock_id(file, MOCK_RANK, rank);
 	return 0;

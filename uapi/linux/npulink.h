@@ -219,12 +219,15 @@ struct npulink_buf_export {
  * @rank: own rank
  * @nranks: number of ranks
  * @out_id: communicator id
- * @reserved: 0
+ * @peer_timeout_ms: how long this rank waits for a machine that does not answer, before
+ *	the communicator fails (NPULINK_CAUSE_LINK): NPULINK_PEER_TIMEOUT_MIN to _MAX; 0:
+ *	as the administrator has set it (peer_timeout of npulink_rdma)
  *
  * Joins, or creates, the communicator of that secret.
  *
  *  - EEXIST: the rank is taken, or this file already has a rank in it
- *  - EINVAL: others gave another number of ranks, or CHECKSUM differs
+ *  - EINVAL: others gave another number of ranks, or CHECKSUM differs; peer_timeout_ms is
+ *    out of its range
  *  - EACCES: another user's, or another user namespace's, without ANY_UID
  *  - EOWNERDEAD, ...: the communicator has failed already (COMM_STATUS's errno)
  */
@@ -235,12 +238,15 @@ struct npulink_comm_create {
 	__u32 rank;
 	__u32 nranks;
 	__u32 out_id;
-	__u32 reserved;
+	__u32 peer_timeout_ms;
 };
 #define NPULINK_COMM_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_COMM_CREATE)
 
 #define NPULINK_COMM_ANY_UID	(1 << 0)
 #define NPULINK_COMM_CHECKSUM	(1 << 1)
+
+#define NPULINK_PEER_TIMEOUT_MIN	100
+#define NPULINK_PEER_TIMEOUT_MAX	3600000
 
 /**
  * struct npulink_addr - where a device can be reached from other machines
