@@ -190,6 +190,8 @@ static void comm_free(struct coll_comm *comm)
 {
 	coll_tune_free(&comm->tune);
 	coll_topo_free(&comm->topo);
+	free(comm->machine);
+	free(comm->hosts);
 	free(comm->group.v);
 	free(comm->group.kernels);
 	free(comm->group.posts);
@@ -397,6 +399,8 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		.number = st.out_number,
 		.next = st.out_next,
 	};
+	coll_machine_name(comm, &st, state->machine, sizeof(state->machine));
+	memcpy(state->port, st.out_port, sizeof(state->port) - 1);
 	return 0;
 }
 

@@ -808,6 +808,8 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	cmd->out_ncircle = 0;
 	cmd->out_reserved = 0;
 	memset(cmd->out_circle, 0, sizeof(cmd->out_circle));
+	memset(cmd->out_peer_ip, 0, sizeof(cmd->out_peer_ip));
+	memset(cmd->out_port, 0, sizeof(cmd->out_port));
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed)) {
 		const struct npulink_cause *c = &comm->cause;
@@ -820,6 +822,8 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		cmd->out_code = c->code;
 		cmd->out_number = c->number;
 		memcpy(cmd->out_calls, c->calls, sizeof(c->calls));
+		memcpy(cmd->out_peer_ip, c->ip, sizeof(c->ip));
+		memcpy(cmd->out_port, c->port, sizeof(c->port));
 		if (c->cause == NPULINK_CAUSE_DEADLOCK) {
 			cmd->out_ncircle = comm->circle.n;
 			memcpy(cmd->out_circle, comm->circle.waits, sizeof(cmd->out_circle));

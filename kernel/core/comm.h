@@ -14,7 +14,10 @@ struct npulink_flight;
 struct npulink_flight_peer;
 struct npulink_script;
 
-/* Why a communicator failed; written once. */
+/*
+ * Why a communicator failed; written once. If that was between machines: @ip, that of
+ * @peer's, as @rank's knows it, and @port, of @rank's, over which the two were connected.
+ */
 struct npulink_cause {
 	u32 cause;
 	int status;
@@ -24,6 +27,8 @@ struct npulink_cause {
 	u32 code;
 	u64 number;
 	struct npulink_call calls[2];
+	u8 ip[16];
+	char port[32];
 };
 
 /* Processes that wait for each other: the first of @n waits. */

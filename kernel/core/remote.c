@@ -66,25 +66,23 @@ void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run)
 		npulink_op_finish(op, run);
 }
 
+/* Say in @cause where it went wrong between this rank and the peer. */
+void npulink_remote_place(const struct npulink_remote *remote, struct npulink_cause *cause)
+{
+	memcpy(cause->ip, remote->put.addr.ip, sizeof(cause->ip));
+	strscpy(cause->port, remote->put.via, sizeof(cause->port));
+}
+
 void npulink_remote_fail(struct npulink_remote *remote, u32 code)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_LINK, .rank = remote->rank->rank,
 		.peer = remote->conn->rank, .step = ~0U, .number = ~0ULL, .code = code,
 	};
-	struct npulink_op *op;
 
 	/* Name what it was needed for, if it was. */
-	list_for_each_entry(op, &remote->rank->ops, node) {
-		u32 peer, step;
-
-		if (op->state == NPULINK_OP_RUNNING && npulink_op_waits_for(op, &peer, &step) &&
-		    peer == remote->conn->rank) {
-			cause.step = step;
-			cause.number = op->number;
-			break;
-		}
-	}
+	npulink_blame_step_locked(remote->rank, remote->conn->rank, &cause);
+	npulink_remote_place(remote, &cause);
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
 
@@ -327,6 +325,8 @@ void npulink_remote_abort(struct npulink_rank *rank)
 
 	for (i = 0; i < 2; i++)
 		npulink_call_to_wire(&body.calls[i], &cause->calls[i]);
+	memcpy(body.ip, cause->ip, sizeof(body.ip));
+	memcpy(body.port, cause->port, sizeof(body.port));
 	xa_for_each(&rank->conns, id, conn) {
 		struct npulink_wire_msg msg;
 		struct npulink_remote *remote = conn->remote;
@@ -407,12 +407,17 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 {
 	const struct npulink_transport *transport = NULL;
 	struct npulink_remote *remote;
+	char via[sizeof(remote->put.via)] = "";
 	struct npulink_port *port;
 
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, rank->net);
-	if (port && try_module_get(port->transport->owner))
+	if (port && try_module_get(port->transport->owner)) {
 		transport = port->transport;
+		/* Which one of several it will be is not known yet. */
+		if (!npulink_port_at(rank->dev, 1, rank->net))
+			strscpy(via, port->name, sizeof(via));
+	}
 	mutex_unlock(&npulink_ports_lock);
 	if (!transport)
 		return ERR_PTR(-EHOSTUNREACH);
@@ -439,6 +444,7 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->put.rank = rank->rank;
 	remote->put.peer = conn->rank;
 	remote->put.addr = conn->addr;
+	memcpy(remote->put.via, via, sizeof(via));
 	remote->put.buf = npulink_buf_alloc_pages(rank->file, NPULINK_MESSAGE_BYTES +
 						  NPULINK_LANDING_BYTES);
 	if (IS_ERR(remote->put.buf)) {

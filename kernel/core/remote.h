@@ -210,6 +210,7 @@ struct npulink_remote {
 void npulink_remote_set_state(struct npulink_remote *remote, u8 state);
 void npulink_remote_look(struct npulink_remote *remote);
 void npulink_remote_fail(struct npulink_remote *remote, u32 code);
+void npulink_remote_place(const struct npulink_remote *remote, struct npulink_cause *cause);
 void npulink_remote_violation(struct npulink_remote *remote, const char *what);
 void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step,
 			     const struct npulink_call *ours, const struct npulink_call *theirs);

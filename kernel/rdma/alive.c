@@ -56,8 +56,10 @@ static int rdma_knock_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		if (rdma_port_allowed(conn->put->dev, conn->put->net, id->device, id->port_num))
-			rc = rdma_resolve_route(id, RDMA_RESOLVE_MS);
+		if (!rdma_port_allowed(conn->put->dev, conn->put->net, id->device, id->port_num))
+			break;
+		rdma_conn_name(conn, id);
+		rc = rdma_resolve_route(id, RDMA_RESOLVE_MS);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		rc = rdma_knock_connect(conn, id);

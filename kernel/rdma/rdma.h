@@ -184,6 +184,7 @@ void rdma_alive_answer(struct rdma_conn *conn, u8 reason);
 void rdma_alive_end(struct rdma_conn *conn);
 
 /* qp.c */
+void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id);
 int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id);
 void rdma_conn_teardown(struct rdma_conn *conn);
 int rdma_send_auth(struct rdma_conn *conn, const struct npulink_wire_auth *auth);

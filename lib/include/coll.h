@@ -291,10 +291,15 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
  * @peer: rank that it is about (the dead one, the late one), or COLL_NO_RANK
  * @step: step of @rank's plan, or UINT32_MAX
  * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown; the errno
- *	  of a device's fault; the device from which a link brought damaged data
+ *	  of a device's fault; the device from which a link brought damaged data; with
+ *	  "link" between machines an errno, see struct npulink_comm_status
  * @joined: ranks of this node that are in it
  * @number: number of the failed operation, or UINT64_MAX
  * @next: number of this rank's next collective
+ * @machine: where @peer is, if on another machine than this rank: its host name, or its
+ *	     address; else ""
+ * @port: with "link" and "checksum" between machines, the port of @rank's machine that
+ *	  leads to @peer's, such as "rxe0/1"; "" if none was found
  */
 struct coll_state {
 	int status;
@@ -306,6 +311,8 @@ struct coll_state {
 	uint32_t joined;
 	uint64_t number;
 	uint64_t next;
+	char machine[64];
+	char port[32];
 };
 
 /* Returns 0 with @state filled in, or an -errno if it cannot be asked. */

@@ -53,6 +53,8 @@ struct mock_comm {
 	uint64_t number;
 	struct npulink_call calls[2];
 	uint32_t peer_timeout_ms;	/* of who joined last */
+	uint8_t ip[16];
+	char port[32];
 	struct mock_comm *next;
 };
 
@@ -522,6 +524,8 @@ static inline int mock_comm_status(struct mock_file *file, struct npulink_comm_s
 	arg->out_number = rank->comm->number;
 	arg->out_next = rank->next;
 	memcpy(arg->out_calls, rank->comm->calls, sizeof(arg->out_calls));
+	memcpy(arg->out_peer_ip, rank->comm->ip, sizeof(arg->out_peer_ip));
+	memcpy(arg->out_port, rank->comm->port, sizeof(arg->out_port));
 	return 0;
 }
 

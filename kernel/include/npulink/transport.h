@@ -59,7 +59,7 @@ struct npulink_port {
  * @addr: where that one is
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
- * @via: name of the port that it goes over, for people
+ * @via: name of the port that it goes over, for people; the transport's, its last byte stays 0
  * @priv: for the transport
  */
 struct npulink_put {

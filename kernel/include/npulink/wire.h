@@ -232,6 +232,8 @@ static_assert(sizeof(struct npulink_wire_hello) <= 56);
  * @code: as in struct npulink_comm_status
  * @reserved: 0
  * @calls: the same
+ * @ip: the same, 0: does not apply
+ * @port: the same, with zeros behind it
  */
 struct npulink_wire_cause {
 	__le32 cause;
@@ -242,6 +244,8 @@ struct npulink_wire_cause {
 	__le32 code;
 	__le32 reserved;
 	struct npulink_wire_call calls[2];
+	__u8 ip[16];
+	__u8 port[32];
 } __packed;
 
 #endif /* NPULINK_WIRE_H */
