@@ -29,6 +29,7 @@ struct victim {
 	uint8_t secret[16];
 	uint32_t rank;
 	uint64_t seq;
+	struct npulink_post post;
 	char *mem;
 };
 
@@ -36,8 +37,8 @@ struct victim {
  * A rank of two, whose peer is said to be on another machine, at @ip, which is taken for
  * lost after @ms.
  */
-static int victim_init_at(struct victim *v, uint32_t rank, const char *ip, uint16_t peer_port,
-			  uint32_t len, uint32_t ms)
+static int victim_plan(struct victim *v, uint32_t rank, const char *ip, uint16_t peer_port,
+		       uint32_t len, uint32_t ms)
 {
 	struct npulink_slot slot = { .min_len = len, .access = NPULINK_SLOT_WRITE };
 	struct npulink_step step = raw_step(NPULINK_STEP_RECV, len);
@@ -46,7 +47,6 @@ static int victim_init_at(struct victim *v, uint32_t rank, const char *ip, uint1
 		.size = sizeof(peers), .first = 1 - rank, .npeers = 1, .peers = (uintptr_t)&peer,
 	};
 	struct npulink_device_info info;
-	struct npulink_post post;
 	int plan, buf, rc;
 
 	memset(v, 0, sizeof(*v));
@@ -73,11 +73,25 @@ static int victim_init_at(struct victim *v, uint32_t rank, const char *ip, uint1
 	buf = raw_register(v->fd, v->mem, PAGES, 0);
 	if (plan < 0 || buf < 0)
 		return plan < 0 ? plan : buf;
-	post = raw_post_cmd(plan, NPULINK_POST_HELD);
-	raw_bind(&post, buf, 0, len);
-	rc = raw_ioctl(v->fd, NPULINK_POST, &post);
-	v->seq = post.out_seq;
+	v->post = raw_post_cmd(plan, NPULINK_POST_HELD);
+	raw_bind(&v->post, buf, 0, len);
+	return 0;
+}
+
+static int victim_post(struct victim *v)
+{
+	int rc = raw_ioctl(v->fd, NPULINK_POST, &v->post);
+
+	v->seq = v->post.out_seq;
 	return rc;
+}
+
+static int victim_init_at(struct victim *v, uint32_t rank, const char *ip, uint16_t peer_port,
+			  uint32_t len, uint32_t ms)
+{
+	int rc = victim_plan(v, rank, ip, peer_port, len, ms);
+
+	return rc ? rc : victim_post(v);
 }
 
 /* As long as it takes, and the peer at @peer_port of ours, where nobody is if that is 0. */
@@ -309,7 +323,7 @@ static void impostor(void)
 
 /* ---- who is dead, and who is only late ------------------------------------------------ */
 
-#define BOUND	1500		/* ms */
+#define BOUND	800		/* ms */
 
 struct absence {
 	const char *what;
@@ -363,12 +377,12 @@ static bool absent(const struct absence *a, uint32_t rank)
 	start = hostile_ms();
 	if (!ok || victim_init_at(&v, rank, a->ip, served ? ours : 0, LEN, BOUND))
 		return false;
-	while (!victim_cause(&v) && hostile_ms() - start < 2 * BOUND)
+	while (!victim_cause(&v) && hostile_ms() - start < (a->code ? BOUND + 1500 : 2 * BOUND))
 		called += hostile_refuse(&h, 20, a->reason, &knocks);
 	took = hostile_ms() - start;
 	if (a->code) {
 		/* The host may be busy, so the bound itself is rdma_faults's. */
-		ok = took >= a->soonest && took < 2 * BOUND && !raw_wait(v.fd, v.seq, &res) &&
+		ok = took >= a->soonest && took < BOUND + 1500 && !raw_wait(v.fd, v.seq, &res) &&
 		     res.status == -ENOLINK && lost_right(&v, a);
 	} else {
 		ok = !victim_cause(&v);
@@ -377,6 +391,33 @@ static bool absent(const struct absence *a, uint32_t rank)
 	ok = ok && !served == !called && (!served || !rank || knocks);
 	if (!ok)
 		ksft_print_msg("%d ms, called %d times\n", (int)took, called);
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/* As long as it needs nothing of a rank that has gone, it goes on. */
+static bool unneeded(uint32_t rank)
+{
+	const struct absence *a = &absences[3];
+	uint16_t ours = 0;
+	struct npulink_result res;
+	bool knocks = false, ok;
+	struct hostile h;
+	struct victim v;
+	int64_t start;
+
+	ok = !hostile_init(&h) && !hostile_listen(&h, IP, &ours);
+	if (!ok || victim_plan(&v, rank, IP, ours, LEN, BOUND))
+		return false;
+	hostile_refuse(&h, 2 * BOUND, a->reason, &knocks);
+	ok = !victim_cause(&v);
+	start = hostile_ms();
+	ok = ok && !victim_post(&v);
+	while (ok && !victim_cause(&v) && hostile_ms() - start < BOUND)
+		hostile_refuse(&h, 20, a->reason, &knocks);
+	ok = ok && hostile_ms() - start < BOUND && !raw_wait(v.fd, v.seq, &res) &&
+	     res.status == -ENOLINK && lost_right(&v, a);
 	hostile_end(&h);
 	victim_end(&v);
 	return ok;
@@ -516,6 +557,63 @@ static bool caught(const struct lie *lie)
 	return ok;
 }
 
+/* What a member says of a link that was lost elsewhere. */
+struct told_port {
+	const char *what;
+	char port[32];
+	bool good;
+};
+
+static const struct told_port told_ports[] = {
+	{ "that names a port", "mlx5_0/1", true },
+	{ "that names no port", "", true },
+	{ "with a port that cannot be printed", "rxe0\033[2J", false },
+	{ "with a port that has a blank", "rxe0 1", false },
+	{ "with a port and more behind it", "rxe0/1\0x", false },
+	{ "with a port without end", "0123456789012345678901234567890", false },
+};
+
+static bool told(const struct told_port *t)
+{
+	static const uint8_t ip[16] = { [10] = 0xff, 0xff, 10, 1, 2, 3 };
+	struct {
+		struct npulink_wire_msg msg;
+		struct npulink_wire_cause cause;
+	} __packed data = {
+		.msg = { .type = NPULINK_WIRE_ABORT, .size = sizeof(data.cause) },
+		.cause = {
+			.cause = NPULINK_CAUSE_LINK, .peer = 1, .step = 5, .number = 7,
+			.code = EHOSTDOWN,
+		},
+	};
+	struct npulink_comm_status st;
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	memcpy(data.cause.ip, ip, sizeof(ip));
+	memcpy(data.cause.port, t->port, sizeof(t->port));
+	if (strlen(t->port) == sizeof(t->port) - 1)
+		data.cause.port[sizeof(t->port) - 1] = 'x';
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	ok = let_in(&h, &v) && !hostile_send(&h, &data, sizeof(data)) &&
+	     !raw_wait(v.fd, v.seq, &res) && res.status == -ENOLINK &&
+	     !raw_status(v.fd, v.comm, &st) && st.out_cause == NPULINK_CAUSE_LINK;
+	if (ok && t->good)
+		ok = !st.out_rank && st.out_peer == 1 && st.out_step == 5 && st.out_number == 7 &&
+		     st.out_code == EHOSTDOWN && !memcmp(st.out_peer_ip, ip, sizeof(ip)) &&
+		     !strcmp(st.out_port, t->port);
+	else if (ok)
+		ok = st.out_rank == 1 && !st.out_peer && st.out_code == EPROTO &&
+		     !strcmp(st.out_port, "rxe8/1");
+	ok = ok && hostile_dropped(&h, 10000);
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
 enum { WRITE_IMM, WRITE_GUESS, WRITE_BEYOND, WRITE_LATE, WRITES };
 
 static const char *const writes[] = {
@@ -600,6 +698,16 @@ static void set_up(void)
 			ksft_exit_fail_msg("no bystanders\n");
 }
 
+#define TRY(value)	sh("echo " value " 2>/dev/null >" PARAMETERS "peer_timeout")
+
+/* What an administrator may say. */
+static bool parameter_checked(void)
+{
+	return TRY("0") && TRY("99") && TRY("3600001") && TRY("-1") && TRY("soon") &&
+	       raw_read(PARAMETERS "peer_timeout") == 20000 && !TRY("100") && !TRY("3600000") &&
+	       raw_read(PARAMETERS "peer_timeout") == 3600000 && !TRY("20000");
+}
+
 static bool nothing_left(void)
 {
 	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
@@ -620,15 +728,24 @@ int main(void)
 	ksft_print_header();
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
-		      2 * ARRAY_SIZE(absences) + ARRAY_SIZE(lies) + WRITES + 2);
+		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
+		      WRITES + 3);
+	ksft_test_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
 	for (unsigned int i = 0; i < 2 * ARRAY_SIZE(absences); i++)
 		ksft_test_result(absent(&absences[i / 2], i % 2) && others_go_on(),
 				 "the peer of a rank that %s %s\n",
 				 i % 2 ? "is to be called" : "calls", absences[i / 2].what);
+	for (unsigned int i = 0; i < 2; i++)
+		ksft_test_result(unneeded(i) && others_go_on(),
+				 "a peer that has gone is missed when it is needed, %s\n",
+				 i ? "by who is to be called" : "by who calls");
 	for (unsigned int i = 0; i < ARRAY_SIZE(lies); i++)
 		ksft_test_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
+	for (unsigned int i = 0; i < ARRAY_SIZE(told_ports); i++)
+		ksft_test_result(told(&told_ports[i]), "a member sends an abort %s\n",
+				 told_ports[i].what);
 	for (unsigned int i = 0; i < WRITES; i++)
 		ksft_test_result(write_caught(i), "a member sends %s\n", writes[i]);
 	ksft_test_result(nothing_left(), "no key and no connection is left\n");

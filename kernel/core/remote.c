@@ -80,8 +80,10 @@ void npulink_remote_fail(struct npulink_remote *remote, u32 code)
 		.peer = remote->conn->rank, .step = ~0U, .number = ~0ULL, .code = code,
 	};
 
-	/* Name what it was needed for, if it was. */
+	/* Name what it was needed for, else what is going on. */
 	npulink_blame_step_locked(remote->rank, remote->conn->rank, &cause);
+	if (cause.step == ~0U)
+		npulink_blame_step_locked(remote->rank, NPULINK_NO_PEER, &cause);
 	npulink_remote_place(remote, &cause);
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
@@ -248,6 +250,30 @@ int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_expected);
 
+static bool npulink_remote_needed(const struct npulink_remote *remote)
+{
+	struct npulink_op *op;
+
+	lockdep_assert_held(&remote->rank->lock);
+	list_for_each_entry(op, &remote->rank->ops, node)
+		if (op->state == NPULINK_OP_RUNNING &&
+		    npulink_find_peer(op->plan, remote->conn->rank) != ~0U)
+			return true;
+	return false;
+}
+
+bool npulink_put_needed(struct npulink_put *put)
+{
+	struct npulink_remote *remote = to_remote(put);
+	bool needed;
+
+	spin_lock_irq(&remote->rank->lock);
+	needed = npulink_remote_needed(remote);
+	spin_unlock_irq(&remote->rank->lock);
+	return needed;
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_needed);
+
 /* Often enough to notice in time that the peer has gone. */
 static unsigned long npulink_remote_tick_len(const struct npulink_remote *remote)
 {
@@ -274,7 +300,7 @@ static void npulink_remote_tick(struct work_struct *work)
 	NPULINK_DEFINE_RUN_TASK(run);
 
 	spin_lock_irq(&rank->lock);
-	if (list_empty(&rank->ops) || remote->state == NPULINK_REMOTE_DOWN)
+	if (remote->state == NPULINK_REMOTE_DOWN || !npulink_remote_needed(remote))
 		goto out;
 	npulink_remote_look(remote);
 	if (remote->state == NPULINK_REMOTE_CONNECTING || remote->shut)

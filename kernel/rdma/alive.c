@@ -139,7 +139,8 @@ void rdma_alive_watch(struct work_struct *work)
 	}
 	if (READ_ONCE(conn->up) || conn->state == RDMA_CONN_FAILED)
 		return;
-	if (rdma_since(READ_ONCE(conn->heard_of), bound)) {
+	/* Who has left is not missed by those who need nothing of it. */
+	if (rdma_since(READ_ONCE(conn->heard_of), bound) && npulink_put_needed(conn->put)) {
 		why = READ_ONCE(conn->absent) ?: -EHOSTDOWN;
 		/* Before it is taken down, for which it may have to wait. */
 		npulink_put_lost(conn->put, why);

@@ -154,6 +154,8 @@ void npulink_transport_unregister(struct npulink_transport *transport);
  * May sleep.
  */
 int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
+/* Does an operation of the rank wait for the peer, or will it? */
+bool npulink_put_needed(struct npulink_put *put);
 /* The connection stands, and the peer has proved that it knows the secret. */
 void npulink_put_up(struct npulink_put *put);
 /* A message is in slot @slot. Returns whether the core keeps the slot. */
