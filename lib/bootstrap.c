@@ -192,6 +192,19 @@ static void describe(struct record *mine, struct coll_dev *dev)
 	mine->where.addr = port.out_addr;
 }
 
+/* What the machines are called, for the texts of failures. Takes over @machine. */
+static int name_machines(struct coll_comm *comm, const struct record *all, uint32_t *machine,
+			 uint32_t nranks, uint32_t nmachines)
+{
+	comm->hosts = calloc(nmachines, sizeof(*comm->hosts));
+	if (!comm->hosts)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < nranks; i++)
+		snprintf(comm->hosts[machine[i]], sizeof(comm->hosts[0]), "%.63s", all[i].host);
+	comm->machine = machine;
+	return 0;
+}
+
 /* Tell the kernel where the others are, and the planners who is with whom. */
 static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const struct record *all)
 {
@@ -221,9 +234,13 @@ static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const str
 	rc = coll_drv_comm_peers(&comm->dev->drv, comm->id, peers, b->nranks);
 	if (!rc)
 		rc = coll_topo_machines(&comm->topo, machine, b->nranks);
+	if (!rc)
+		rc = name_machines(comm, all, machine, b->nranks, nmachines);
 	if (rc)
 		coll_text(b->text, sizeof(b->text), rc,
 			  "cannot use ranks on other machines: %s", strerror(-rc));
+	else
+		machine = NULL;
 out:
 	free(peers);
 	free(machine);

@@ -115,23 +115,50 @@ void coll_dev_put(struct coll_dev *dev)
 		coll_dev_free(dev);
 }
 
-static int read_deadline(const struct coll_config *config, uint64_t *deadline, char *text,
-			 size_t size)
+/* Seconds from the environment; *ns stays as it is if there are none. */
+static int read_seconds(const char *name, double min, double max, const char *hint, uint64_t *ns,
+			char *text, size_t size)
 {
-	const char *env = secure_getenv("COLL_DEADLINE");
+	const char *env = secure_getenv(name);
 	double seconds;
 	char *end;
 
-	*deadline = config->deadline_ns;
-	if (*deadline != COLL_DEADLINE_AUTO || !env || !*env)
+	if (!env || !*env)
 		return 0;
 	seconds = strtod(env, &end);
-	if (*end || !(seconds >= 0 && seconds < 1e9))
-		return coll_text(text, size, -EINVAL,
-				 "COLL_DEADLINE=\"%s\" is no number of seconds (0: no deadline)",
-				 env);
-	*deadline = seconds * 1e9;
+	if (*end || !(seconds >= min && seconds <= max))
+		return coll_text(text, size, -EINVAL, "%s=\"%s\" is no number of seconds (%s)",
+				 name, env, hint);
+	*ns = seconds * 1e9;
 	return 0;
+}
+
+static int read_deadline(const struct coll_config *config, uint64_t *deadline, char *text,
+			 size_t size)
+{
+	*deadline = config->deadline_ns;
+	if (*deadline != COLL_DEADLINE_AUTO)
+		return 0;
+	return read_seconds("COLL_DEADLINE", 0, 1e9, "0: no deadline", deadline, text, size);
+}
+
+static int read_peer_timeout(const struct coll_config *config, uint32_t *ms, char *text,
+			     size_t size)
+{
+	const double min = NPULINK_PEER_TIMEOUT_MIN / 1e3, max = NPULINK_PEER_TIMEOUT_MAX / 1e3;
+	uint64_t ns = config->peer_timeout_ns;
+	char hint[32];
+	int rc = 0;
+
+	snprintf(hint, sizeof(hint), "%g to %g", min, max);
+	if (!ns)
+		rc = read_seconds("COLL_PEER_TIMEOUT", min, max, hint, &ns, text, size);
+	else if (ns < min * 1e9 || ns > max * 1e9)
+		rc = coll_text(text, size, -EINVAL,
+			       "coll_config.peer_timeout_ns is %g seconds, and not %s", ns / 1e9,
+			       hint);
+	*ms = ns / 1000000;
+	return rc;
 }
 
 /* ---- joining */
@@ -163,6 +190,8 @@ static void comm_free(struct coll_comm *comm)
 {
 	coll_tune_free(&comm->tune);
 	coll_topo_free(&comm->topo);
+	free(comm->machine);
+	free(comm->hosts);
 	free(comm->group.v);
 	free(comm->group.kernels);
 	free(comm->group.posts);
@@ -209,14 +238,17 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
 		   char *text, size_t size)
 {
+	uint32_t peer_timeout_ms;
 	struct coll_comm *comm;
 	int rc;
 
-	rc = coll_comm_new(&comm, dev, nranks, rank, config, text, size);
+	rc = read_peer_timeout(config, &peer_timeout_ms, text, size);
+	if (!rc)
+		rc = coll_comm_new(&comm, dev, nranks, rank, config, text, size);
 	if (rc)
 		goto err;
 	rc = coll_drv_comm_create(&dev->drv, secret, rank, nranks, config->flags,
-				  &comm->id);
+				  peer_timeout_ms, &comm->id);
 	if (rc) {
 		create_text(rc, nranks, text, size);
 		comm_free(comm);
@@ -367,6 +399,8 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		.number = st.out_number,
 		.next = st.out_next,
 	};
+	coll_machine_name(comm, &st, state->machine, sizeof(state->machine));
+	memcpy(state->port, st.out_port, sizeof(state->port) - 1);
 	return 0;
 }
 

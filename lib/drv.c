@@ -179,7 +179,7 @@ int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t 
 }
 
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
-			 uint32_t nranks, uint32_t flags, uint32_t *id)
+			 uint32_t nranks, uint32_t flags, uint32_t peer_timeout_ms, uint32_t *id)
 {
 	struct npulink_comm_create arg = {
 		.size = sizeof(arg),
@@ -187,6 +187,7 @@ int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t r
 			 (flags & COLL_CHECKSUM ? NPULINK_COMM_CHECKSUM : 0),
 		.rank = rank,
 		.nranks = nranks,
+		.peer_timeout_ms = peer_timeout_ms,
 	};
 	int rc;
 

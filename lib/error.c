@@ -5,6 +5,7 @@
  * One line for each failure, kept in the communicator. The words for failures
  * of the communicator are made from what the kernel knows about the first cause.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -188,14 +189,58 @@ struct failure {
 	const char *advice;
 };
 
+/* The name of @rank's machine, if that is another one, and known. */
+static const char *host_of(const struct coll_comm *comm, uint32_t rank)
+{
+	const char *host;
+
+	if (!comm->hosts || rank >= comm->nranks ||
+	    comm->machine[rank] == comm->machine[comm->rank])
+		return NULL;
+	host = comm->hosts[comm->machine[rank]];
+	return *host ? host : NULL;
+}
+
 static void describe_rank(char *text, size_t size, const struct coll_comm *comm, uint32_t rank)
 {
+	const char *host = host_of(comm, rank);
+
 	if (rank == comm->rank)
 		snprintf(text, size, "this rank (%u)", rank);
 	else if (rank == NPULINK_NO_PEER)
 		snprintf(text, size, "a rank");
+	else if (host)
+		snprintf(text, size, "rank %u on %s", rank, host);
 	else
 		snprintf(text, size, "rank %u", rank);
+}
+
+/* The address of the peer's machine, or "". */
+static void describe_ip(char text[INET6_ADDRSTRLEN], const struct npulink_comm_status *st)
+{
+	static const uint8_t none[16], mapped[12] = { [10] = 0xff, 0xff };
+	const uint8_t *ip = st->out_peer_ip;
+
+	*text = 0;
+	if (!memcmp(ip, none, sizeof(none)))
+		return;
+	if (!memcmp(ip, mapped, sizeof(mapped)))
+		inet_ntop(AF_INET, ip + sizeof(mapped), text, INET6_ADDRSTRLEN);
+	else
+		inet_ntop(AF_INET6, ip, text, INET6_ADDRSTRLEN);
+}
+
+/* Where the peer of a failure is, if on another machine: its name, else its address. */
+void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_status *st,
+		       char *name, size_t size)
+{
+	const char *host = host_of(comm, st->out_peer);
+	char ip[INET6_ADDRSTRLEN];
+
+	describe_ip(ip, st);
+	if (st->out_peer == comm->rank)
+		*ip = 0;
+	snprintf(name, size, "%s", host ? host : ip);
 }
 
 __attribute__((format(printf, 2, 3)))
@@ -282,6 +327,55 @@ static void describe_deadlock(struct failure *f, const struct npulink_comm_statu
 		"they make blocking calls in different orders");
 }
 
+/* Why a connection between machines was lost. */
+static const struct lost {
+	uint32_t error;
+	const char *what, *likely, *advice;
+} losts[] = {
+	{ EHOSTDOWN, "that machine does not answer",
+	  "the machine died or hangs, or a cable, adapter or switch on the way has failed",
+	  "see whether it runs and can be reached; when it is back, make a new communicator" },
+	{ ESRCH, "that machine is there, but the rank is not",
+	  "its process died or left before the two were connected",
+	  "look for its own error message first; then make a new communicator" },
+	{ ECONNABORTED, "the communicator had failed there before",
+	  "ranks there met an error before the two were connected",
+	  "look for their error messages first; then make a new communicator" },
+	{ ECONNRESET, "that machine has closed the connection",
+	  "it has lost its own RDMA device or port, or has been cut off",
+	  "see the kernel logs of both; then make a new communicator" },
+	{ ENODEV, "a port or an RDMA device was taken away",
+	  "an administrator unbound it (npulink link del), or its driver was unloaded",
+	  "see npulink link ports; when it is back, make a new communicator" },
+	{ EPROTONOSUPPORT, "the modules are of different versions",
+	  "npulink was updated on some machines only",
+	  "install the same version of npulink on all machines" },
+	{ EPROTO, "the two do not understand each other",
+	  "the peer's kernel module has a bug, or is not what it says",
+	  "see the kernel logs of both" },
+	{ 0, NULL, "a cable, adapter or switch on the way has failed, or a machine has",
+	  "see npulink link show and the kernel logs of both; then make a new communicator" },
+};
+
+static void describe_lost(struct failure *f, const struct npulink_comm_status *st,
+			  const char *rank, const char *peer)
+{
+	const struct lost *lost = losts;
+	char ip[INET6_ADDRSTRLEN], port[64] = "";
+
+	describe_ip(ip, st);
+	while (lost->error && (!*ip || lost->error != st->out_code))
+		lost++;
+	if (*st->out_port)
+		snprintf(port, sizeof(port), " over port %.31s", st->out_port);
+	if (*ip)
+		happened(f, "the link between %s and %s (%s)%s was lost: %s", rank, peer, ip,
+			 port, lost->what ? lost->what : strerror(st->out_code));
+	else
+		happened(f, "the link between %s and %s was lost", rank, peer);
+	because(f, lost->advice, "%s", lost->likely);
+}
+
 static void describe_death(struct failure *f, const char *who, uint32_t signal)
 {
 	if (!signal) {
@@ -321,7 +415,7 @@ static void describe_death(struct failure *f, const char *who, uint32_t signal)
 static void describe_cause(struct failure *f, const struct coll_comm *comm,
 			   const struct npulink_comm_status *st)
 {
-	char rank[32], peer[32];
+	char rank[96], peer[96];
 
 	describe_rank(rank, sizeof(rank), comm, st->out_rank);
 	describe_rank(peer, sizeof(peer), comm, st->out_peer);
@@ -355,9 +449,7 @@ static void describe_cause(struct failure *f, const struct coll_comm *comm,
 		describe_mismatch(f, st);
 		break;
 	case NPULINK_CAUSE_LINK:
-		happened(f, "the link between %s and %s was lost", rank, peer);
-		because(f, "see npulink link show and the kernel logs of both; when it is up, make a new communicator",
-			"a cable, adapter or switch on the way has failed, or a machine has");
+		describe_lost(f, st, rank, peer);
 		break;
 	case NPULINK_CAUSE_DEVICE:
 		happened(f, "the device of %s reported a fault (%s)", rank,
@@ -367,8 +459,8 @@ static void describe_cause(struct failure *f, const struct coll_comm *comm,
 		break;
 	case NPULINK_CAUSE_CHECKSUM:
 		if (st->out_code == UINT32_MAX) {
-			happened(f, "data from %s arrived damaged at %s, twice, over the network between their machines",
-				 peer, rank);
+			happened(f, "data from %s arrived damaged at %s, twice, over the network between their machines%s%.31s",
+				 peer, rank, *st->out_port ? ", port " : "", st->out_port);
 			because(f, "see npulink link show, and replace what is broken",
 				"memory, an adapter or a cable on the way is failing");
 			break;
@@ -401,7 +493,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
 	char what[128], where[64] = "";
-	struct failure f;
+	struct failure f = { .advice = "" };
 
 	coll_describe(&op->args, what, sizeof(what));
 	if (coll_is_failure(rc) &&

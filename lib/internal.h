@@ -50,7 +50,7 @@ int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool
 			  uint32_t *id);
 int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
-			 uint32_t nranks, uint32_t flags, uint32_t *id);
+			 uint32_t nranks, uint32_t flags, uint32_t peer_timeout_ms, uint32_t *id);
 int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port);
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
 			uint32_t n);
@@ -445,6 +445,8 @@ struct coll_comm {
 	struct coll_plans plans;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
+	uint32_t *machine;		/* by rank, NULL: all are on one */
+	char (*hosts)[64];		/* by machine: its name, or "" */
 	pthread_mutex_t error_lock;
 	char error[COLL_TEXT];
 	char warning[COLL_TEXT];
@@ -480,6 +482,8 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const void *addr,
 		  size_t len, int rc);
 void coll_describe(const struct coll_args *args, char *text, size_t size);
+void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_status *st,
+		       char *name, size_t size);
 bool coll_is_failure(int rc);
 
 /* ---- bootstrap.c */

@@ -53,6 +53,7 @@ SIZE(npulink_comm_create, 40);
 LAYOUT(npulink_comm_create, secret, 8);
 LAYOUT(npulink_comm_create, rank, 24);
 LAYOUT(npulink_comm_create, out_id, 32);
+LAYOUT(npulink_comm_create, peer_timeout_ms, 36);
 SIZE(npulink_peer, 64);
 LAYOUT(npulink_peer, addr, 24);
 SIZE(npulink_addr, 40);
@@ -68,11 +69,13 @@ LAYOUT(npulink_result, step, 36);
 LAYOUT(npulink_result, number, 40);
 LAYOUT(npulink_result, ns, 48);
 SIZE(npulink_comm_abort, 16);
-SIZE(npulink_comm_status, 320);
+SIZE(npulink_comm_status, 368);
 SIZE(npulink_circle_wait, 24);
 LAYOUT(npulink_comm_status, out_number, 40);
 LAYOUT(npulink_comm_status, out_calls, 56);
 LAYOUT(npulink_comm_status, out_circle, 128);
+LAYOUT(npulink_comm_status, out_peer_ip, 320);
+LAYOUT(npulink_comm_status, out_port, 336);
 SIZE(npulink_plan_create, 104);
 LAYOUT(npulink_plan_create, slots, 24);
 LAYOUT(npulink_plan_create, call, 40);
@@ -277,8 +280,7 @@ FIXTURE_VARIANT_ADD(abi, buf_export) {
 };
 
 FIXTURE_VARIANT_ADD(abi, comm_create) {
-	IOCTL(NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0,
-	      offsetof(struct npulink_comm_create, reserved))
+	IOCTL(NPULINK_COMM_CREATE, npulink_comm_create, fill_comm_create, OUTPUT, 0, 0)
 };
 
 FIXTURE_VARIANT_ADD(abi, comm_peers) {

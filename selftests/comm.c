@@ -57,6 +57,30 @@ TEST_F(comm, err_rank_out_of_range)
 	EXPECT_GT(join(self->fd[0], self->secret, (1 << 20) - 1, 1 << 20, 0), 0);
 }
 
+static int join_timeout(int fd, uint8_t *secret, uint32_t ms)
+{
+	struct npulink_comm_create cmd = {
+		.size = sizeof(cmd), .nranks = 1, .peer_timeout_ms = ms,
+	};
+	int rc;
+
+	secret[15]++;
+	memcpy(cmd.secret, secret, 16);
+	rc = raw_ioctl(fd, NPULINK_COMM_CREATE, &cmd);
+	return rc ? rc : (int)cmd.out_id;
+}
+
+TEST_F(comm, err_peer_timeout_out_of_range)
+{
+	EXPECT_EQ(-EINVAL, join_timeout(self->fd[0], self->secret, 1));
+	EXPECT_EQ(-EINVAL, join_timeout(self->fd[0], self->secret, NPULINK_PEER_TIMEOUT_MIN - 1));
+	EXPECT_EQ(-EINVAL, join_timeout(self->fd[0], self->secret, NPULINK_PEER_TIMEOUT_MAX + 1));
+	EXPECT_EQ(-EINVAL, join_timeout(self->fd[0], self->secret, -1));
+	EXPECT_GT(join_timeout(self->fd[0], self->secret, 0), 0);
+	EXPECT_GT(join_timeout(self->fd[0], self->secret, NPULINK_PEER_TIMEOUT_MIN), 0);
+	EXPECT_GT(join_timeout(self->fd[0], self->secret, NPULINK_PEER_TIMEOUT_MAX), 0);
+}
+
 TEST_F(comm, err_rank_is_taken)
 {
 	int a = join(self->fd[0], self->secret, 0, 3, 0);

@@ -187,6 +187,34 @@ static inline void hostile_end(struct hostile *h)
 	free(h->mem);
 }
 
+/* Refuse whoever calls for so long, with @reason, 0: without one. Returns how many came. */
+static inline int hostile_refuse(struct hostile *h, int ms, uint8_t reason, bool *knocks)
+{
+	int64_t until = hostile_ms() + ms;
+	int n = 0;
+
+	while (hostile_ms() < until) {
+		struct rdma_cm_event *event = hostile_event(h, until - hostile_ms());
+		struct npulink_wire_hello hello;
+
+		if (!event)
+			break;
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			struct rdma_cm_id *id = event->id;
+
+			memcpy(&hello, event->param.conn.private_data, sizeof(hello));
+			*knocks |= hello.flags & NPULINK_WIRE_KNOCK;
+			rdma_reject(id, &reason, reason ? sizeof(reason) : 0);
+			n++;
+			rdma_ack_cm_event(event);
+			rdma_destroy_id(id);
+		} else {
+			rdma_ack_cm_event(event);
+		}
+	}
+	return n;
+}
+
 /* Call, and say @data first. Returns the last event; ESTABLISHED if the other end accepts. */
 static inline int hostile_call(struct hostile *h, struct sockaddr_in *to, const void *data,
 			       size_t len)

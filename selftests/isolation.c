@@ -379,11 +379,11 @@ TEST_F(isolation, results_have_no_holes)
 		one.size = sizeof(one);
 		ASSERT_EQ(0, raw_ioctl(fd, NPULINK_COMM_CREATE, &one));
 		EXPECT_LT(0, (int)one.out_id);
-		EXPECT_EQ(0, (int)one.reserved);
+		EXPECT_EQ(0, (int)one.peer_timeout_ms);
 	}
 	st.comm_id = t.m[0].comm;
 	EXPECT_EQ(0, TWICE(fd, NPULINK_COMM_STATUS, st, 0,
-			   BETWEEN(npulink_comm_status, out_joined, out_calls)));
+			   BETWEEN(npulink_comm_status, out_joined, out_port)));
 	/* A plan that is taken, and one that is refused. */
 	plan = raw_plan_cmd(t.m[0].comm, NULL, 0, NULL, 0);
 	EXPECT_EQ(0, TWICE(fd, NPULINK_PLAN_CREATE, plan, 0,
@@ -398,7 +398,7 @@ TEST_F(isolation, results_have_no_holes)
 			   BETWEEN(npulink_plan_create, out_bad_step, out_reason)));
 	ASSERT_EQ(0, raw_abort(t.m[1].fd, t.m[1].comm, 77));
 	EXPECT_EQ(0, TWICE(fd, NPULINK_COMM_STATUS, st, 0,
-			   BETWEEN(npulink_comm_status, out_joined, out_calls)));
+			   BETWEEN(npulink_comm_status, out_joined, out_port)));
 	for (i = 0; i < 2; i++) {
 		shr.size = sizeof(shr);
 		shr.comm_id = t.m[i].comm;

@@ -49,16 +49,23 @@ static inline void raw_secret(uint8_t secret[16])
 	*(uint32_t *)(secret + 4) = getpid();
 }
 
-static inline int raw_comm(int fd, const uint8_t secret[16], uint32_t rank, uint32_t nranks)
+/* @ms: how long a machine that does not answer is waited for. */
+static inline int raw_comm_timeout(int fd, const uint8_t secret[16], uint32_t rank,
+				   uint32_t nranks, uint32_t ms)
 {
 	struct npulink_comm_create cmd = {
-		.size = sizeof(cmd), .rank = rank, .nranks = nranks,
+		.size = sizeof(cmd), .rank = rank, .nranks = nranks, .peer_timeout_ms = ms,
 	};
 	int rc;
 
 	memcpy(cmd.secret, secret, 16);
 	rc = raw_ioctl(fd, NPULINK_COMM_CREATE, &cmd);
 	return rc ? rc : (int)cmd.out_id;
+}
+
+static inline int raw_comm(int fd, const uint8_t secret[16], uint32_t rank, uint32_t nranks)
+{
+	return raw_comm_timeout(fd, secret, rank, nranks, 0);
 }
 
 static inline int raw_register(int fd, void *addr, size_t len, uint32_t flags)

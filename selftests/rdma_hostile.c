@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * rdma_hostile.c - somebody in the network who has no business here, and a member of a
- * communicator who lies. The first gets nowhere and harms nobody; the second is cut off and
- * loses that communicator its link, while others on the same device go on.
+ * rdma_hostile.c - somebody in the network who has no business here, a peer that is not
+ * there, and a member of a communicator who lies. The first gets nowhere and harms nobody; the
+ * second is waited for as long as its machine lives; the third is cut off and loses that
+ * communicator its link, while others on the same device go on.
  *
  * npulink-test: modules=none timeout=240 mem=1024
  */
@@ -29,11 +30,16 @@ struct victim {
 	uint8_t secret[16];
 	uint32_t rank;
 	uint64_t seq;
+	struct npulink_post post;
 	char *mem;
 };
 
-/* A rank of two, whose peer is said to be on another machine, at @port of ours. */
-static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint32_t len)
+/*
+ * A rank of two, whose peer is said to be on another machine, at @ip, which is taken for
+ * lost after @ms.
+ */
+static int victim_plan(struct victim *v, uint32_t rank, const char *ip, uint16_t peer_port,
+		       uint32_t len, uint32_t ms)
 {
 	struct npulink_slot slot = { .min_len = len, .access = NPULINK_SLOT_WRITE };
 	struct npulink_step step = raw_step(NPULINK_STEP_RECV, len);
@@ -42,7 +48,6 @@ static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint
 		.size = sizeof(peers), .first = 1 - rank, .npeers = 1, .peers = (uintptr_t)&peer,
 	};
 	struct npulink_device_info info;
-	struct npulink_post post;
 	int plan, buf, rc;
 
 	memset(v, 0, sizeof(*v));
@@ -51,7 +56,7 @@ static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint
 	v->rank = rank;
 	v->fd = raw_open(0);
 	v->mem = raw_anon(PAGES);
-	v->comm = raw_comm(v->fd, v->secret, rank, 2);
+	v->comm = raw_comm_timeout(v->fd, v->secret, rank, 2, ms);
 	if (v->comm < 0 || raw_info(v->fd, &info))
 		return -1;
 	peers.comm_id = v->comm;
@@ -59,7 +64,7 @@ static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint
 	peer.node_id[0] ^= 1;
 	peer.addr.ip[10] = 0xff;
 	peer.addr.ip[11] = 0xff;
-	inet_pton(AF_INET, IP, peer.addr.ip + 12);
+	inet_pton(AF_INET, ip, peer.addr.ip + 12);
 	peer.addr.port = peer_port ? peer_port : htons(1);
 	rc = raw_ioctl(v->fd, NPULINK_COMM_PEERS, &peers);
 	if (rc)
@@ -69,11 +74,31 @@ static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint
 	buf = raw_register(v->fd, v->mem, PAGES, 0);
 	if (plan < 0 || buf < 0)
 		return plan < 0 ? plan : buf;
-	post = raw_post_cmd(plan, NPULINK_POST_HELD);
-	raw_bind(&post, buf, 0, len);
-	rc = raw_ioctl(v->fd, NPULINK_POST, &post);
-	v->seq = post.out_seq;
+	v->post = raw_post_cmd(plan, NPULINK_POST_HELD);
+	raw_bind(&v->post, buf, 0, len);
+	return 0;
+}
+
+static int victim_post(struct victim *v)
+{
+	int rc = raw_ioctl(v->fd, NPULINK_POST, &v->post);
+
+	v->seq = v->post.out_seq;
 	return rc;
+}
+
+static int victim_init_at(struct victim *v, uint32_t rank, const char *ip, uint16_t peer_port,
+			  uint32_t len, uint32_t ms)
+{
+	int rc = victim_plan(v, rank, ip, peer_port, len, ms);
+
+	return rc ? rc : victim_post(v);
+}
+
+/* As long as it takes, and the peer at @peer_port of ours, where nobody is if that is 0. */
+static int victim_init(struct victim *v, uint32_t rank, uint16_t peer_port, uint32_t len)
+{
+	return victim_init_at(v, rank, IP, peer_port, len, 0);
 }
 
 static int victim_cause(const struct victim *v)
@@ -127,6 +152,7 @@ HELLO(hello_tag, m->tag[7] ^= 1)
 HELLO(hello_rank, m->rank = 2)
 HELLO(hello_own_rank, m->rank = 1)
 HELLO(hello_flags, m->flags = NPULINK_WIRE_CHECKSUM)
+HELLO(hello_knock, m->flags = NPULINK_WIRE_KNOCK)
 
 static const struct wrong_hello wrong_hellos[] = {
 	{ "nothing", hello_right, 0 },
@@ -136,6 +162,7 @@ static const struct wrong_hello wrong_hellos[] = {
 	{ "another tag", hello_tag, -1 }, { "another rank", hello_rank, -1 },
 	{ "our own rank", hello_own_rank, -1 },
 	{ "checksums that are not wanted", hello_flags, -1 },
+	{ "that it only wants to know", hello_knock, -1 },
 };
 
 static bool refused(struct victim *v, const struct wrong_hello *wrong)
@@ -177,6 +204,32 @@ static bool dropped(struct victim *v, unsigned int kind)
 	return ok;
 }
 
+/* A machine that is alive, and asks for patience. Returns its process, and its port. */
+static pid_t neighbour(uint16_t *at)
+{
+	bool knocks = false;
+	struct hostile h;
+	int fds[2];
+	pid_t pid;
+
+	if (pipe(fds))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		*at = 0;
+		if (hostile_init(&h) || hostile_listen(&h, IP, at) ||
+		    write(fds[1], at, sizeof(*at)) != sizeof(*at))
+			_exit(1);
+		for (;;)
+			hostile_refuse(&h, 1000, NPULINK_WIRE_LATER, &knocks);
+	}
+	close(fds[1]);
+	if (read(fds[0], at, sizeof(*at)) != sizeof(*at))
+		pid = -1;
+	close(fds[0]);
+	return pid;
+}
+
 static void strangers(void)
 {
 	struct npulink_wire_hello hello;
@@ -184,11 +237,15 @@ static void strangers(void)
 	struct npulink_wire_msg msg;
 	char data[sizeof(msg) + LEN];
 	struct npulink_result res;
+	uint16_t at = 0;
 	struct victim v;
 	struct hostile h;
+	pid_t pid;
 	bool ok;
 
-	if (victim_init(&v, 1, 0, LEN))
+	pid = neighbour(&at);
+	/* Who says nothing is dropped after that time. */
+	if (pid < 0 || victim_init_at(&v, 1, IP, at, LEN, 3000))
 		ksft_exit_fail_msg("no victim\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_hellos); i++)
 		ksft_test_result(refused(&v, &wrong_hellos[i]) && !victim_cause(&v) &&
@@ -215,6 +272,8 @@ static void strangers(void)
 	ksft_test_result(ok, "the true peer still comes through\n");
 	hostile_end(&h);
 	victim_end(&v);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
 }
 
 /* We are called, and do not know the secret. */
@@ -261,6 +320,108 @@ static void impostor(void)
 	ksft_test_result(ok, "called, we answer right: the caller proves itself as well\n");
 	hostile_end(&h);
 	victim_end(&v);
+}
+
+/* ---- who is dead, and who is only late ------------------------------------------------ */
+
+#define BOUND	800		/* ms */
+
+struct absence {
+	const char *what;
+	const char *ip;
+	uint8_t reason;		/* what a call is answered with, if it is to @IP */
+	uint32_t code;		/* 0: it is not lost */
+	int soonest;		/* ms */
+};
+
+static const struct absence absences[] = {
+	{ "is on a machine that does not answer", "10.87.0.77", 0, EHOSTDOWN, BOUND },
+	{ "is on a machine without npulink", IP, 0, EHOSTDOWN, BOUND },
+	{ "is on a machine that is alive", IP, NPULINK_WIRE_LATER, 0, 2 * BOUND },
+	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, ESRCH, BOUND },
+	{ "has failed on its machine", IP, NPULINK_WIRE_FAILED, ECONNABORTED, 0 },
+	{ "has another version of npulink", IP, NPULINK_WIRE_VERSIONS, EPROTONOSUPPORT, 0 },
+};
+
+static bool lost_right(const struct victim *v, const struct absence *a)
+{
+	const uint8_t mapped[12] = { [10] = 0xff, 0xff };
+	struct npulink_comm_status st;
+	char ip[INET_ADDRSTRLEN];
+
+	if (raw_status(v->fd, v->comm, &st))
+		return false;
+	inet_ntop(AF_INET, st.out_peer_ip + 12, ip, sizeof(ip));
+	if (st.out_cause == NPULINK_CAUSE_LINK && st.out_code == a->code &&
+	    st.out_rank == v->rank && st.out_peer == !v->rank && !st.out_step &&
+	    !st.out_number && !memcmp(st.out_peer_ip, mapped, sizeof(mapped)) &&
+	    !strcmp(ip, a->ip) && !strcmp(st.out_port, "rxe8/1"))
+		return true;
+	ksft_print_msg("cause %u code %u of rank %u and %u, step %u of %llu, %s over %s\n",
+		       st.out_cause, st.out_code, st.out_rank, st.out_peer, st.out_step,
+		       (unsigned long long)st.out_number, ip, st.out_port);
+	return false;
+}
+
+/* @rank 0 calls its peer, rank 1 waits to be called. */
+static bool absent(const struct absence *a, uint32_t rank)
+{
+	bool knocks = false, served = a->reason, ok;
+	struct npulink_result res;
+	int64_t start, took;
+	struct hostile h;
+	struct victim v;
+	uint16_t ours = 0;
+	int called = 0;
+
+	ok = !hostile_init(&h) && !hostile_listen(&h, IP, &ours);
+	start = hostile_ms();
+	if (!ok || victim_init_at(&v, rank, a->ip, served ? ours : 0, LEN, BOUND))
+		return false;
+	while (!victim_cause(&v) && hostile_ms() - start < (a->code ? BOUND + 1500 : 2 * BOUND))
+		called += hostile_refuse(&h, 20, a->reason, &knocks);
+	took = hostile_ms() - start;
+	if (a->code) {
+		/* The host may be busy, so the bound itself is rdma_faults's. */
+		ok = took >= a->soonest && took < BOUND + 1500 && !raw_wait(v.fd, v.seq, &res) &&
+		     res.status == -ENOLINK && lost_right(&v, a);
+	} else {
+		ok = !victim_cause(&v);
+	}
+	/* Who calls needs to knock only if nobody answers. */
+	ok = ok && !served == !called && (!served || !rank || knocks);
+	if (!ok)
+		ksft_print_msg("%d ms, called %d times\n", (int)took, called);
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/* As long as it needs nothing of a rank that has gone, it goes on. */
+static bool unneeded(uint32_t rank)
+{
+	const struct absence *a = &absences[3];
+	uint16_t ours = 0;
+	struct npulink_result res;
+	bool knocks = false, ok;
+	struct hostile h;
+	struct victim v;
+	int64_t start;
+
+	ok = !hostile_init(&h) && !hostile_listen(&h, IP, &ours);
+	if (!ok || victim_plan(&v, rank, IP, ours, LEN, BOUND))
+		return false;
+	hostile_refuse(&h, 2 * BOUND, a->reason, &knocks);
+	ok = !victim_cause(&v);
+	start = hostile_ms();
+	ok = ok && !victim_post(&v);
+	while (ok && !victim_cause(&v) && hostile_ms() - start < BOUND)
+		hostile_refuse(&h, 20, a->reason, &knocks);
+	ok = ok && hostile_ms() - start < BOUND && !raw_wait(v.fd, v.seq, &res) &&
+	     res.status == -ENOLINK && lost_right(&v, a);
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
 }
 
 /* ---- with the secret ------------------------------------------------------------------- */
@@ -392,6 +553,63 @@ static bool caught(const struct lie *lie)
 	} else {
 		ok = ok && cut_off(&h, &v) && !v.mem[0];
 	}
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/* What a member says of a link that was lost elsewhere. */
+struct told_port {
+	const char *what;
+	char port[32];
+	bool good;
+};
+
+static const struct told_port told_ports[] = {
+	{ "that names a port", "mlx5_0/1", true },
+	{ "that names no port", "", true },
+	{ "with a port that cannot be printed", "rxe0\033[2J", false },
+	{ "with a port that has a blank", "rxe0 1", false },
+	{ "with a port and more behind it", "rxe0/1\0x", false },
+	{ "with a port without end", "0123456789012345678901234567890", false },
+};
+
+static bool told(const struct told_port *t)
+{
+	static const uint8_t ip[16] = { [10] = 0xff, 0xff, 10, 1, 2, 3 };
+	struct {
+		struct npulink_wire_msg msg;
+		struct npulink_wire_cause cause;
+	} __packed data = {
+		.msg = { .type = NPULINK_WIRE_ABORT, .size = sizeof(data.cause) },
+		.cause = {
+			.cause = NPULINK_CAUSE_LINK, .peer = 1, .step = 5, .number = 7,
+			.code = EHOSTDOWN,
+		},
+	};
+	struct npulink_comm_status st;
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	memcpy(data.cause.ip, ip, sizeof(ip));
+	memcpy(data.cause.port, t->port, sizeof(t->port));
+	if (strlen(t->port) == sizeof(t->port) - 1)
+		data.cause.port[sizeof(t->port) - 1] = 'x';
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	ok = let_in(&h, &v) && !hostile_send(&h, &data, sizeof(data)) &&
+	     !raw_wait(v.fd, v.seq, &res) && res.status == -ENOLINK &&
+	     !raw_status(v.fd, v.comm, &st) && st.out_cause == NPULINK_CAUSE_LINK;
+	if (ok && t->good)
+		ok = !st.out_rank && st.out_peer == 1 && st.out_step == 5 && st.out_number == 7 &&
+		     st.out_code == EHOSTDOWN && !memcmp(st.out_peer_ip, ip, sizeof(ip)) &&
+		     !strcmp(st.out_port, t->port);
+	else if (ok)
+		ok = st.out_rank == 1 && !st.out_peer && st.out_code == EPROTO &&
+		     !strcmp(st.out_port, "rxe8/1");
+	ok = ok && hostile_dropped(&h, 10000);
 	hostile_end(&h);
 	victim_end(&v);
 	return ok;
@@ -590,6 +808,16 @@ static void set_up(void)
 			ksft_exit_fail_msg("no bystanders\n");
 }
 
+#define TRY(value)	sh("echo " value " 2>/dev/null >" PARAMETERS "peer_timeout")
+
+/* What an administrator may say. */
+static bool parameter_checked(void)
+{
+	return TRY("0") && TRY("99") && TRY("3600001") && TRY("-1") && TRY("soon") &&
+	       raw_read(PARAMETERS "peer_timeout") == 20000 && !TRY("100") && !TRY("3600000") &&
+	       raw_read(PARAMETERS "peer_timeout") == 3600000 && !TRY("20000");
+}
+
 static bool nothing_left(void)
 {
 	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
@@ -609,12 +837,25 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 + ARRAY_SIZE(lies) +
-		      WRITES + 6);
+	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
+		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
+		      WRITES + 7);
+	ksft_test_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
+	for (unsigned int i = 0; i < 2 * ARRAY_SIZE(absences); i++)
+		ksft_test_result(absent(&absences[i / 2], i % 2) && others_go_on(),
+				 "the peer of a rank that %s %s\n",
+				 i % 2 ? "is to be called" : "calls", absences[i / 2].what);
+	for (unsigned int i = 0; i < 2; i++)
+		ksft_test_result(unneeded(i) && others_go_on(),
+				 "a peer that has gone is missed when it is needed, %s\n",
+				 i ? "by who is to be called" : "by who calls");
 	for (unsigned int i = 0; i < ARRAY_SIZE(lies); i++)
 		ksft_test_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
+	for (unsigned int i = 0; i < ARRAY_SIZE(told_ports); i++)
+		ksft_test_result(told(&told_ports[i]), "a member sends an abort %s\n",
+				 told_ports[i].what);
 	for (unsigned int i = 0; i < WRITES; i++)
 		ksft_test_result(write_caught(i), "a member sends %s\n", writes[i]);
 	ksft_test_result(leaves_with_a_grant(), "a member leaves with a grant, and stays connected\n");

@@ -5,7 +5,7 @@
  *
  * npulink-test: machines=2 mem=768 modules=none timeout=300
  */
-#include "remote.h"
+#include "remote_random.h"
 
 #define NDEV	2
 
@@ -31,32 +31,13 @@ static int all_collectives(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
-/* The same sequence on all ranks, over two communicators. */
+static unsigned int random_ops;
+
 static int random_traffic(struct coll_comm *comm, unsigned int rank)
 {
-	unsigned int n = coll_comm_size(comm), ops = getenv("NPULINK_SOAK") ? 5000 : 300;
-	struct coll_comm *comms[2] = { comm };
-	unsigned int seed = 20261121;
-	int bad = 0;
+	unsigned int n = coll_comm_size(comm);
 
-	comms[1] = remote_join_at(n - 1 - rank, n, remote_port + 1000, machines - 1);
-	if (!comms[1])
-		return 1;
-	for (unsigned int i = 0; i < ops && !bad; i++) {
-		unsigned int which = rand_r(&seed) % 2;
-		struct coll_case c = {
-			.collective = rand_r(&seed) % ARRAY_SIZE(trial_names),
-			.dtype = rand_r(&seed) % 2 ? COLL_INT32 : COLL_FLOAT64,
-			.op = rand_r(&seed) % 2 ? COLL_SUM : COLL_MIN,
-			.in_place = rand_r(&seed) % 2, .form = rand_r(&seed) % CASE_FORMS,
-		};
-		unsigned int bits = rand_r(&seed) % (i % 16 ? 11 : 17);
-
-		c.count = rand_r(&seed) % (1U << bits) + 1;
-		c.root = trial_rooted(c.collective) ? rand_r(&seed) % n : 0;
-		bad = remote_case(comms[which], which ? n - 1 - rank : rank, &c);
-	}
-	return bad | !!coll_comm_destroy(comms[1]);
+	return random_operations(random_ops, rank, n, n / machines);
 }
 
 /* Sends and receives in both directions at a time, also longer than what is granted. */
@@ -438,12 +419,15 @@ int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(21);
+	ksft_set_plan(24);
 	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	ksft_test_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
 	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
-	ksft_test_result(!remote_ranks(2, random_traffic), "random traffic\n");
+	random_ops = getenv("NPULINK_SOAK") ? 10000 : 1000;
+	ksft_test_result(!remote_ranks(2, random_traffic), "random traffic, %u operations\n",
+			 random_ops);
+	ksft_test_result(remote_clean(), "after it no key, no connection and no memory is left\n");
 	ksft_test_result(!remote_ranks(1, different_calls), "different calls\n");
 	ksft_test_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
 	ksft_test_result(!remote_ranks(1, abort_other), "abort\n");
@@ -457,10 +441,11 @@ int main(void)
 	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
 	ksft_test_result(!checksummed(1, sends_ahead), "checksums: sends ahead of a barrier\n");
 	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
+	random_ops = getenv("NPULINK_SOAK") ? 5000 : 200;
 	ksft_test_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
 	ksft_test_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
 	ksft_test_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
-	ksft_test_result(remote_idle(), "no key and no connection is left\n");
+	ksft_test_result(remote_clean(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");
 	ksft_finished();
 }

@@ -72,6 +72,43 @@ static inline bool remote_idle(void)
 	return false;
 }
 
+/* The same for memory, files, and all else that ranks have. */
+static inline bool remote_clean(void)
+{
+	if (!remote_idle())
+		return false;
+	for (int i = 0; i < 50; i++) {
+		if (!run("build/tools/npulink -j stat show >/tmp/stat.json && jq -e '.pinned == 0 and "
+			 ".files == 0 and .comms == 0 and .ranks == 0 and .in_flight == 0' "
+			 "/tmp/stat.json >/dev/null"))
+			return true;
+		usleep(100000);
+	}
+	run("sed 's/^/# /' /tmp/stat.json");
+	return false;
+}
+
+/* Have a machine killed, as if its power failed. */
+static inline int remote_kill(unsigned int which)
+{
+	return run("touch %s/../kill-%u", getenv("NPULINK_RESULTS"), which);
+}
+
+/* Notes in *when, which is shared, that it has happened. */
+static inline void remote_watch_kill(unsigned int which, volatile double *when)
+{
+	char path[256];
+
+	*when = 0;
+	if (fork())
+		return;
+	snprintf(path, sizeof(path), "%s/../killed-%u", getenv("NPULINK_RESULTS"), which);
+	for (int i = 0; i < 10000 && access(path, F_OK); i++)
+		usleep(20000);
+	*when = now();
+	_exit(0);
+}
+
 static inline int remote_rxe(void)
 {
 	int rc = 0;
@@ -166,6 +203,8 @@ static inline struct coll_comm *remote_join_at(unsigned int rank, unsigned int n
 	config.error_size = sizeof(text);
 	/* What is too slow here is the host. */
 	config.deadline_ns = 240000000000ULL;
+	/* Machines that have nothing to do in a test are here early. */
+	config.bootstrap_ns = 240000000000ULL;
 	if (coll_comm_init_env(&comm, &config)) {
 		remote_fail("%s", text);
 		return NULL;
@@ -173,13 +212,16 @@ static inline struct coll_comm *remote_join_at(unsigned int rank, unsigned int n
 	return comm;
 }
 
-/* @fn on each rank, @per of them on each machine. Returns how many of ours failed. */
-static inline int remote_ranks(unsigned int per, remote_fn fn)
+/*
+ * @fn on each rank, @per of them on each of the first @n machines. Returns how many of ours
+ * failed.
+ */
+static inline int remote_ranks_on(unsigned int n, unsigned int per, remote_fn fn)
 {
 	int status, bad = 0;
 
 	remote_port += 2;
-	for (unsigned int i = 0; i < per; i++) {
+	for (unsigned int i = 0; i < per && machine < n; i++) {
 		unsigned int rank = machine * per + i;
 		struct coll_comm *comm;
 		int rc;
@@ -187,7 +229,7 @@ static inline int remote_ranks(unsigned int per, remote_fn fn)
 		if (fork())
 			continue;
 		alarm(300);
-		comm = remote_join_at(rank, machines * per, remote_port, 0);
+		comm = remote_join_at(rank, n * per, remote_port, 0);
 		if (!comm)
 			_exit(1);
 		rc = fn(comm, rank);
@@ -198,6 +240,11 @@ static inline int remote_ranks(unsigned int per, remote_fn fn)
 	while (wait(&status) > 0)
 		bad += !!status;
 	return bad;
+}
+
+static inline int remote_ranks(unsigned int per, remote_fn fn)
+{
+	return remote_ranks_on(machines, per, fn);
 }
 
 static inline int remote_check(int rc, struct coll_comm *comm, unsigned int rank, const char *what)

@@ -27,7 +27,7 @@ static inline const char *rxe_set_up(const char *ip)
 	    sh("rdma link show rxe8/1 >/dev/null 2>&1 || "
 	       "rdma link add rxe8 type rxe netdev dummy8") ||
 	    sh("tools/vm/modules load ndev=2") ||
-	    sh("tools/vm/modules insert npulink_rdma peer_timeout=2000"))
+	    sh("tools/vm/modules insert npulink_rdma peer_timeout=20000"))
 		return "cannot set up links";
 	/* The address takes a moment until it is known to rxe. */
 	for (int tries = 0; tries < 50; tries++) {

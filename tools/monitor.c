@@ -36,7 +36,7 @@ static void event_text(const struct see_event *e)
 {
 	struct see_cause cause = {
 		.cause = e->cause, .rank = e->rank, .peer = e->peer, .step = e->step,
-		.code = e->code, .number = e->number, .circle = e->circle,
+		.code = e->code, .number = e->number, .place = e->place, .circle = e->circle,
 	};
 	time_t seconds = e->time / 1000000000;
 	char when[32], text[CAUSE_TEXT], a[24], b[24];
@@ -104,6 +104,8 @@ static void event_json(const struct see_event *e)
 		put_u64(obj, "age_ns", e->age);
 		put_u64(obj, "limit_ns", e->limit);
 	}
+	if (e->place.there)
+		place_json(obj, &e->place);
 	if (e->circle.n)
 		json_object_object_add(obj, "circle", circle_json(&e->circle));
 	/* A line each, so that programs can read them as they come. */

@@ -18,9 +18,17 @@ struct see_circle {
 	struct npulink_circle_wait waits[NPULINK_CIRCLE_MAX];
 };
 
+/* A machine, and the port of rank's that leads there, or "". */
+struct see_place {
+	bool there;
+	uint8_t ip[16];
+	char port[32];
+};
+
 struct see_cause {
 	uint32_t cause, error, rank, peer, step, code;
 	uint64_t number;
+	struct see_place place;
 	struct see_circle circle;
 	unsigned int ncalls;
 	struct npulink_call calls[2];
@@ -101,6 +109,7 @@ struct see_stat {
 struct see_event {
 	uint32_t type, dev, peer_dev, comm, rank, peer, step, cause, code;
 	uint64_t serial, time, lost, number, age, limit;
+	struct see_place place;
 	struct see_circle circle;
 };
 
@@ -133,6 +142,8 @@ struct json_object *call_json(const struct npulink_call *call, bool p2p);
 /* "comm 3: rank 0 waits for rank 1 in operation 5; ..." */
 const char *circle_text(const struct see_circle *circle, char *buf, size_t size);
 struct json_object *circle_json(const struct see_circle *circle);
+/* As members of @obj. */
+void place_json(struct json_object *obj, const struct see_place *place);
 struct json_object *cause_json(const struct see_cause *cause);
 struct json_object *wait_json(const struct see_wait *wait);
 

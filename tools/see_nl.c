@@ -50,6 +50,16 @@ static void parse_circle(struct nlattr *nest, struct see_circle *circle)
 	circle->known++;
 }
 
+static void parse_place(struct nlattr *ip, struct nlattr *port, struct see_place *place)
+{
+	place->there = ip && nla_len(ip) == sizeof(place->ip);
+	if (!place->there)
+		return;
+	memcpy(place->ip, nla_data(ip), sizeof(place->ip));
+	if (port)
+		nla_strlcpy(place->port, port, sizeof(place->port));
+}
+
 static int parse_cause(struct nlattr *nest, struct see_cause *cause)
 {
 	struct nlattr *a[NPULINK_A_CAUSE_MAX + 1], *attr;
@@ -64,6 +74,7 @@ static int parse_cause(struct nlattr *nest, struct see_cause *cause)
 	cause->step = get_or_none(a, NPULINK_A_CAUSE_STEP);
 	cause->code = get_u32(a, NPULINK_A_CAUSE_CODE);
 	cause->number = get_number(a, NPULINK_A_CAUSE_NUMBER);
+	parse_place(a[NPULINK_A_CAUSE_IP], a[NPULINK_A_CAUSE_PORT], &cause->place);
 	cause->circle.n = get_u32(a, NPULINK_A_CAUSE_NCIRCLE);
 	nla_for_each_nested(attr, nest, rem) {
 		if (nla_type(attr) == NPULINK_A_CAUSE_CIRCLE)
@@ -396,6 +407,7 @@ static int on_event(struct nl_msg *msg, void *arg)
 		.limit = get_u64(a, NPULINK_A_EVENT_LIMIT),
 		.circle.n = get_u32(a, NPULINK_A_EVENT_NCIRCLE),
 	};
+	parse_place(a[NPULINK_A_EVENT_IP], a[NPULINK_A_EVENT_PORT], &event.place);
 	nla_for_each_attr(attr, genlmsg_attrdata(genl, 0), genlmsg_attrlen(genl, 0), rem)
 		if (nla_type(attr) == NPULINK_A_EVENT_CIRCLE)
 			parse_circle(attr, &event.circle);

@@ -2,6 +2,7 @@
 /*
  * see_text.c - words for what the kernel tells in numbers, in text and JSON.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -116,14 +117,39 @@ const char *circle_text(const struct see_circle *circle, char *buf, size_t size)
 	return buf;
 }
 
+/* Why a connection between machines was lost. */
+static const char *lost_text(uint32_t error)
+{
+	switch (error) {
+	case EHOSTDOWN:		return "that machine does not answer";
+	case ESRCH:		return "that machine is there, but the rank is not";
+	case ECONNABORTED:	return "the communicator had failed there before";
+	case ECONNRESET:	return "that machine has closed the connection";
+	case EHOSTUNREACH:	return "there is no way to that machine";
+	case ENODEV:		return "a port or an RDMA device was taken away";
+	case EPROTONOSUPPORT:	return "the modules there are of another version";
+	case EPROTO:		return "that rank broke the protocol";
+	default:		return strerror(error);
+	}
+}
+
 const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 {
-	char a[96], b[96], op[40] = "", peer[24] = "nobody", circle[CAUSE_TEXT - 40];
+	char a[96], b[96], op[40] = "", at[64] = "", peer[80] = "nobody", via[48] = "", ip[48];
+	char circle[CAUSE_TEXT - 40];
 
 	if (c->number != NO_NUMBER)
 		snprintf(op, sizeof(op), " in operation %" PRIu64, c->number);
-	if (c->peer != NONE)
+	if (c->number != NO_NUMBER && c->step != NONE)
+		snprintf(at, sizeof(at), "%s, step %u", op, c->step);
+	else
+		strcpy(at, op);
+	if (c->place.there)
+		snprintf(peer, sizeof(peer), "rank %u on %s", c->peer, ip_text(c->place.ip, ip));
+	else if (c->peer != NONE)
 		snprintf(peer, sizeof(peer), "rank %u", c->peer);
+	if (*c->place.port)
+		snprintf(via, sizeof(via), " over port %s", c->place.port);
 	switch (c->cause) {
 	case NPULINK_CAUSE_ABORT:
 		snprintf(buf, size, "rank %u aborted it (code %u)", c->rank, c->code);
@@ -147,15 +173,17 @@ const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 			 call_text(&c->calls[1], false, b, sizeof(b)));
 		break;
 	case NPULINK_CAUSE_LINK:
-		snprintf(buf, size, "the link between rank %u and %s was lost%s", c->rank, peer,
-			 op);
+		snprintf(buf, size, "the link between rank %u and %s%s was lost%s%s%s", c->rank,
+			 peer, via, at, c->place.there ? ": " : "",
+			 c->place.there ? lost_text(c->code) : "");
 		break;
 	case NPULINK_CAUSE_DEVICE:
 		snprintf(buf, size, "the device of rank %u reported a fault%s (errno %u)", c->rank,
 			 op, c->code);
 		break;
 	case NPULINK_CAUSE_CHECKSUM:
-		snprintf(buf, size, "data from %s arrived damaged at rank %u%s", peer, c->rank, op);
+		snprintf(buf, size, "data from %s arrived damaged at rank %u%s%s", peer, c->rank,
+			 via, at);
 		break;
 	case NPULINK_CAUSE_DEADLOCK:
 		if (c->circle.known)
@@ -214,6 +242,14 @@ struct json_object *circle_json(const struct see_circle *circle)
 	return list;
 }
 
+void place_json(struct json_object *obj, const struct see_place *place)
+{
+	char ip[48];
+
+	put_str(obj, "machine", place->there ? ip_text(place->ip, ip) : NULL);
+	put_str(obj, "port", *place->port ? place->port : NULL);
+}
+
 struct json_object *cause_json(const struct see_cause *c)
 {
 	struct json_object *obj = json_object_new_object(), *calls = json_object_new_array();
@@ -227,6 +263,7 @@ struct json_object *cause_json(const struct see_cause *c)
 	put_or_null(obj, "step", c->step, c->step != NONE);
 	put_or_null(obj, "number", c->number, c->number != NO_NUMBER);
 	put_u64(obj, "code", c->code);
+	place_json(obj, &c->place);
 	for (unsigned int i = 0; i < c->ncalls; i++)
 		json_object_array_add(calls, call_json(&c->calls[i], false));
 	json_object_object_add(obj, "calls", calls);

@@ -283,7 +283,7 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_BUF_IMPORT, npulink_buf_import_ioctl, npulink_buf_import, out_len, 0),
 	IOCTL_OP(NPULINK_BUF_EXPORT, npulink_buf_export_ioctl, npulink_buf_export, out_fd, 0),
 	IOCTL_OP(NPULINK_COMM_CREATE, npulink_comm_create_ioctl, npulink_comm_create,
-		 reserved, 0),
+		 peer_timeout_ms, 0),
 	IOCTL_OP(NPULINK_COMM_PEERS, npulink_comm_peers_ioctl, npulink_comm_peers, peers, 0),
 	IOCTL_OP(NPULINK_COMM_ABORT, npulink_comm_abort_ioctl, npulink_comm_abort, code,
 		 NPULINK_GONE_OK),

@@ -669,14 +669,18 @@ int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_rank *rank;
 	int rc;
 
-	if (cmd->flags & ~(NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM) || cmd->reserved)
+	if (cmd->flags & ~(NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM))
 		return -EOPNOTSUPP;
 	if (!cmd->nranks || cmd->nranks > NPULINK_MAX_RANKS || cmd->rank >= cmd->nranks)
+		return -EINVAL;
+	if (cmd->peer_timeout_ms && (cmd->peer_timeout_ms < NPULINK_PEER_TIMEOUT_MIN ||
+				     cmd->peer_timeout_ms > NPULINK_PEER_TIMEOUT_MAX))
 		return -EINVAL;
 	rank = npulink_rank_new(file);
 	if (IS_ERR(rank))
 		return PTR_ERR(rank);
 	rank->rank = cmd->rank;
+	rank->peer_timeout_ms = cmd->peer_timeout_ms;
 	/* Before the lock: a page fault may take as long as the user likes. */
 	cmd->out_id = rank->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
@@ -804,6 +808,8 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	cmd->out_ncircle = 0;
 	cmd->out_reserved = 0;
 	memset(cmd->out_circle, 0, sizeof(cmd->out_circle));
+	memset(cmd->out_peer_ip, 0, sizeof(cmd->out_peer_ip));
+	memset(cmd->out_port, 0, sizeof(cmd->out_port));
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed)) {
 		const struct npulink_cause *c = &comm->cause;
@@ -816,6 +822,8 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		cmd->out_code = c->code;
 		cmd->out_number = c->number;
 		memcpy(cmd->out_calls, c->calls, sizeof(c->calls));
+		memcpy(cmd->out_peer_ip, c->ip, sizeof(c->ip));
+		memcpy(cmd->out_port, c->port, sizeof(c->port));
 		if (c->cause == NPULINK_CAUSE_DEADLOCK) {
 			cmd->out_ncircle = comm->circle.n;
 			memcpy(cmd->out_circle, comm->circle.waits, sizeof(cmd->out_circle));

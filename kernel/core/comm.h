@@ -14,7 +14,10 @@ struct npulink_flight;
 struct npulink_flight_peer;
 struct npulink_script;
 
-/* Why a communicator failed; written once. */
+/*
+ * Why a communicator failed; written once. If that was between machines: @ip, that of
+ * @peer's, as @rank's knows it, and @port, of @rank's, over which the two were connected.
+ */
 struct npulink_cause {
 	u32 cause;
 	int status;
@@ -24,6 +27,8 @@ struct npulink_cause {
 	u32 code;
 	u64 number;
 	struct npulink_call calls[2];
+	u8 ip[16];
+	char port[32];
 };
 
 /* Processes that wait for each other: the first of @n waits. */
@@ -79,6 +84,7 @@ struct npulink_comm {
 	u32 joined;
 	u32 nleft;		/* bits set in left */
 	u32 serial;		/* for people: never the secret */
+	u8 tag[8];		/* for other machines: the same; with far */
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
@@ -153,6 +159,7 @@ struct npulink_rank {
 	u32 nplans;		/* under comm->mutex */
 	struct npulink_flight *flight;
 	struct net *net;	/* where its remote peers are; set once */
+	u32 peer_timeout_ms;	/* how long it waits for them to answer; 0: as is usual */
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;

@@ -74,6 +74,8 @@ struct npulink_notice {
 	u64 time_ns;
 	u64 serial;
 	u64 lost;
+	u8 ip[16];		/* as in npulink_cause; 0: does not apply */
+	char port[32];
 	struct npulink_circle circle;
 };
 

@@ -231,6 +231,8 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	case NPULINK_EVENT_SUSPECT:
 		if (nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) ||
 		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code) ||
+		    npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
+					   n->port) ||
 		    (n->circle.n && nla_put_u32(skb, NPULINK_A_EVENT_NCIRCLE, n->circle.n)) ||
 		    npulink_genl_put_circle(skb, NPULINK_A_EVENT_CIRCLE, &n->circle))
 			return -EMSGSIZE;

@@ -71,6 +71,8 @@ struct npulink_wait_info {
 
 int npulink_genl_put_wait(struct sk_buff *skb, int attr, const struct npulink_wait_info *w);
 int npulink_genl_put_call(struct sk_buff *skb, int attr, const struct npulink_call *call);
+int npulink_genl_put_place(struct sk_buff *skb, int ip_attr, const u8 *ip, int port_attr,
+			   const char *port);
 int npulink_genl_put_circle(struct sk_buff *skb, int attr, const struct npulink_circle *circle);
 
 int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb);

@@ -105,6 +105,17 @@ int npulink_genl_put_circle(struct sk_buff *skb, int attr, const struct npulink_
 	return 0;
 }
 
+/* A machine, and the port of ours that leads to it; none of it if there is none. */
+int npulink_genl_put_place(struct sk_buff *skb, int ip_attr, const u8 *ip, int port_attr,
+			   const char *port)
+{
+	if (!memchr_inv(ip, 0, 16))
+		return 0;
+	if (nla_put(skb, ip_attr, 16, ip) || (*port && nla_put_string(skb, port_attr, port)))
+		return -EMSGSIZE;
+	return 0;
+}
+
 static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_comm *comm)
 {
 	const struct npulink_cause *c = &comm->cause;
@@ -118,6 +129,8 @@ static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_comm
 	    (c->number != ~0ULL && nla_put_u64_64bit(skb, NPULINK_A_CAUSE_NUMBER, c->number,
 						     NPULINK_A_CAUSE_PAD)) ||
 	    nla_put_u32(skb, NPULINK_A_CAUSE_CODE, c->code) ||
+	    npulink_genl_put_place(skb, NPULINK_A_CAUSE_IP, c->ip, NPULINK_A_CAUSE_PORT,
+				   c->port) ||
 	    ((c->cause == NPULINK_CAUSE_MISMATCH || c->cause == NPULINK_CAUSE_DEADLOCK) &&
 	     (npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[0]) ||
 	      npulink_genl_put_call(skb, NPULINK_A_CAUSE_CALLS, &c->calls[1]))) ||

@@ -91,7 +91,7 @@ static int npulink_genl_fill_remote(struct sk_buff *skb, struct npulink_remote *
 	info.asked_ns = remote->asked_ns;
 	info.asked = remote->asked;
 	spin_unlock_irq(&remote->rank->lock);
-	/* Written once, by the transport, while nobody may have to wait for us. */
+	/* The transport writes it while nobody may have to wait for us; its last byte stays 0. */
 	memcpy(info.via, remote->put.via, sizeof(info.via) - 1);
 
 	if (nla_put_u32(skb, NPULINK_A_CONN_STATE, npulink_genl_conn_state(info.state)) ||

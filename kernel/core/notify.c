@@ -148,6 +148,8 @@ void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_
 	notice.number = cause->number;
 	notice.cause = cause->cause;
 	notice.code = cause->code;
+	memcpy(notice.ip, cause->ip, sizeof(notice.ip));
+	memcpy(notice.port, cause->port, sizeof(notice.port));
 	if (cause->cause == NPULINK_CAUSE_DEADLOCK)
 		notice.circle = comm->circle;
 	npulink_notify(&notice, comm->uid);

@@ -450,12 +450,12 @@ static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *ste
  * NPULINK_NO_PEER any, and of these steps the first that has begun, or else the first
  * that is to come. The cause stays as it is if there is none, or only after many others.
  */
-void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
+void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
 {
 	u32 left = NPULINK_BLAME_UNITS;
 	struct npulink_op *op;
 
-	spin_lock_irq(&rank->lock);
+	lockdep_assert_held(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node) {
 		if (op->state == NPULINK_OP_RUNNING &&
 		    npulink_op_step_with(op, peer, &cause->step, &left)) {
@@ -463,5 +463,11 @@ void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_caus
 			break;
 		}
 	}
+}
+
+void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
+{
+	spin_lock_irq(&rank->lock);
+	npulink_blame_step_locked(rank, peer, cause);
 	spin_unlock_irq(&rank->lock);
 }

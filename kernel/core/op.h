@@ -201,6 +201,7 @@ void npulink_run(struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
+void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run);
 bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);

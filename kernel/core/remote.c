@@ -5,6 +5,7 @@
  * is said over them.
  */
 #include <linux/nsproxy.h>
+#include <crypto/algapi.h>
 #include "remote.h"
 
 /* ---- small things --------------------------------------------------------------- */
@@ -65,25 +66,25 @@ void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run)
 		npulink_op_finish(op, run);
 }
 
+/* Say in @cause where it went wrong between this rank and the peer. */
+void npulink_remote_place(const struct npulink_remote *remote, struct npulink_cause *cause)
+{
+	memcpy(cause->ip, remote->put.addr.ip, sizeof(cause->ip));
+	strscpy(cause->port, remote->put.via, sizeof(cause->port));
+}
+
 void npulink_remote_fail(struct npulink_remote *remote, u32 code)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_LINK, .rank = remote->rank->rank,
 		.peer = remote->conn->rank, .step = ~0U, .number = ~0ULL, .code = code,
 	};
-	struct npulink_op *op;
 
-	/* Name what it was needed for, if it was. */
-	list_for_each_entry(op, &remote->rank->ops, node) {
-		u32 peer, step;
-
-		if (op->state == NPULINK_OP_RUNNING && npulink_op_waits_for(op, &peer, &step) &&
-		    peer == remote->conn->rank) {
-			cause.step = step;
-			cause.number = op->number;
-			break;
-		}
-	}
+	/* Name what it was needed for, else what is going on. */
+	npulink_blame_step_locked(remote->rank, remote->conn->rank, &cause);
+	if (cause.step == ~0U)
+		npulink_blame_step_locked(remote->rank, NPULINK_NO_PEER, &cause);
+	npulink_remote_place(remote, &cause);
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
 
@@ -219,6 +220,75 @@ out:
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_down);
 
+static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
+				u32 index)
+{
+	const struct npulink_rank *rank;
+	bool here;
+
+	/* Pairs with npulink_remote_describe(). */
+	if (!smp_load_acquire(&comm->far) || crypto_memneq(comm->tag, tag, sizeof(comm->tag)) ||
+	    index >= comm->nranks)
+		return -ENOENT;
+	if (READ_ONCE(comm->failed))
+		return -ECONNABORTED;
+	rcu_read_lock();
+	rank = rcu_dereference(comm->ranks[index]);
+	here = rank && READ_ONCE(rank->net) == net;
+	rcu_read_unlock();
+	return here ? 0 : -ENOENT;
+}
+
+int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
+{
+	struct npulink_comm *comm;
+	unsigned long serial;
+	int rc = -ENOENT;
+
+	for (serial = 0; rc == -ENOENT && (comm = npulink_comm_next(&serial)); serial++) {
+		rc = npulink_comm_expects(comm, net, tag, rank);
+		npulink_comm_put(comm);
+	}
+	return rc;
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_expected);
+
+static bool npulink_remote_needed(const struct npulink_remote *remote)
+{
+	struct npulink_op *op;
+
+	lockdep_assert_held(&remote->rank->lock);
+	list_for_each_entry(op, &remote->rank->ops, node)
+		if (op->state == NPULINK_OP_RUNNING &&
+		    npulink_find_peer(op->plan, remote->conn->rank) != ~0U)
+			return true;
+	return false;
+}
+
+bool npulink_put_needed(struct npulink_put *put)
+{
+	struct npulink_remote *remote = to_remote(put);
+	bool needed;
+
+	spin_lock_irq(&remote->rank->lock);
+	needed = npulink_remote_needed(remote);
+	spin_unlock_irq(&remote->rank->lock);
+	return needed;
+}
+EXPORT_SYMBOL_NPULINK(npulink_put_needed);
+
+/* Often enough to notice in time that the peer has gone. */
+static unsigned long npulink_remote_tick_len(const struct npulink_remote *remote)
+{
+	return msecs_to_jiffies(min_t(u32, remote->put.timeout_ms / 12, NPULINK_TICK_MS));
+}
+
+/* An operation has begun. */
+void npulink_remote_look(struct npulink_remote *remote)
+{
+	schedule_delayed_work(&remote->tick, npulink_remote_tick_len(remote));
+}
+
 /* Something takes long: see whether the peer is there, and say what we wait for. */
 static void npulink_remote_tick(struct work_struct *work)
 {
@@ -233,12 +303,17 @@ static void npulink_remote_tick(struct work_struct *work)
 	NPULINK_DEFINE_RUN_TASK(run);
 
 	spin_lock_irq(&rank->lock);
-	if (list_empty(&rank->ops) || remote->state >= NPULINK_REMOTE_LEFT)
+	if (remote->state == NPULINK_REMOTE_DOWN || !npulink_remote_needed(remote))
 		goto out;
-	schedule_delayed_work(&remote->tick, msecs_to_jiffies(NPULINK_TICK_MS));
-	if (remote->state != NPULINK_REMOTE_UP || remote->shut)
+	npulink_remote_look(remote);
+	if (remote->state == NPULINK_REMOTE_CONNECTING || remote->shut)
 		goto out;
+	/* Who has said goodbye may still owe us what it has taken. */
 	remote->put.transport->probe(&remote->put);
+	if (remote->state == NPULINK_REMOTE_LEFT ||
+	    time_before(jiffies, remote->told + msecs_to_jiffies(NPULINK_TICK_MS)))
+		goto out;
+	remote->told = jiffies;
 	list_for_each_entry(op, &rank->ops, node) {
 		if (op->start_ns > long_ago || n++ == 4)
 			break;
@@ -279,6 +354,8 @@ void npulink_remote_abort(struct npulink_rank *rank)
 
 	for (i = 0; i < 2; i++)
 		npulink_call_to_wire(&body.calls[i], &cause->calls[i]);
+	memcpy(body.ip, cause->ip, sizeof(body.ip));
+	memcpy(body.port, cause->port, sizeof(body.port));
 	xa_for_each(&rank->conns, id, conn) {
 		struct npulink_wire_msg msg;
 		struct npulink_remote *remote = conn->remote;
@@ -310,12 +387,15 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	struct net *net = current->nsproxy->net_ns;
 	struct npulink_conn *conn;
 	struct npulink_port *port;
+	u8 tag[NPULINK_TAG_LEN];
 	int rc = 0;
 
 	if (peer == rank->rank || !addr->port || !memchr_inv(addr->ip, 0, sizeof(addr->ip)))
 		return -EINVAL;
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, net);
+	if (port)
+		port->transport->tag(rank->comm->secret, tag);
 	mutex_unlock(&npulink_ports_lock);
 	if (!port)
 		return -EHOSTUNREACH;
@@ -327,7 +407,10 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (!rc) {
 		if (!rank->net)
 			rank->net = get_net(net);
-		WRITE_ONCE(rank->comm->far, true);
+		if (!rank->comm->far)
+			memcpy(rank->comm->tag, tag, sizeof(tag));
+		/* Pairs with npulink_comm_expects(). */
+		smp_store_release(&rank->comm->far, true);
 	}
 	mutex_unlock(&rank->comm->mutex);
 	if (rc)
@@ -354,12 +437,17 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 {
 	const struct npulink_transport *transport = NULL;
 	struct npulink_remote *remote;
+	char via[sizeof(remote->put.via)] = "";
 	struct npulink_port *port;
 
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, rank->net);
-	if (port && try_module_get(port->transport->owner))
+	if (port && try_module_get(port->transport->owner)) {
 		transport = port->transport;
+		/* Which one of several it will be is not known yet. */
+		if (!npulink_port_at(rank->dev, 1, rank->net))
+			strscpy(via, port->name, sizeof(via));
+	}
 	mutex_unlock(&npulink_ports_lock);
 	if (!transport)
 		return ERR_PTR(-EHOSTUNREACH);
@@ -372,17 +460,21 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->rank = rank;
 	remote->conn = conn;
 	remote->credits = NPULINK_WIRE_CREDITS;
+	remote->told = jiffies - HZ;
 	INIT_LIST_HEAD(&remote->tx);
 	INIT_LIST_HEAD(&remote->rx);
 	INIT_DELAYED_WORK(&remote->tick, npulink_remote_tick);
 	remote->put.dev = rank->dev;
 	remote->put.net = rank->net;
 	remote->put.secret = rank->comm->secret;
+	remote->put.tag = rank->comm->tag;
+	remote->put.timeout_ms = rank->peer_timeout_ms;
 	remote->check = rank->comm->checksum;
 	remote->put.checksum = remote->check;
 	remote->put.rank = rank->rank;
 	remote->put.peer = conn->rank;
 	remote->put.addr = conn->addr;
+	memcpy(remote->put.via, via, sizeof(via));
 	remote->put.buf = npulink_buf_alloc_pages(rank->file, NPULINK_MESSAGE_BYTES +
 						  NPULINK_LANDING_BYTES);
 	if (IS_ERR(remote->put.buf)) {

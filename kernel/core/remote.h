@@ -166,6 +166,7 @@ struct npulink_held {
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
  * @tick: looks after operations that take long
+ * @told: when it has last told the peer what we wait for, in jiffies
  */
 struct npulink_remote {
 	struct npulink_put put;
@@ -173,6 +174,7 @@ struct npulink_remote {
 	struct npulink_conn *conn;
 	struct npulink_link link;
 	struct delayed_work tick;
+	unsigned long told;
 	u8 state;
 	bool full;
 	bool shut;
@@ -206,7 +208,9 @@ struct npulink_remote {
 
 /* remote.c */
 void npulink_remote_set_state(struct npulink_remote *remote, u8 state);
+void npulink_remote_look(struct npulink_remote *remote);
 void npulink_remote_fail(struct npulink_remote *remote, u32 code);
+void npulink_remote_place(const struct npulink_remote *remote, struct npulink_cause *cause);
 void npulink_remote_violation(struct npulink_remote *remote, const char *what);
 void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step,
 			     const struct npulink_call *ours, const struct npulink_call *theirs);

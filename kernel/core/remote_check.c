@@ -126,6 +126,7 @@ static void npulink_check_fail(struct npulink_remote *remote, u64 number, u32 st
 		.code = NPULINK_NO_DEV,
 	};
 
+	npulink_remote_place(remote, &cause);
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
 

@@ -3,6 +3,7 @@
  * remote_msg.c - messages: what we say, and what to do about what the peer says. Nothing of
  * that is believed before it was checked.
  */
+#include <linux/ctype.h>
 #include "remote.h"
 
 void npulink_call_to_wire(struct npulink_wire_call *w, const struct npulink_call *c)
@@ -174,6 +175,17 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
 }
 
+/* Printable, and zeros from its end on? */
+static bool npulink_wire_name_ok(const u8 *name, size_t size)
+{
+	size_t i, len = strnlen(name, size);
+
+	for (i = 0; i < len; i++)
+		if (!isascii(name[i]) || !isgraph(name[i]))
+			return false;
+	return len < size && !memchr_inv(name + len, 0, size - len);
+}
+
 static void npulink_remote_aborted(struct npulink_remote *remote, const void *payload, u32 size)
 {
 	const struct npulink_wire_cause *w = payload;
@@ -195,8 +207,14 @@ static void npulink_remote_aborted(struct npulink_remote *remote, const void *pa
 		npulink_remote_violation(remote, "cause of ABORT");
 		return;
 	}
+	if (!npulink_wire_name_ok(w->port, sizeof(w->port))) {
+		npulink_remote_violation(remote, "port of ABORT");
+		return;
+	}
 	for (i = 0; i < 2; i++)
 		npulink_call_from_wire(&cause.calls[i], &w->calls[i]);
+	memcpy(cause.ip, w->ip, sizeof(cause.ip));
+	memcpy(cause.port, w->port, sizeof(cause.port));
 	npulink_comm_fail(remote->rank->comm, &cause);
 }
 

@@ -277,6 +277,8 @@ int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_c
 	};
 	if (remote->state == NPULINK_REMOTE_DOWN && !remote->left) {
 		cause->cause = NPULINK_CAUSE_LINK;
+		cause->step = op->plan->stream_steps[op->plan->streams[p->stream].start];
+		npulink_remote_place(remote, cause);
 		rc = -ENOLINK;
 		goto out;
 	}
@@ -291,7 +293,7 @@ int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_c
 		cause->cause = NPULINK_CAUSE_LEFT;
 		rc = -ESHUTDOWN;
 	}
-	schedule_delayed_work(&remote->tick, msecs_to_jiffies(NPULINK_TICK_MS));
+	npulink_remote_look(remote);
 out:
 	spin_unlock_irqrestore(&rank->lock, flags);
 	return rc;

@@ -173,6 +173,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	rc = PTR_ERR_OR_ZERO(rank);
 	if (rc)
 		goto out_old;
+	rank->peer_timeout_ms = old->peer_timeout_ms;
 	rc = npulink_lock(&npulink_comms_lock);
 	if (rc)
 		goto err_abort;

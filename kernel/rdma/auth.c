@@ -9,13 +9,13 @@
 #include "rdma.h"
 
 /* The library's function needs no module, no memory and no certain context. */
-static void rdma_mac(const struct rdma_conn *conn, const char *label, bool both, u8 *mac)
+static void rdma_mac(const u8 *secret, const char *label, const struct rdma_conn *conn, u8 *mac)
 {
 	struct blake2s_state state;
 
-	blake2s_init_key(&state, BLAKE2S_HASH_SIZE, conn->put->secret, 16);
+	blake2s_init_key(&state, BLAKE2S_HASH_SIZE, secret, 16);
 	blake2s_update(&state, label, strlen(label) + 1);
-	if (both) {
+	if (conn) {
 		blake2s_update(&state, (const u8 *)&conn->hello, sizeof(conn->hello));
 		blake2s_update(&state, (const u8 *)&conn->welcome,
 			       offsetof(struct npulink_wire_welcome, mac));
@@ -23,18 +23,18 @@ static void rdma_mac(const struct rdma_conn *conn, const char *label, bool both,
 	blake2s_final(&state, mac);
 }
 
-void rdma_auth_init(struct rdma_conn *conn)
+void rdma_auth_tag(const u8 *secret, u8 *tag)
 {
 	u8 mac[BLAKE2S_HASH_SIZE];
 
-	rdma_mac(conn, "npulink tag", false, mac);
-	memcpy(conn->tag, mac, sizeof(conn->tag));
+	rdma_mac(secret, "npulink tag", NULL, mac);
+	memcpy(tag, mac, NPULINK_TAG_LEN);
 }
 
 /* What the caller says first. */
-void rdma_auth_hello(struct rdma_conn *conn)
+void rdma_auth_hello(const struct rdma_conn *conn, struct npulink_wire_hello *hello)
 {
-	conn->hello = (struct npulink_wire_hello) {
+	*hello = (struct npulink_wire_hello) {
 		.magic = cpu_to_le32(NPULINK_WIRE_MAGIC),
 		.version = cpu_to_le16(NPULINK_WIRE_VERSION),
 		.credits = cpu_to_le16(NPULINK_WIRE_CREDITS),
@@ -44,8 +44,8 @@ void rdma_auth_hello(struct rdma_conn *conn)
 		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
 		.flags = cpu_to_le32(conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0),
 	};
-	memcpy(conn->hello.tag, conn->tag, sizeof(conn->tag));
-	get_random_bytes(conn->hello.nonce, sizeof(conn->hello.nonce));
+	memcpy(hello->tag, conn->put->tag, NPULINK_TAG_LEN);
+	get_random_bytes(hello->nonce, sizeof(hello->nonce));
 }
 
 /* Do we speak the same version, with the same limits? */
@@ -64,7 +64,7 @@ bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wi
 	return le32_to_cpu(hello->rank) == conn->put->peer &&
 	       le32_to_cpu(hello->peer) == conn->put->rank &&
 	       le32_to_cpu(hello->flags) == (conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0) &&
-	       !crypto_memneq(hello->tag, conn->tag, sizeof(conn->tag));
+	       !crypto_memneq(hello->tag, conn->put->tag, NPULINK_TAG_LEN);
 }
 
 /* The answer to conn->hello. */
@@ -78,7 +78,7 @@ void rdma_auth_welcome(struct rdma_conn *conn)
 		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
 	};
 	get_random_bytes(conn->welcome.nonce, sizeof(conn->welcome.nonce));
-	rdma_mac(conn, "npulink welcome", true, conn->welcome.mac);
+	rdma_mac(conn->put->secret, "npulink welcome", conn, conn->welcome.mac);
 }
 
 bool rdma_auth_check_welcome(const struct rdma_conn *conn)
@@ -86,7 +86,7 @@ bool rdma_auth_check_welcome(const struct rdma_conn *conn)
 	const struct npulink_wire_welcome *w = &conn->welcome;
 	u8 mac[32];
 
-	rdma_mac(conn, "npulink welcome", true, mac);
+	rdma_mac(conn->put->secret, "npulink welcome", conn, mac);
 	return le32_to_cpu(w->magic) == NPULINK_WIRE_MAGIC &&
 	       le16_to_cpu(w->version) == NPULINK_WIRE_VERSION &&
 	       le16_to_cpu(w->credits) == NPULINK_WIRE_CREDITS &&
@@ -98,13 +98,13 @@ bool rdma_auth_check_welcome(const struct rdma_conn *conn)
 /* The caller's proof. */
 void rdma_auth_make(const struct rdma_conn *conn, struct npulink_wire_auth *auth)
 {
-	rdma_mac(conn, "npulink auth", true, auth->mac);
+	rdma_mac(conn->put->secret, "npulink auth", conn, auth->mac);
 }
 
 bool rdma_auth_check(const struct rdma_conn *conn, const struct npulink_wire_auth *auth)
 {
 	u8 mac[32];
 
-	rdma_mac(conn, "npulink auth", true, mac);
+	rdma_mac(conn->put->secret, "npulink auth", conn, mac);
 	return !crypto_memneq(mac, auth->mac, sizeof(mac));
 }

@@ -2,8 +2,9 @@
 /*
  * cm.c - the life of a connection. The lower rank calls, again and again as long as the
  * other one is not ready; the other one waits to be called. What has gone wrong before
- * the peer has proved that it knows the secret is nobody's failure, but the end of that try. All
- * is taken down by the connection's worker, which waits for everything else.
+ * the peer has proved that it knows the secret is nobody's failure, but the end of that try; how
+ * long that goes on is alive.c's business. All is taken down by the connection's worker, which
+ * waits for everything else.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -12,7 +13,6 @@
 
 #define RDMA_RETRY_MIN	10	/* ms */
 #define RDMA_RETRY_MAX	500
-#define RDMA_GIVE_UP	10	/* s without any answer */
 
 LIST_HEAD(rdma_conns);
 
@@ -46,6 +46,20 @@ void rdma_conn_lost(struct rdma_conn *conn)
 		npulink_put_lost(conn->put, conn->status);
 }
 
+/* It will not be tried again. The same. */
+void rdma_conn_give_up(struct rdma_conn *conn, int status)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&conn->lock, flags);
+	if (!conn->final)
+		conn->status = status;
+	conn->final = true;
+	conn->failing = true;
+	spin_unlock_irqrestore(&conn->lock, flags);
+	mod_delayed_work(rdma_wq, &conn->work, 0);
+}
+
 /* Tell the core that there will be no connection (any more), if that is so. */
 void rdma_conn_tell(struct rdma_conn *conn)
 {
@@ -56,25 +70,17 @@ void rdma_conn_tell(struct rdma_conn *conn)
 	conn->told = true;
 }
 
-static void rdma_conn_expired(struct work_struct *work)
-{
-	struct rdma_conn *conn = container_of(to_delayed_work(work), struct rdma_conn, expire);
-
-	if (conn->final || !READ_ONCE(conn->up))
-		rdma_conn_fail(conn, conn->final ? 0 : -ETIMEDOUT);
-}
-
 /* So that a peer which does not answer is given up in time, whatever is lost on the way. */
-static void rdma_conn_timeouts(struct rdma_cm_id *id)
+static void rdma_conn_timeouts(const struct rdma_conn *conn, struct rdma_cm_id *id)
 {
 	/* 4.096 us * 2^n, eight times. */
-	u64 n = (u64)rdma_peer_timeout * 1000000 / 4096 / 8;
+	u64 n = (u64)conn->put->timeout_ms * 1000000 / 4096 / 8;
 
 	rdma_set_ack_timeout(id, clamp_t(int, n ? ilog2(n) : 0, 8, 21));
 	rdma_set_min_rnr_timer(id, 12);		/* 0.64 ms; 0 would be 655 ms */
 }
 
-static void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len)
+void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len)
 {
 	*param = (struct rdma_conn_param) {
 		.private_data = data, .private_data_len = len,
@@ -85,13 +91,12 @@ static void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 
 
 /* ---- calling ---------------------------------------------------------------------------- */
 
-static int rdma_conn_call(struct rdma_conn *conn)
+/* Find the way to the peer. */
+int rdma_conn_resolve(struct rdma_conn *conn, struct rdma_cm_id *id)
 {
 	const struct npulink_addr *addr = &conn->put->addr;
 	struct sockaddr_storage ss = {};
-	struct rdma_cm_id *id;
 
-	lockdep_assert_held(&conn->setup);
 	if (ipv6_addr_v4mapped((const struct in6_addr *)addr->ip)) {
 		struct sockaddr_in *sin = (struct sockaddr_in *)&ss;
 
@@ -105,14 +110,23 @@ static int rdma_conn_call(struct rdma_conn *conn)
 		sin6->sin6_port = addr->port;
 		memcpy(&sin6->sin6_addr, addr->ip, 16);
 	}
+	return rdma_resolve_addr(id, NULL, (struct sockaddr *)&ss, RDMA_RESOLVE_MS);
+}
+
+static int rdma_conn_call(struct rdma_conn *conn)
+{
+	struct rdma_cm_id *id;
+
+	lockdep_assert_held(&conn->setup);
 	id = rdma_create_id(conn->put->net, rdma_conn_event, conn, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id))
 		return PTR_ERR(id);
 	conn->id = id;
+	conn->tried = jiffies;
 	conn->state = RDMA_CONN_TRYING;
-	rdma_auth_hello(conn);
-	rdma_conn_timeouts(id);
-	return rdma_resolve_addr(id, NULL, (struct sockaddr *)&ss, 2000);
+	rdma_auth_hello(conn, &conn->hello);
+	rdma_conn_timeouts(conn, id);
+	return rdma_conn_resolve(conn, id);
 }
 
 static int rdma_conn_resolved(struct rdma_conn *conn, struct rdma_cm_id *id)
@@ -122,7 +136,7 @@ static int rdma_conn_resolved(struct rdma_conn *conn, struct rdma_cm_id *id)
 	if (!rdma_port_allowed(conn->put->dev, conn->put->net, id->device, id->port_num))
 		return -EHOSTUNREACH;
 	rc = rdma_conn_setup(conn, id);
-	return rc ?: rdma_resolve_route(id, 2000);
+	return rc ?: rdma_resolve_route(id, RDMA_RESOLVE_MS);
 }
 
 static int rdma_conn_connect(struct rdma_conn *conn, struct rdma_cm_id *id)
@@ -163,13 +177,9 @@ static int rdma_conn_rejected(struct rdma_conn *conn, struct rdma_cm_id *id,
 	u8 len;
 
 	reason = rdma_consumer_reject_data(id, event, &len);
-	if (reason && len && *reason == NPULINK_WIRE_VERSIONS) {
-		conn->final = true;
-		return -EPROTONOSUPPORT;
-	}
-	/* Somebody who knows us is there, so be patient. */
-	if (reason && len && *reason == NPULINK_WIRE_LATER)
-		conn->until = jiffies + RDMA_GIVE_UP * HZ;
+	/* Who has called us has changed its mind: that may be a stranger, so it says nothing. */
+	if (conn->active && reason && len)
+		rdma_alive_answer(conn, *reason);
 	return -ECONNREFUSED;
 }
 
@@ -245,9 +255,10 @@ static bool rdma_conn_answer(struct rdma_conn *conn, const struct rdma_listener 
 	id->context = conn;
 	id->event_handler = rdma_conn_event;
 	conn->id = id;
+	conn->tried = jiffies;
 	conn->state = RDMA_CONN_OPEN;
 	conn->hello = *hello;
-	rdma_conn_timeouts(id);
+	rdma_conn_timeouts(conn, id);
 	rdma_auth_welcome(conn);
 	rc = rdma_conn_setup(conn, id);
 	rdma_conn_param(&param, &conn->welcome, sizeof(conn->welcome));
@@ -255,10 +266,22 @@ static bool rdma_conn_answer(struct rdma_conn *conn, const struct rdma_listener 
 		rc = rdma_accept(id, &param);
 	if (rc)
 		rdma_conn_fail(conn, rc);
-	else
-		mod_delayed_work(rdma_wq, &conn->expire, msecs_to_jiffies(rdma_peer_timeout));
 	mutex_unlock(&conn->setup);
 	return true;
+}
+
+/* Why a call is not taken. */
+static u8 rdma_refusal(const struct rdma_listener *listener,
+		       const struct npulink_wire_hello *hello)
+{
+	switch (npulink_put_expected(listener->net, hello->tag, le32_to_cpu(hello->peer))) {
+	case 0:
+		return NPULINK_WIRE_LATER;
+	case -ECONNABORTED:
+		return NPULINK_WIRE_FAILED;
+	default:
+		return NPULINK_WIRE_NOBODY;
+	}
 }
 
 int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
@@ -282,7 +305,7 @@ int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *i
 			break;
 	}
 	mutex_unlock(&rdma_lock);
-	return taken ? 0 : rdma_refuse(id, NPULINK_WIRE_LATER);
+	return taken ? 0 : rdma_refuse(id, rdma_refusal(listener, &hello));
 }
 
 /* The caller's first message. Softirq context. */
@@ -330,8 +353,6 @@ static void rdma_conn_work(struct work_struct *work)
 			goto out;
 		rdma_conn_fail(conn, rc);
 	}
-	if (conn->active && time_after(jiffies, conn->until))
-		conn->final = true;
 	spin_lock_irqsave(&conn->lock, flags);
 	conn->state = conn->up || conn->final ? RDMA_CONN_FAILED : RDMA_CONN_RESET;
 	spin_unlock_irqrestore(&conn->lock, flags);
@@ -353,13 +374,14 @@ static void rdma_conn_work(struct work_struct *work)
 		spin_unlock_irqrestore(&conn->lock, flags);
 		conn->state = RDMA_CONN_IDLE;
 		again = conn->active;
-		/* Shut meanwhile: that was overwritten just now. */
+		/* Shut or given up meanwhile: that was overwritten just now. */
 		if (conn->final)
-			rdma_conn_fail(conn, 0);
+			rdma_conn_fail(conn, conn->status);
 	}
 	if (again) {
 		queue_delayed_work(rdma_wq, &conn->work, msecs_to_jiffies(conn->delay));
-		conn->delay = min(conn->delay * 2, (unsigned int)RDMA_RETRY_MAX);
+		conn->delay = min3(conn->delay * 2, conn->put->timeout_ms / 8,
+				   (unsigned int)RDMA_RETRY_MAX);
 	}
 out:
 	mutex_unlock(&conn->setup);
@@ -385,11 +407,12 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 			kref_get(&conn->kref);
 			break;
 		}
-		if (found && !ibdev)
-			found->final = true;
 		mutex_unlock(&rdma_lock);
 		if (found) {
-			rdma_conn_fail(found, status);
+			if (ibdev)
+				rdma_conn_fail(found, status);
+			else
+				rdma_conn_give_up(found, status);
 			flush_delayed_work(&found->work);
 			kref_put(&found->kref, rdma_conn_release);
 		}
@@ -405,16 +428,20 @@ int rdma_open(struct npulink_put *put)
 	if (!conn)
 		return -ENOMEM;
 	kref_init(&conn->kref);
+	if (!put->timeout_ms)
+		put->timeout_ms = READ_ONCE(rdma_peer_timeout);
 	conn->put = put;
 	conn->active = put->rank < put->peer;
 	conn->delay = RDMA_RETRY_MIN;
-	conn->until = jiffies + RDMA_GIVE_UP * HZ;
+	conn->heard_of = jiffies;
+	conn->knocked = jiffies;
+	/* A call that was lost is repeated; who has been called had to be there. */
+	conn->patience = conn->active ? put->timeout_ms / 2 : put->timeout_ms;
 	mutex_init(&conn->setup);
 	spin_lock_init(&conn->lock);
 	init_completion(&conn->last_sent);
 	INIT_DELAYED_WORK(&conn->work, rdma_conn_work);
-	INIT_DELAYED_WORK(&conn->expire, rdma_conn_expired);
-	rdma_auth_init(conn);
+	INIT_DELAYED_WORK(&conn->watch, rdma_alive_watch);
 	put->priv = conn;
 	atomic_inc(&rdma_nconns);
 	mutex_lock(&rdma_lock);
@@ -422,6 +449,7 @@ int rdma_open(struct npulink_put *put)
 	mutex_unlock(&rdma_lock);
 	if (conn->active)
 		queue_delayed_work(rdma_wq, &conn->work, 0);
+	mod_delayed_work(rdma_wq, &conn->watch, msecs_to_jiffies(put->timeout_ms / 8));
 	return 0;
 }
 
@@ -449,7 +477,7 @@ void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
 	conn->state = RDMA_CONN_CLOSED;
 	conn->status = 0;
 	mutex_unlock(&conn->setup);
-	cancel_delayed_work_sync(&conn->expire);
+	rdma_alive_end(conn);
 	cancel_delayed_work_sync(&conn->work);
 	rdma_conn_teardown(conn);
 	rdma_conn_tell(conn);

@@ -441,7 +441,7 @@ void rdma_probe(struct npulink_put *put)
 	if (!probes) {
 		conn->heard = jiffies;
 	} else if (time_after(jiffies, READ_ONCE(conn->heard) +
-			      msecs_to_jiffies(rdma_peer_timeout) * 3 / 4)) {
+			      msecs_to_jiffies(put->timeout_ms) * 2 / 3)) {
 		rdma_conn_fail(conn, -EHOSTDOWN);
 		return;
 	}
@@ -479,6 +479,6 @@ void rdma_shut(struct npulink_put *put, const struct npulink_wire_msg *msg, cons
 	if (!delay)
 		rdma_conn_fail(conn, 0);
 	else
-		mod_delayed_work(rdma_wq, &conn->expire, delay);
+		mod_delayed_work(rdma_wq, &conn->watch, delay);
 	conn->shutting = delay;
 }

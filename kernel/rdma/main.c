@@ -12,8 +12,19 @@
 #include "rdma.h"
 
 unsigned int rdma_peer_timeout = 3000;
-module_param_named(peer_timeout, rdma_peer_timeout, uint, 0644);
-MODULE_PARM_DESC(peer_timeout, "milliseconds until a peer that does not answer is lost (3000)");
+
+static int rdma_peer_timeout_set(const char *val, const struct kernel_param *kp)
+{
+	return param_set_uint_minmax(val, kp, NPULINK_PEER_TIMEOUT_MIN, NPULINK_PEER_TIMEOUT_MAX);
+}
+
+static const struct kernel_param_ops rdma_peer_timeout_ops = {
+	.set = rdma_peer_timeout_set,
+	.get = param_get_uint,
+};
+
+module_param_cb(peer_timeout, &rdma_peer_timeout_ops, &rdma_peer_timeout, 0644);
+MODULE_PARM_DESC(peer_timeout, "milliseconds until a machine that does not answer is lost, of communicators that say nothing else (3000)");
 
 atomic_t rdma_keys;
 atomic_t rdma_nconns;
@@ -326,6 +337,7 @@ static struct npulink_transport rdma_transport = {
 	.revoke = rdma_revoke,
 	.write = rdma_write,
 	.recycle = rdma_recycle,
+	.tag = rdma_auth_tag,
 	.probe = rdma_probe,
 };
 

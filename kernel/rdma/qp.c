@@ -87,6 +87,13 @@ static int rdma_keys_alloc(struct rdma_conn *conn)
 	return 0;
 }
 
+/* The port over which @id leads to the peer, for people. */
+void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id)
+{
+	snprintf(conn->put->via, sizeof(conn->put->via), "%s/%u", dev_name(&id->device->dev),
+		 id->port_num);
+}
+
 /* Everything that @id needs to be connected. Under conn->setup. */
 int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id)
 {
@@ -100,8 +107,7 @@ int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id)
 
 	lockdep_assert_held(&conn->setup);
 	conn->ibdev = id->device;
-	snprintf(conn->put->via, sizeof(conn->put->via), "%s/%u", dev_name(&id->device->dev),
-		 id->port_num);
+	rdma_conn_name(conn, id);
 	conn->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
 	wrs = DIV_ROUND_UP(RDMA_PAGES, conn->sge);
 	/* Messages, each maybe with a registration; revocations; writes; probes; drains. */

@@ -29,6 +29,7 @@
 #define RDMA_PROBES	8	/* the same */
 #define RDMA_SGE	16	/* of one work request, if the device has as many .. */
 #define RDMA_SGE_MIN	4	/* .. and it must have these */
+#define RDMA_RESOLVE_MS	2000	/* for an address, and for a route */
 #define RDMA_WRITE_WRS	DIV_ROUND_UP(RDMA_PAGES, RDMA_SGE_MIN)
 
 struct rdma_device {
@@ -95,9 +96,15 @@ struct rdma_write {
  * @setup: changes of state that set something up; taken by CM handlers
  * @lock: what is free of tx and writes, @starved, @failing, @status
  * @active: we call the peer
- * @final: do not try again
+ * @final: do not try again; with @lock, but for rdma_shut()
  * @status: why it failed
- * @until: when to give up calling
+ * @tried: when the present try to connect began
+ * @patience: how long it may take, in ms
+ * @heard_of: when the peer's machine was last heard of, as long as it is not up
+ * @absent: what that machine has said last, or 0 if the rank may still connect
+ * @knock: a call that only asks whether that machine is alive, see alive.c
+ * @knocked: when it began
+ * @knock_over: it has been answered, or has failed
  * @up: the peer has proved that it knows the secret
  */
 struct rdma_conn {
@@ -112,11 +119,16 @@ struct rdma_conn {
 	bool shutting;			/* its last message is under way */
 	bool told;			/* npulink_put_down() was called */
 	struct delayed_work work;
-	struct delayed_work expire;
+	struct delayed_work watch;
 	int status;
 	unsigned int delay;
-	unsigned long until;
-	u8 tag[8];
+	unsigned long tried;
+	unsigned int patience;
+	unsigned long heard_of;
+	int absent;
+	struct rdma_cm_id *knock;
+	unsigned long knocked;
+	bool knock_over;
 	struct npulink_wire_hello hello;
 	struct npulink_wire_welcome welcome;
 
@@ -157,14 +169,23 @@ int rdma_open(struct npulink_put *put);
 void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg);
 int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
 		      struct rdma_cm_event *event);
+int rdma_conn_resolve(struct rdma_conn *conn, struct rdma_cm_id *id);
+void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len);
 void rdma_conn_fail(struct rdma_conn *conn, int status);
 void rdma_conn_lost(struct rdma_conn *conn);
+void rdma_conn_give_up(struct rdma_conn *conn, int status);
 void rdma_conn_tell(struct rdma_conn *conn);
 void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len);
 void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev,
 		      int status);
 
+/* alive.c */
+void rdma_alive_watch(struct work_struct *work);
+void rdma_alive_answer(struct rdma_conn *conn, u8 reason);
+void rdma_alive_end(struct rdma_conn *conn);
+
 /* qp.c */
+void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id);
 int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id);
 void rdma_conn_teardown(struct rdma_conn *conn);
 int rdma_send_auth(struct rdma_conn *conn, const struct npulink_wire_auth *auth);
@@ -193,8 +214,8 @@ void rdma_key_unmap(struct rdma_conn *conn, struct rdma_key *key);
 void rdma_write_unmap(struct rdma_conn *conn, struct rdma_write *w);
 
 /* auth.c */
-void rdma_auth_init(struct rdma_conn *conn);
-void rdma_auth_hello(struct rdma_conn *conn);
+void rdma_auth_tag(const u8 *secret, u8 *tag);
+void rdma_auth_hello(const struct rdma_conn *conn, struct npulink_wire_hello *hello);
 bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello);
 bool rdma_auth_limits(const struct npulink_wire_hello *hello);
 void rdma_auth_welcome(struct rdma_conn *conn);

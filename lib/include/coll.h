@@ -166,6 +166,10 @@ struct coll_unique_id {
  *	      "servers:8,8,4" (those of each server), or a mesh and servers with a
  *	      semicolon between them. Equal on all ranks. NULL: COLL_TOPOLOGY from
  *	      the environment, else nothing is known
+ * @peer_timeout_ns: how long a machine that does not answer is waited for, 0.1 second to
+ *		     one hour; then operations end with -ENOLINK. 0: COLL_PEER_TIMEOUT
+ *		     (in seconds) from the environment, else as the administrator has set
+ *		     it, see npulink-link(8). Each rank goes by its own
  */
 struct coll_config {
 	size_t size;
@@ -182,6 +186,7 @@ struct coll_config {
 	char *error_text;
 	size_t error_size;
 	const char *topology;
+	uint64_t peer_timeout_ns;
 };
 
 #define COLL_CONFIG_INIT { .size = sizeof(struct coll_config), .deadline_ns = COLL_DEADLINE_AUTO }
@@ -286,10 +291,15 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
  * @peer: rank that it is about (the dead one, the late one), or COLL_NO_RANK
  * @step: step of @rank's plan, or UINT32_MAX
  * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown; the errno
- *	  of a device's fault; the device from which a link brought damaged data
+ *	  of a device's fault; the device from which a link brought damaged data; with
+ *	  "link" between machines an errno, see struct npulink_comm_status
  * @joined: ranks of this node that are in it
  * @number: number of the failed operation, or UINT64_MAX
  * @next: number of this rank's next collective
+ * @machine: where @peer is, if on another machine than this rank: its host name, or its
+ *	     address; else ""
+ * @port: with "link" and "checksum" between machines, the port of @rank's machine that
+ *	  leads to @peer's, such as "rxe0/1"; "" if none was found
  */
 struct coll_state {
 	int status;
@@ -301,6 +311,8 @@ struct coll_state {
 	uint32_t joined;
 	uint64_t number;
 	uint64_t next;
+	char machine[64];
+	char port[32];
 };
 
 /* Returns 0 with @state filled in, or an -errno if it cannot be asked. */

@@ -18,6 +18,8 @@ void exec_comm(struct rnd *r, uint8_t bend)
 	cmd.rank = rnd_below(r, cmd.nranks);
 	if (rnd_one_in(r, 32))
 		cmd.nranks = rnd_odd(r) % 70000;
+	if (rnd_one_in(r, 4))
+		cmd.peer_timeout_ms = rnd_odd(r) % 5000;
 	*(uint32_t *)cmd.secret = ex.pid;
 	cmd.secret[8] = which;
 	/* Members must agree, and nearly do. */

@@ -425,6 +425,52 @@ static void test_failures(void)
 	comms_free(comms, 3);
 }
 
+/* Milliseconds that the kernel is told, or what the library says to it. */
+static int peer_timeout(struct coll_config *config, uint64_t ns, const char *seconds)
+{
+	struct coll_unique_id id;
+	struct coll_comm *comm;
+	int rc;
+
+	coll_get_unique_id(&id);
+	config->peer_timeout_ns = ns;
+	if (seconds)
+		setenv("COLL_PEER_TIMEOUT", seconds, 1);
+	rc = coll_comm_init_rank(&comm, 2, &id, 1, config);
+	unsetenv("COLL_PEER_TIMEOUT");
+	config->peer_timeout_ns = 0;
+	if (rc)
+		return rc;
+	rc = mock.comms->peer_timeout_ms;
+	coll_comm_destroy(comm);
+	return rc;
+}
+
+static void test_peer_timeout(struct coll_config *config)
+{
+	static const char * const bad[] = {
+		"soon", "0", "-1", "0.09", "3600.1", "1e300", "nan", "5s",
+	};
+	bool ok;
+
+	ok = peer_timeout(config, 0, NULL) == 0 && peer_timeout(config, 0, "") == 0;
+	ksft_test_result(ok, "peer timeout: the module's if nothing is said\n");
+	ok = peer_timeout(config, 0, "2.5") == 2500 && peer_timeout(config, 0, "0.1") == 100 &&
+	     peer_timeout(config, 0, "3600") == 3600000;
+	ksft_test_result(ok, "peer timeout: from the environment\n");
+	ok = peer_timeout(config, 700000000, "2.5") == 700 &&
+	     peer_timeout(config, 3600000000000ULL, NULL) == 3600000;
+	ksft_test_result(ok, "peer timeout: from the configuration\n");
+	ok = peer_timeout(config, 99999999, NULL) == -EINVAL &&
+	     strstr(config->error_text, "peer_timeout_ns is 0.1 seconds") &&
+	     peer_timeout(config, 3600000000001ULL, NULL) == -EINVAL &&
+	     peer_timeout(config, UINT64_MAX, NULL) == -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ok &= peer_timeout(config, 0, bad[i]) == -EINVAL &&
+		      strstr(config->error_text, "COLL_PEER_TIMEOUT");
+	ksft_test_result(ok, "peer timeout: bad values\n");
+}
+
 static void test_init_errors(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -469,6 +515,7 @@ static void test_init_errors(void)
 	rc = coll_comm_init_rank(&b, 2, &id, 1, &config);
 	ksft_test_result(rc == -EINVAL && strstr(text, "COLL_DEADLINE"), "init: bad deadline\n");
 	unsetenv("COLL_DEADLINE");
+	test_peer_timeout(&config);
 	config.size = 3;
 	rc = coll_comm_init_rank(&b, 2, &id, 1, &config);
 	ksft_test_result(rc == -EINVAL, "init: bad configuration\n");
@@ -525,7 +572,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 10 + 2 + 1);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();

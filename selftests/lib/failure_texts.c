@@ -22,6 +22,7 @@ static const struct text {
 	int status;
 	uint32_t peer, code;
 	struct npulink_call calls[2];
+	bool far;		/* between machines: over port rxe0/1, with host2 at 10.1.2.3 */
 	const char *what, *likely, *advice;
 } texts[] = {
 	{ .name = "abort", .cause = NPULINK_CAUSE_ABORT, .status = -ECANCELED, .peer = NOBODY,
@@ -78,6 +79,33 @@ static const struct text {
 	  .likely = "left calls out", .advice = "the same calls in the same order" },
 	{ .name = "link", .cause = NPULINK_CAUSE_LINK, .status = -ENOLINK, .peer = ABOUT,
 	  .what = "the link between", .likely = "cable", .advice = "npulink link show" },
+	{ .name = "machine that does not answer", .cause = NPULINK_CAUSE_LINK,
+	  .status = -ENOLINK, .peer = ABOUT, .far = true, .code = EHOSTDOWN,
+	  .what = " (10.1.2.3) over port rxe0/1 was lost: that machine does not answer",
+	  .likely = "machine died", .advice = "see whether it runs" },
+	{ .name = "rank that is not there", .cause = NPULINK_CAUSE_LINK, .status = -ENOLINK,
+	  .peer = ABOUT, .far = true, .code = ESRCH, .what = "but the rank is not",
+	  .likely = "before the two were connected", .advice = "its own error message" },
+	{ .name = "rank whose communicator has failed", .cause = NPULINK_CAUSE_LINK,
+	  .status = -ENOLINK, .peer = ABOUT, .far = true, .code = ECONNABORTED,
+	  .what = "had failed there before", .likely = "met an error",
+	  .advice = "their error messages" },
+	{ .name = "connection that was closed", .cause = NPULINK_CAUSE_LINK, .status = -ENOLINK,
+	  .peer = ABOUT, .far = true, .code = ECONNRESET, .what = "has closed the connection",
+	  .likely = "its own RDMA device", .advice = "kernel logs" },
+	{ .name = "port that was taken away", .cause = NPULINK_CAUSE_LINK, .status = -ENOLINK,
+	  .peer = ABOUT, .far = true, .code = ENODEV, .what = "was taken away",
+	  .likely = "npulink link del", .advice = "npulink link ports" },
+	{ .name = "modules of other versions", .cause = NPULINK_CAUSE_LINK, .status = -ENOLINK,
+	  .peer = ABOUT, .far = true, .code = EPROTONOSUPPORT, .what = "different versions",
+	  .likely = "updated on some", .advice = "the same version" },
+	{ .name = "peer that broke the protocol", .cause = NPULINK_CAUSE_LINK,
+	  .status = -ENOLINK, .peer = ABOUT, .far = true, .code = EPROTO,
+	  .what = "do not understand", .likely = "has a bug", .advice = "kernel logs" },
+	{ .name = "link lost for another reason", .cause = NPULINK_CAUSE_LINK,
+	  .status = -ENOLINK, .peer = ABOUT, .far = true, .code = EIO,
+	  .what = "was lost: Input/output error", .likely = "cable",
+	  .advice = "npulink link show" },
 	{ .name = "device", .cause = NPULINK_CAUSE_DEVICE, .status = -EIO, .peer = NOBODY,
 	  .code = EREMOTEIO, .what = "reported a fault (Remote I/O error)",
 	  .likely = "device or its driver is broken", .advice = "kernel log" },
@@ -87,6 +115,10 @@ static const struct text {
 	{ .name = "checksum between machines", .cause = NPULINK_CAUSE_CHECKSUM,
 	  .status = -EBADMSG, .peer = ABOUT, .code = UINT32_MAX,
 	  .what = "twice, over the network between their machines", .likely = "cable",
+	  .advice = "replace what is broken" },
+	{ .name = "checksum over a port", .cause = NPULINK_CAUSE_CHECKSUM,
+	  .status = -EBADMSG, .peer = ABOUT, .far = true, .code = UINT32_MAX,
+	  .what = "between their machines, port rxe0/1", .likely = "cable",
 	  .advice = "replace what is broken" },
 	{ .name = "deadlock", .cause = NPULINK_CAUSE_DEADLOCK, .status = -EDEADLK, .peer = ABOUT,
 	  .calls = { { .collective = NPULINK_COLL_BARRIER },
@@ -119,6 +151,19 @@ static int make_comms(void)
 	return rc;
 }
 
+/* What the bootstrap finds out: ranks 0 and 1 are on host1, rank 2 is on host2. */
+static int make_machines(struct coll_comm *comm)
+{
+	comm->machine = calloc(RANKS, sizeof(*comm->machine));
+	comm->hosts = calloc(2, sizeof(*comm->hosts));
+	if (!comm->machine || !comm->hosts)
+		return 1;
+	comm->machine[ABOUT] = 1;
+	strcpy(comm->hosts[0], "host1");
+	strcpy(comm->hosts[1], "host2");
+	return 0;
+}
+
 static int complain(const char *text, const char *what)
 {
 	ksft_print_msg("\"%s\": %s\n", text, what);
@@ -131,6 +176,18 @@ static bool between(const char *from, const char *to, const char *words)
 	const char *at = strstr(from, words);
 
 	return at && (!to || at + strlen(words) <= to);
+}
+
+/* The same for programs. */
+static int check_state(unsigned int rank)
+{
+	struct coll_state state;
+
+	if (coll_comm_status(comms[rank], &state))
+		return complain("coll_comm_status", "refused");
+	if (strcmp(state.machine, rank == ABOUT ? "" : "host2"))
+		return complain(state.machine, "not the machine");
+	return strcmp(state.port, "rxe0/1") ? complain(state.port, "not the port") : 0;
 }
 
 /* Does the text of @rank, which calls a barrier, say all of it? */
@@ -170,6 +227,10 @@ static int check(const struct text *t, unsigned int rank, bool where)
 		bad += complain(text, "which operation and step?");
 	if (!where && !between(text, likely, " (operation 5)"))
 		bad += complain(text, "which operation?");
+	if (t->far && rank != ABOUT && !between(text, likely, "rank 2 on host2"))
+		bad += complain(text, "which machine?");
+	if (t->far)
+		bad += check_state(rank);
 	if (strchr(text, '\n') || strchr(text, '?') || text[strlen(text) - 1] != '.' ||
 	    strlen(text) > COLL_TEXT - 100)
 		bad += complain(text, "not one whole paragraph");
@@ -178,12 +239,19 @@ static int check(const struct text *t, unsigned int rank, bool where)
 
 static int run(const struct text *t, bool where)
 {
+	static const uint8_t mapped[16] = { [10] = 0xff, 0xff, 10, 1, 2, 3 };
 	int bad = make_comms();
 
 	if (bad)
 		return bad;
 	pthread_mutex_lock(&mock.lock);
 	mock.comms->code = t->code;
+	if (t->far) {
+		memcpy(mock.comms->ip, mapped, sizeof(mapped));
+		strcpy(mock.comms->port, "rxe0/1");
+	}
+	for (unsigned int rank = 0; t->far && rank < RANKS; rank++)
+		bad |= make_machines(comms[rank]);
 	mock.comms->step = where ? 3 + 1 : 0;
 	memcpy(mock.comms->calls, t->calls, sizeof(t->calls));
 	mock_comm_fail(mock.comms, t->cause, t->status, WHERE, t->peer, 5);

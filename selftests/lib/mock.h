@@ -52,6 +52,9 @@ struct mock_comm {
 	int status;
 	uint64_t number;
 	struct npulink_call calls[2];
+	uint32_t peer_timeout_ms;	/* of who joined last */
+	uint8_t ip[16];
+	char port[32];
 	struct mock_comm *next;
 };
 
@@ -499,6 +502,7 @@ static inline int mock_comm_create(struct mock_file *file, struct npulink_comm_c
 	rank->file = file;
 	rank->rank = arg->rank;
 	comm->ranks[arg->rank] = rank;
+	comm->peer_timeout_ms = arg->peer_timeout_ms;
 	comm->joined++;
 	arg->out_id = mock_id(file, MOCK_RANK, rank);
 	return 0;
@@ -520,6 +524,8 @@ static inline int mock_comm_status(struct mock_file *file, struct npulink_comm_s
 	arg->out_number = rank->comm->number;
 	arg->out_next = rank->next;
 	memcpy(arg->out_calls, rank->comm->calls, sizeof(arg->out_calls));
+	memcpy(arg->out_peer_ip, rank->comm->ip, sizeof(arg->out_peer_ip));
+	memcpy(arg->out_port, rank->comm->port, sizeof(arg->out_port));
 	return 0;
 }
 

@@ -219,12 +219,15 @@ struct npulink_buf_export {
  * @rank: own rank
  * @nranks: number of ranks
  * @out_id: communicator id
- * @reserved: 0
+ * @peer_timeout_ms: how long this rank waits for a machine that does not answer, before
+ *	the communicator fails (NPULINK_CAUSE_LINK): NPULINK_PEER_TIMEOUT_MIN to _MAX; 0:
+ *	as the administrator has set it (peer_timeout of npulink_rdma)
  *
  * Joins, or creates, the communicator of that secret.
  *
  *  - EEXIST: the rank is taken, or this file already has a rank in it
- *  - EINVAL: others gave another number of ranks, or CHECKSUM differs
+ *  - EINVAL: others gave another number of ranks, or CHECKSUM differs; peer_timeout_ms is
+ *    out of its range
  *  - EACCES: another user's, or another user namespace's, without ANY_UID
  *  - EOWNERDEAD, ...: the communicator has failed already (COMM_STATUS's errno)
  */
@@ -235,12 +238,15 @@ struct npulink_comm_create {
 	__u32 rank;
 	__u32 nranks;
 	__u32 out_id;
-	__u32 reserved;
+	__u32 peer_timeout_ms;
 };
 #define NPULINK_COMM_CREATE _IO(NPULINK_TYPE, NPULINK_CMD_COMM_CREATE)
 
 #define NPULINK_COMM_ANY_UID	(1 << 0)
 #define NPULINK_COMM_CHECKSUM	(1 << 1)
+
+#define NPULINK_PEER_TIMEOUT_MIN	100
+#define NPULINK_PEER_TIMEOUT_MAX	3600000
 
 /**
  * struct npulink_addr - where a device can be reached from other machines
@@ -417,9 +423,11 @@ struct npulink_circle_wait {
  * @out_peer: rank that it was about, or NPULINK_NO_PEER
  * @out_step: step of out_rank's plan, or ~0
  * @out_code: code of COMM_ABORT; the signal that killed a dead rank, if known; with
- *	DEVICE, the errno that the device gave; with CHECKSUM, the device at the far end of
- *	the link, or ~0 if that is on another machine; with DEADLOCK, whether out_peer's
- *	process waits in another communicator
+ *	DEVICE, the errno that the device gave; with LINK between nodes, an errno: EHOSTDOWN,
+ *	out_peer's node does not answer; ESRCH, it does, but the rank has gone; ECONNABORTED,
+ *	the communicator has failed there; ENODEV, a port or its device was taken away; with
+ *	CHECKSUM, the device at the far end of the link, or ~0 if that is on another machine;
+ *	with DEADLOCK, whether out_peer's process waits in another communicator
  * @out_number: operation number where the cause arose, or ~0
  * @out_next: number of the next collective of the own rank
  * @out_calls: with MISMATCH, what out_rank and out_peer called; collective ~0: the latter
@@ -429,6 +437,10 @@ struct npulink_circle_wait {
  * @out_ncircle: with DEADLOCK, how many processes wait for each other
  * @out_reserved: 0
  * @out_circle: their waits, from that of out_rank on; the first NPULINK_CIRCLE_MAX
+ * @out_peer_ip: with LINK and CHECKSUM between nodes, address of out_peer's node as
+ *	out_rank's knows it, IPv4 in its mapped form; else 0
+ * @out_port: port of out_rank's node over which the two are connected, "rxe0/1"; empty if
+ *	there is none, or none was found
  */
 struct npulink_comm_status {
 	__u32 size;
@@ -447,6 +459,8 @@ struct npulink_comm_status {
 	__u32 out_ncircle;
 	__u32 out_reserved;
 	struct npulink_circle_wait out_circle[NPULINK_CIRCLE_MAX];
+	__u8 out_peer_ip[16];
+	char out_port[32];
 };
 #define NPULINK_COMM_STATUS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_STATUS)
 

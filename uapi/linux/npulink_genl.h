@@ -455,12 +455,16 @@ enum npulink_genl_circle {
  * @NPULINK_A_CAUSE_PEER: u32, rank that it was about; absent: none
  * @NPULINK_A_CAUSE_STEP: u32, step of rank's plan; absent: none
  * @NPULINK_A_CAUSE_NUMBER: u64, operation; absent: none
- * @NPULINK_A_CAUSE_CODE: u32, of COMM_ABORT; the signal that killed a dead rank
+ * @NPULINK_A_CAUSE_CODE: u32, as in struct npulink_comm_status
  * @NPULINK_A_CAUSE_CALLS: nest of enum npulink_genl_call, with MISMATCH and DEADLOCK,
  *	twice: see struct npulink_comm_status
  * @NPULINK_A_CAUSE_NCIRCLE: u32, with DEADLOCK, how many processes wait for each other
  * @NPULINK_A_CAUSE_CIRCLE: nest of enum npulink_genl_circle, with DEADLOCK, once for each
  *	of the first NPULINK_CIRCLE_MAX of them
+ * @NPULINK_A_CAUSE_IP: binary, 16 bytes: with LINK and CHECKSUM between nodes, address of
+ *	peer's node, IPv4 in its mapped form
+ * @NPULINK_A_CAUSE_PORT: string, port of rank's node that leads there, "rxe0/1"; absent: none
+ *	was found
  * @__NPULINK_A_CAUSE_MAX: one more than the last
  * @NPULINK_A_CAUSE_MAX: the last
  */
@@ -477,6 +481,8 @@ enum npulink_genl_cause {
 	NPULINK_A_CAUSE_CALLS,
 	NPULINK_A_CAUSE_NCIRCLE,
 	NPULINK_A_CAUSE_CIRCLE,
+	NPULINK_A_CAUSE_IP,
+	NPULINK_A_CAUSE_PORT,
 	__NPULINK_A_CAUSE_MAX,
 	NPULINK_A_CAUSE_MAX = __NPULINK_A_CAUSE_MAX - 1,
 };
@@ -867,6 +873,8 @@ enum npulink_genl_stat {
  * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait for
  *	each other
  * @NPULINK_A_EVENT_CIRCLE: nest of enum npulink_genl_circle, as in cause
+ * @NPULINK_A_EVENT_IP: binary, as in cause
+ * @NPULINK_A_EVENT_PORT: string, as in cause
  * @__NPULINK_A_EVENT_MAX: one more than the last
  * @NPULINK_A_EVENT_MAX: the last
  */
@@ -890,6 +898,8 @@ enum npulink_genl_event {
 	NPULINK_A_EVENT_LIMIT,
 	NPULINK_A_EVENT_NCIRCLE,
 	NPULINK_A_EVENT_CIRCLE,
+	NPULINK_A_EVENT_IP,
+	NPULINK_A_EVENT_PORT,
 	__NPULINK_A_EVENT_MAX,
 	NPULINK_A_EVENT_MAX = __NPULINK_A_EVENT_MAX - 1,
 };

@@ -22,6 +22,7 @@ struct npulink_transport;
 
 #define NPULINK_PUT_RX		32	/* slots that messages arrive in */
 #define NPULINK_PUT_TX		16	/* slots that they are sent from */
+#define NPULINK_TAG_LEN		8
 
 /**
  * struct npulink_port - a port that is bound to a device
@@ -49,13 +50,16 @@ struct npulink_port {
  * @dev: the local rank's device
  * @net: network namespace of the rank's process
  * @secret: the communicator's
+ * @tag: what the transport's tag() has made of it
  * @rank: local rank
  * @peer: rank that it leads to; the lower of the two connects
  * @checksum: the communicator's: both ends must agree
+ * @timeout_ms: how long a peer that does not answer is waited for; 0 until open, if the
+ *	user has no wish
  * @addr: where that one is
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
- * @via: name of the port that it goes over, for people
+ * @via: name of the port that it goes over, for people; the transport's, its last byte stays 0
  * @priv: for the transport
  */
 struct npulink_put {
@@ -63,9 +67,11 @@ struct npulink_put {
 	struct npulink_device *dev;
 	struct net *net;
 	const u8 *secret;
+	const u8 *tag;
 	u32 rank;
 	u32 peer;
 	bool checksum;
+	u32 timeout_ms;
 	struct npulink_addr addr;
 	struct npulink_buf *buf;
 	char via[32];
@@ -133,6 +139,8 @@ struct npulink_transport {
 		     u32 len, u64 addr, u32 rkey, bool last, u32 imm);
 	/** @recycle: the core is done with slot @slot that it had kept. Rank's lock held. */
 	void (*recycle)(struct npulink_put *put, u32 slot);
+	/** @tag: a hash that names a communicator to those who know its secret. */
+	void (*tag)(const u8 *secret, u8 tag[NPULINK_TAG_LEN]);
 	/** @probe: find out whether the peer's machine lives. Rank's lock held. */
 	void (*probe)(struct npulink_put *put);
 };
@@ -140,6 +148,14 @@ struct npulink_transport {
 int npulink_transport_register(struct npulink_transport *transport);
 void npulink_transport_unregister(struct npulink_transport *transport);
 
+/*
+ * May rank @rank of the communicator that @tag names still take a call in @net? 0: yes;
+ * -ENOENT: there is no such rank here (any more); -ECONNABORTED: the communicator has failed.
+ * May sleep.
+ */
+int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
+/* Does an operation of the rank wait for the peer, or will it? */
+bool npulink_put_needed(struct npulink_put *put);
 /* The connection stands, and the peer has proved that it knows the secret. */
 void npulink_put_up(struct npulink_put *put);
 /* A message is in slot @slot. Returns whether the core keeps the slot. */

@@ -9,6 +9,9 @@
  * Each MAC is keyed BLAKE2s with the 128-bit secret as key, over a label, the hello and
  * the welcome without its MAC, so it covers both nonces, both ranks, the version and
  * the limits. The tag that says which communicator is meant is a hash of the secret.
+ * A call is refused with a byte that says why. Who has not heard of the other one for long
+ * calls with NPULINK_WIRE_KNOCK, in either direction: that is always refused, but by a
+ * machine that is alive, and the byte says how the rank is.
  *
  * Messages. All that follows is struct npulink_wire_msg, with payload if it is DATA, or
  * ABORT's cause. A step is named by the operation (number, point-to-point or not), the channel,
@@ -33,7 +36,7 @@
 #include <linux/types.h>
 
 #define NPULINK_WIRE_MAGIC	0x6b6c706eU	/* "nplk" */
-#define NPULINK_WIRE_VERSION	2
+#define NPULINK_WIRE_VERSION	3
 #define NPULINK_WIRE_SLOT	4096U		/* one message with its payload */
 #define NPULINK_WIRE_EAGER	(NPULINK_WIRE_SLOT - 128U)
 #define NPULINK_WIRE_CHUNK	(128U << 10)	/* largest grant */
@@ -50,7 +53,7 @@
  * @chunk: NPULINK_WIRE_CHUNK
  * @slot: NPULINK_WIRE_SLOT
  * @tag: which communicator
- * @flags: NPULINK_WIRE_CHECKSUM
+ * @flags: NPULINK_WIRE_CHECKSUM, NPULINK_WIRE_KNOCK
  * @nonce: random
  */
 struct npulink_wire_hello {
@@ -67,6 +70,7 @@ struct npulink_wire_hello {
 } __packed;
 
 #define NPULINK_WIRE_CHECKSUM	1
+#define NPULINK_WIRE_KNOCK	2
 
 /**
  * struct npulink_wire_welcome - private data of the answer
@@ -97,8 +101,10 @@ struct npulink_wire_auth {
 } __packed;
 
 /* Why a connection was refused: one byte of private data. */
-#define NPULINK_WIRE_LATER	1	/* not now: the rank is not here, or not ready */
+#define NPULINK_WIRE_LATER	1	/* not now: the rank is here, but not ready */
 #define NPULINK_WIRE_VERSIONS	2	/* version or limits do not fit */
+#define NPULINK_WIRE_NOBODY	3	/* the rank is not here: has not come, or has gone */
+#define NPULINK_WIRE_FAILED	4	/* its communicator has failed */
 
 #define NPULINK_WIRE_DATA	1
 #define NPULINK_WIRE_GRANT	2
@@ -227,6 +233,8 @@ static_assert(sizeof(struct npulink_wire_hello) <= 56);
  * @code: as in struct npulink_comm_status
  * @reserved: 0
  * @calls: the same
+ * @ip: the same, 0: does not apply
+ * @port: the same, with zeros behind it
  */
 struct npulink_wire_cause {
 	__le32 cause;
@@ -237,6 +245,8 @@ struct npulink_wire_cause {
 	__le32 code;
 	__le32 reserved;
 	struct npulink_wire_call calls[2];
+	__u8 ip[16];
+	__u8 port[32];
 } __packed;
 
 #endif /* NPULINK_WIRE_H */

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * alive.c - is the peer's machine alive, as long as there is no connection to it? Both sides
+ * want to know: a rank whose peer is late waits, a rank whose peer's machine has died is told.
+ * So whoever has not heard of the peer for a while knocks: a call that is always refused, and
+ * that only a machine refuses that is there. Once there is a connection, probes go over that
+ * (rdma_probe()).
+ *
+ * The watch does not wait for the connection manager, whose own timeouts add up to a minute.
+ */
+#include "rdma.h"
+
+#define RDMA_PATIENCE_MAX	10000	/* ms, of one try */
+
+/* The peer's machine has refused a call, or a knock. */
+void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
+{
+	switch (reason) {
+	case NPULINK_WIRE_LATER:
+		WRITE_ONCE(conn->absent, 0);
+		WRITE_ONCE(conn->heard_of, jiffies);
+		break;
+	case NPULINK_WIRE_NOBODY:
+		/* It may not have joined yet, but does not keep us waiting for ever. */
+		WRITE_ONCE(conn->absent, -ESRCH);
+		break;
+	case NPULINK_WIRE_FAILED:
+		rdma_conn_give_up(conn, -ECONNABORTED);
+		break;
+	case NPULINK_WIRE_VERSIONS:
+		rdma_conn_give_up(conn, -EPROTONOSUPPORT);
+		break;
+	}
+}
+
+/* ---- knocking --------------------------------------------------------------------------- */
+
+static int rdma_knock_connect(const struct rdma_conn *conn, struct rdma_cm_id *id)
+{
+	struct npulink_wire_hello hello;
+	struct rdma_conn_param param;
+
+	rdma_auth_hello(conn, &hello);
+	hello.flags |= cpu_to_le32(NPULINK_WIRE_KNOCK);
+	rdma_conn_param(&param, &hello, sizeof(hello));
+	return rdma_connect_locked(id, &param);
+}
+
+/* Everything but the id's end, which is the watch's. */
+static int rdma_knock_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	struct rdma_conn *conn = id->context;
+	const u8 *reason;
+	int rc = -EIO;
+	u8 len;
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		if (!rdma_port_allowed(conn->put->dev, conn->put->net, id->device, id->port_num))
+			break;
+		rdma_conn_name(conn, id);
+		rc = rdma_resolve_route(id, RDMA_RESOLVE_MS);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		rc = rdma_knock_connect(conn, id);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		reason = rdma_consumer_reject_data(id, event, &len);
+		if (reason && len)
+			rdma_alive_answer(conn, *reason);
+		break;
+	default:
+		break;
+	}
+	if (rc) {
+		WRITE_ONCE(conn->knock_over, true);
+		mod_delayed_work(rdma_wq, &conn->watch, 0);
+	}
+	return 0;
+}
+
+static void rdma_knock_end(struct rdma_conn *conn)
+{
+	if (conn->knock)
+		rdma_destroy_id(conn->knock);
+	conn->knock = NULL;
+}
+
+static void rdma_knock(struct rdma_conn *conn)
+{
+	struct rdma_cm_id *id;
+
+	conn->knocked = jiffies;
+	id = rdma_create_id(conn->put->net, rdma_knock_event, conn, RDMA_PS_TCP, IB_QPT_RC);
+	if (IS_ERR(id))
+		return;
+	conn->knock_over = false;
+	conn->knock = id;
+	if (rdma_conn_resolve(conn, id))
+		rdma_knock_end(conn);
+}
+
+/* ---- the watch -------------------------------------------------------------------------- */
+
+static bool rdma_since(unsigned long when, unsigned int ms)
+{
+	return time_after_eq(jiffies, when + msecs_to_jiffies(ms));
+}
+
+/* A try that gets nowhere makes room for the next one. */
+static void rdma_alive_try(struct rdma_conn *conn)
+{
+	/* Who holds it sets something up just now. */
+	if (!mutex_trylock(&conn->setup))
+		return;
+	if ((conn->state == RDMA_CONN_TRYING || conn->state == RDMA_CONN_OPEN) &&
+	    !READ_ONCE(conn->up) && rdma_since(conn->tried, conn->patience)) {
+		conn->patience = min_t(u32, conn->patience * 2, RDMA_PATIENCE_MAX);
+		rdma_conn_fail(conn, -ETIMEDOUT);
+	}
+	mutex_unlock(&conn->setup);
+}
+
+void rdma_alive_watch(struct work_struct *work)
+{
+	struct rdma_conn *conn = container_of(to_delayed_work(work), struct rdma_conn, watch);
+	u32 bound = conn->put->timeout_ms;
+	int why;
+
+	if (READ_ONCE(conn->state) == RDMA_CONN_CLOSED)
+		return;		/* see rdma_alive_end() */
+	if (conn->knock && (READ_ONCE(conn->knock_over) || READ_ONCE(conn->up) || conn->final ||
+			    rdma_since(conn->knocked, bound / 2)))
+		rdma_knock_end(conn);
+	if (conn->final) {
+		/* Its last message was not acknowledged. */
+		rdma_conn_fail(conn, 0);
+		return;
+	}
+	if (READ_ONCE(conn->up) || conn->state == RDMA_CONN_FAILED)
+		return;
+	/* Who has left is not missed by those who need nothing of it. */
+	if (rdma_since(READ_ONCE(conn->heard_of), bound) && npulink_put_needed(conn->put)) {
+		why = READ_ONCE(conn->absent) ?: -EHOSTDOWN;
+		/* Before it is taken down, for which it may have to wait. */
+		npulink_put_lost(conn->put, why);
+		rdma_conn_give_up(conn, why);
+		rdma_knock_end(conn);
+		return;
+	}
+	rdma_alive_try(conn);
+	if (!conn->knock && rdma_since(READ_ONCE(conn->heard_of), bound / 4) &&
+	    rdma_since(conn->knocked, bound / 8))
+		rdma_knock(conn);
+	queue_delayed_work(rdma_wq, &conn->watch, msecs_to_jiffies(bound / 8));
+}
+
+/* No more of it: the connection is closed, and its watch looks at nothing any more. */
+void rdma_alive_end(struct rdma_conn *conn)
+{
+	cancel_delayed_work_sync(&conn->watch);
+	rdma_knock_end(conn);
+	/* A knock may have been answered in between. */
+	cancel_delayed_work_sync(&conn->watch);
+}

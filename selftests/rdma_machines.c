@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * rdma_machines.c - four machines: every collective, with one to four ranks on each of two to
+ * four of them; random traffic; what two machines tell the third; and machines that die, in
+ * the middle of an operation, and before they were ever connected.
+ *
+ * npulink-test: machines=4 mem=512 modules=none timeout=300
+ */
+#include <sys/mman.h>
+#include "remote_random.h"
+
+#define MACHINES	4
+#define BOUND		"3"	/* s, as is the default */
+
+static int all_collectives(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t counts[] = { 3, 20000 };
+	int bad = 0;
+
+	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names) && !bad; coll++)
+		for (size_t i = 0; i < ARRAY_SIZE(counts) && !bad; i++) {
+			struct coll_case c = {
+				.collective = coll, .count = counts[i], .dtype = COLL_INT32,
+				.op = COLL_SUM, .root = trial_rooted(coll) ? 1 : 0,
+				.in_place = i,
+			};
+
+			bad = remote_case(comm, rank, &c);
+		}
+	return bad;
+}
+
+static int random_traffic(struct coll_comm *comm, unsigned int rank)
+{
+	unsigned int n = coll_comm_size(comm);
+
+	return random_operations(getenv("NPULINK_SOAK") ? 2000 : 100, rank, n, n / MACHINES);
+}
+
+/* Rank 2 gives up; 0 and 1 may have nothing to do with it at that moment. */
+static int abort_reaches_all(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[200000], out[200000];
+	struct coll_state state;
+	int rc = 0;
+
+	while (!rc) {
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+		if (rank == 2 && !rc)
+			rc = coll_comm_abort(comm, 7) ? 1 : -ECANCELED;
+	}
+	if (rc != -ECANCELED || coll_comm_status(comm, &state) || state.rank != 2 ||
+	    state.code != 7)
+		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
+	return 0;
+}
+
+/* ---- machines that die */
+
+static volatile double *killed;		/* when a machine was, 0: not yet */
+
+/* What a rank, and npulink, have to say of rank @dead, whose machine, number @where, has died. */
+static int check_death(struct coll_comm *comm, unsigned int rank, int rc, unsigned int dead,
+		       unsigned int where)
+{
+	const char *text = coll_comm_last_error(comm);
+	double took = now() - *killed;
+	struct coll_state state;
+	char host[16];
+
+	snprintf(host, sizeof(host), "vm%u", where);
+
+	if (rc != -ENOLINK || coll_comm_status(comm, &state) || strcmp(state.cause, "link"))
+		return remote_fail("rank %u: %d: %s", rank, rc, text);
+	if (state.peer != dead || strcmp(state.machine, host) ||
+	    strncmp(state.port, "rxe", 3) || state.code != EHOSTDOWN)
+		return remote_fail("rank %u: rank %u on \"%s\" over \"%s\", error %u", rank,
+				   state.peer, state.machine, state.port, state.code);
+	if (state.step == UINT32_MAX || state.number == UINT64_MAX)
+		return remote_fail("rank %u: no operation and step", rank);
+	if (!strstr(text, host) || !strstr(text, "over port rxe") || !strstr(text, ", step "))
+		return remote_fail("rank %u: %s", rank, text);
+	if (!*killed || took > atof(BOUND))
+		return remote_fail("rank %u: noticed after %.2f s", rank, took);
+	if (run("build/tools/npulink -j comm show | jq -e 'any(.[].cause; .cause == \"link\" and "
+		".peer == %u and .machine == \"10.77.0.%u\" and (.port | startswith(\"rxe\")) and "
+		".number >= 0 and .step >= 0 and (.text | contains(\" on 10.77.0.%u over port \")))' "
+		">/dev/null", dead, where + 1, where + 1))
+		return remote_fail("rank %u: npulink comm does not say where", rank);
+	ksft_print_msg("rank %u: noticed after %.2f s\n", rank, took);
+	return 0;
+}
+
+#define EVENTS	"/tmp/events"
+
+/* Does npulink monitor say of a lost link to machine @where? */
+static int check_event(unsigned int where)
+{
+	for (int i = 0; i < 50; i++) {
+		if (!run("grep -q ' link .* on 10.77.0.%u over port rxe.* step ' " EVENTS,
+			 where + 1))
+			return 0;
+		usleep(100000);
+	}
+	run("sed 's/^/# /' " EVENTS);
+	return remote_fail("no event");
+}
+
+static int listen_to_events(void)
+{
+	run("timeout 60 build/tools/npulink monitor >" EVENTS " &");
+	for (int i = 0; i < 100; i++) {
+		if (!run("grep -q listening " EVENTS))
+			return 0;
+		usleep(100000);
+	}
+	return remote_fail("npulink monitor does not listen");
+}
+
+/* The last machine dies while all are at it. */
+static int dies_at_work(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[100000], out[100000];
+	int rc;
+
+	if (listen_to_events())
+		return 1;
+	remote_watch_kill(MACHINES - 1, killed);
+	rc = coll_barrier(comm);
+	if (!rank && !fork()) {
+		sleep(1);
+		_exit(!!remote_kill(MACHINES - 1));
+	}
+	while (!rc)
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	return check_death(comm, rank, rc, MACHINES - 1, MACHINES - 1) |
+	       check_event(MACHINES - 1);
+}
+
+/* A rank of a communicator whose rank @dead has died before anybody called anything. */
+static int bereaved(unsigned int rank, unsigned int n, unsigned int port, unsigned int where,
+		    unsigned int dead, int joined)
+{
+	struct coll_comm *comm = remote_join_at(rank, n, port, where);
+	int x = 1, y, rc;
+
+	if (!comm)
+		return 1;
+	if (rank == dead) {
+		if (write(joined, "", 1) != 1)
+			return 1;
+		for (;;)
+			pause();
+	}
+	rc = coll_allreduce(comm, &x, &y, 1, COLL_INT32, COLL_SUM);
+	rc = check_death(comm, rank, rc, dead, n - 1);
+	return rc | !!coll_comm_destroy(comm);
+}
+
+/*
+ * The last machine that is left dies when all have met. In one communicator it has the highest
+ * rank, which the others call, in the other one the lowest, which they wait to be called by.
+ */
+static int dies_early(void)
+{
+	unsigned int n = MACHINES - 1, last = n - 1;
+	int joined[2], status, bad = 0;
+	char byte;
+
+	remote_port += 4;
+	if (machine == MACHINES - 1 || pipe(joined))
+		return 1;
+	remote_watch_kill(last, killed);
+	for (unsigned int first = 0; first < 2; first++) {
+		if (fork())
+			continue;
+		alarm(300);
+		_exit(bereaved(first ? last - machine : machine, n, remote_port - 2 * first,
+			       first ? last : 0, first ? 0 : last, joined[1]));
+	}
+	if (machine == last) {
+		for (int i = 0; i < 2; i++)
+			bad |= read(joined[0], &byte, 1) != 1;
+		if (!bad && !remote_kill(last))
+			pause();
+	}
+	while (wait(&status) > 0)
+		bad |= status;
+	return bad;
+}
+
+int main(void)
+{
+	remote_setup(2, 20000);
+	killed = mmap(NULL, sizeof(*killed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	ksft_print_header();
+	ksft_set_plan(10);
+	ksft_test_result(!remote_ranks_on(2, 4, all_collectives), "all collectives, 2 x 4\n");
+	ksft_test_result(!remote_ranks_on(3, 1, all_collectives), "all collectives, 3 x 1\n");
+	ksft_test_result(!remote_ranks_on(3, 2, all_collectives), "all collectives, 3 x 2\n");
+	ksft_test_result(!remote_ranks_on(4, 1, all_collectives), "all collectives, 4 x 1\n");
+	ksft_test_result(!remote_ranks_on(3, 1, abort_reaches_all), "an abort reaches all\n");
+	ksft_test_result(!remote_ranks_on(4, 1, random_traffic), "random traffic\n");
+	/* What has failed on a machine that is killed would be forgotten. */
+	if (machine >= MACHINES - 2 && ksft_get_fail_cnt())
+		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
+	setenv("COLL_PEER_TIMEOUT", BOUND, 1);
+	ksft_test_result(!remote_ranks_on(4, 1, dies_at_work), "a machine dies\n");
+	ksft_test_result(!dies_early(), "a machine dies before it is connected\n");
+	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");
+	ksft_test_result(remote_teardown(), "the modules can be removed\n");
+	ksft_finished();
+}
