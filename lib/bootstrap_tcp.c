@@ -6,8 +6,7 @@
  * says HELLO, the other JOIN; when all have, each gets WELCOME, and then every
  * exchange is a DATA up and a DATA down. What comes from a stranger (no JOIN with
  * a right MAC) is dropped and only counted; what a member gets wrong ends the
- * bootstrap on all ranks with one and the same line, sent as ERROR. The secret itself never travels
- * if there is a key: it is made from the key and a nonce.
+ * bootstrap on all ranks with one and the same line, sent as ERROR.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,9 +21,9 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
-#include "internal.h"
+#include "bootstrap.h"
 
-#define PROTOCOL	1
+#define PROTOCOL	2
 #define MAGIC		0x6275706eU		/* "npub" */
 #define STRANGER_NS	5000000000ULL		/* to say JOIN */
 #define STRANGERS	64U
@@ -781,23 +780,6 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 	return rc ? root_failed(b, rc, status) : 0;
 }
 
-static void tcp_secret(struct coll_bootstrap *b, const uint8_t nonce[16], uint8_t secret[16])
-{
-	struct coll_hmac h;
-	uint8_t out[32];
-
-	if (!*b->key) {
-		memcpy(secret, nonce, 16);
-		return;
-	}
-	coll_hmac_init(&h, b->key, strlen(b->key));
-	coll_sha256_add(&h.inner, "npulink secret", 15);
-	coll_sha256_add(&h.inner, nonce, 16);
-	coll_hmac_end(&h, out);
-	memcpy(secret, out, 16);
-	explicit_bzero(out, sizeof(out));
-}
-
 static void tcp_close(struct coll_bootstrap *b)
 {
 	struct tcp *t = b->priv;
@@ -819,6 +801,5 @@ const struct coll_bootstrap_ops coll_bootstrap_tcp = {
 	.name = "tcp",
 	.open = tcp_open,
 	.allgather = tcp_allgather,
-	.secret = tcp_secret,
 	.close = tcp_close,
 };
