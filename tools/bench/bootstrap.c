@@ -10,9 +10,9 @@
  * the processes is not in it. -k: with a key; -p: instead of measuring time, look at rank 0's
  * sockets all the time, to whom all others come.
  *
- * 2026-11-22, two processors, with other work on them (load 9), three runs in turn with the star that
- * it was before, all ranks connected to rank 0, 1,024 ranks: 1.22, 1.26 and 1.36 s instead of 1.36,
- * 1.62 and 2.72; with a key 8.4, 8.6 and 9.1 s, of which all is the hashing of 360 KiB for each
+ * 2026-11-22, two processors, with other work on them (load 9), three runs in turn with the
+ * star that it was before, all ranks connected to rank 0, 1,024 ranks: 1.22, 1.26 and 1.36 s
+ * instead of 1.36, 1.62 and 2.72; with a key 8.4, 8.6 and 9.1 s, of which all is the hashing of 360 KiB for each
  * rank and exchange, instead of 12.7, 19.1 and 20.1. Once all have met, a rank has at most 9
  * sockets instead of 1,024; while they come, at most 74.
  */
