@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include "bootstrap.h"
 
-#if __has_include(<pmix.h>)
+#if __has_include("pmix.h")
 #include <dlfcn.h>
 #include <pmix.h>
 

@@ -339,7 +339,12 @@ static int hear_parent(struct coll_bootstrap *b)
 
 /* ---- waiting for all of them */
 
-enum { POLL_DOORS, POLL_PARENT = 2, POLL_STRANGERS, POLL_CHILDREN = POLL_STRANGERS + COLL_STRANGERS };
+enum {
+	POLL_DOORS,
+	POLL_PARENT = 2,
+	POLL_STRANGERS,
+	POLL_CHILDREN = POLL_STRANGERS + COLL_STRANGERS,
+};
 
 /* Who is to be listened to. Once it has failed, only those who come. */
 static uint32_t watch(struct coll_tcp *t)
@@ -426,7 +431,7 @@ int coll_give_up(struct coll_bootstrap *b, int rc)
 	quick.until_ns = heard_ns + LINGER_NS;
 	while (coll_remaining_ms(&quick) && (b->rank || t->told < t->missing)) {
 		told = t->told;
-		if (serve_some(&quick, b->rank ? (int)(QUIET_NS / 1000000) : coll_remaining_ms(&quick)))
+		if (serve_some(&quick, QUIET_NS / 1000000))
 			break;
 		if (told != t->told)
 			heard_ns = coll_now_ns();

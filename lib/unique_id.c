@@ -100,7 +100,8 @@ int coll_get_unique_id(struct coll_unique_id *out)
 
 static int check_id(const struct unique_id *id, char *text, size_t size)
 {
-	if (memcmp(id->magic, ID_MAGIC, sizeof(id->magic)) || !memchr(id->host, 0, sizeof(id->host)))
+	if (memcmp(id->magic, ID_MAGIC, sizeof(id->magic)) ||
+	    !memchr(id->host, 0, sizeof(id->host)))
 		return coll_text(text, size, -EINVAL,
 				 "the unique id is not from coll_get_unique_id: was it passed on whole?");
 	/* Minor versions add; majors change what ranks must agree on. */

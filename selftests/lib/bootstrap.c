@@ -333,7 +333,7 @@ static int run_id(unsigned int nranks, const struct coll_unique_id *ids)
 		if (pid[i])
 			continue;
 		config.device = "0";
-		config.bootstrap_ns = 2000000000;
+		config.bootstrap_ns = 1000000000;
 		config.error_text = o->text;
 		config.error_size = sizeof(o->text);
 		o->rc = coll_comm_init_rank(&comm, nranks, &ids[i], i, &config);
