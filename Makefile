@@ -92,6 +92,10 @@ $(B)/san/%.o: %.c
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(SAN) -MMD -MP -c -o $@ $<
 
+# Where Debian has pmix.h; libpmix itself is not linked, see the file.
+$(B)/obj/lib/bootstrap_pmix.o $(B)/san/lib/bootstrap_pmix.o: \
+	CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
+
 $(B)/lib/libcoll.so.$(VERSION): $(LIB_OBJECTS) $(LIB_MAP)
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
@@ -251,6 +255,7 @@ test-debug: setup
 	@selftests/run all --kernel $(CHECKER) $(TESTS)
 
 soak: setup
+	@tools/install/setup soak
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
 	@selftests/run all --soak $(if $(HERE),--here) $(if $(DEBUG),--kernel debug) $(TESTS)
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * bootstrap.c - joining from what a launcher sets in the environment.
+ * bootstrap.c - joining by what a launcher sets in the environment, or by an id that
+ * works across machines.
  *
- * Two exchanges between all ranks, whatever carries them (bootstrap_tcp.c): first
- * who is where, and rank 0's nonce of which the communicator's secret is made; then
+ * Two exchanges between all ranks, whatever carries them (struct coll_bootstrap_ops):
+ * first who is where, and rank 0's nonce of which the communicator's secret is made; then
  * whether everybody has joined. A rank that cannot go on says so in the exchange
  * instead of leaving the others to their timeout.
  */
@@ -15,7 +16,7 @@
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
-#include "internal.h"
+#include "bootstrap.h"
 
 #define DEFAULT_TIMEOUT_NS	120000000000ULL
 
@@ -34,6 +35,7 @@ struct record {
 /* And when it has joined, or could not. Costs are rank 0's, whose numbers all go by. */
 struct outcome {
 	uint64_t choice;		/* of what the user says about algorithms and wiring */
+	uint8_t proof[16];		/* that it has the same key */
 	int32_t rc;
 	float costs[COLL_COSTS];
 	char host[64];
@@ -48,6 +50,24 @@ uint64_t coll_now_ns(void)
 	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 }
 
+/* "2, 5-7" */
+void coll_bootstrap_missing(const bool *here, uint32_t nranks, char *text, size_t size)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < nranks && n + 30 < size; i++) {
+		uint32_t from = i;
+
+		if (here[i])
+			continue;
+		while (i + 1 < nranks && !here[i + 1])
+			i++;
+		n += snprintf(text + n, size - n, "%s%u", n ? ", " : "", from);
+		if (i > from)
+			n += snprintf(text + n, size - n, "-%u", i);
+	}
+}
+
 static int env_number(const char *name, unsigned long max, unsigned long *value, char *text,
 		      size_t size)
 {
@@ -56,7 +76,7 @@ static int env_number(const char *name, unsigned long max, unsigned long *value,
 
 	if (!s || !*s)
 		return coll_text(text, size, -ENOENT,
-				 "%s is not set: start the program with torchrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+				 "%s is not set: start the program with torchrun, Open MPI's mpirun or srun --mpi=pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
 				 name);
 	errno = 0;
 	*value = strtoul(s, &end, 10);
@@ -66,10 +86,17 @@ static int env_number(const char *name, unsigned long max, unsigned long *value,
 	return 0;
 }
 
-/* RANK, WORLD_SIZE, and where to meet. */
-static int read_env(struct coll_bootstrap *b, unsigned long *device, const char *host)
+static bool is_set(const char *name)
 {
-	unsigned long rank, nranks, port;
+	const char *s = secure_getenv(name);
+
+	return s && *s;
+}
+
+/* RANK, WORLD_SIZE, and where to meet, as torchrun says it. */
+static int read_torchrun(struct coll_bootstrap *b)
+{
+	unsigned long rank, nranks, port, local;
 	char *text = b->text;
 	size_t size = sizeof(b->text);
 	int rc;
@@ -84,11 +111,10 @@ static int read_env(struct coll_bootstrap *b, unsigned long *device, const char 
 	if (rank >= nranks)
 		return coll_text(text, size, -EINVAL, "RANK=%lu is not below WORLD_SIZE=%lu", rank,
 				 nranks);
-	rc = env_number("LOCAL_RANK", UINT32_MAX, device, text, size);
+	rc = env_number("LOCAL_RANK", UINT32_MAX, &local, text, size);
 	if (rc == -EINVAL)
 		return rc;
-	if (rc)
-		*device = rank;
+	b->local = rc ? rank : local;
 	if (nranks == 1)
 		return 0;
 	rc = env_number("COLL_PORT", 65535, &port, text, size);
@@ -98,15 +124,41 @@ static int read_env(struct coll_bootstrap *b, unsigned long *device, const char 
 	}
 	if (rc)
 		return -EINVAL;
-	if (!host || !*host)
+	b->host = secure_getenv("MASTER_ADDR");
+	b->host_is = "MASTER_ADDR";
+	b->same_address = "are MASTER_ADDR and COLL_PORT the same for all ranks";
+	b->other_port = "set COLL_PORT to a free port on all ranks";
+	if (!b->host || !*b->host)
 		return coll_text(text, size, -EINVAL,
 				 "MASTER_ADDR is not set: give rank 0's host name or address there");
-	b->host = host;
 	b->port = port;
 	return 0;
 }
 
-static int read_timeout(struct coll_bootstrap *b, const struct coll_config *config)
+/*
+ * torchrun may itself have been started by mpirun or srun, whose variables its
+ * processes inherit: its own come first.
+ */
+static int read_launcher(struct coll_bootstrap *b)
+{
+	unsigned long rank;
+	int rc;
+
+	if ((is_set("RANK") && is_set("WORLD_SIZE")) || !is_set("PMIX_NAMESPACE") ||
+	    !is_set("PMIX_RANK")) {
+		b->ops = &coll_bootstrap_tcp;
+		return read_torchrun(b);
+	}
+	b->ops = &coll_bootstrap_pmix;
+	rc = env_number("PMIX_RANK", UINT32_MAX - 1, &rank, b->text, sizeof(b->text));
+	if (rc)
+		return rc;
+	b->rank = rank;
+	return 0;
+}
+
+/* How long to wait for the others. */
+int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *config)
 {
 	unsigned long seconds;
 	int rc;
@@ -263,8 +315,34 @@ static uint64_t choice_of(const struct coll_comm *comm)
 	return coll_hash_topo(h, &comm->topo, comm->nranks);
 }
 
+/* What only who has the key can make of rank 0's nonce. */
+static void digest(const struct coll_bootstrap *b, const char *what, const uint8_t nonce[16],
+		   uint8_t out[16])
+{
+	struct coll_hmac h;
+	uint8_t full[32];
+
+	coll_hmac_init(&h, b->key, strlen(b->key));
+	coll_sha256_add(&h.inner, what, strlen(what));
+	coll_sha256_add(&h.inner, nonce, 16);
+	coll_hmac_end(&h, full);
+	memcpy(out, full, 16);
+	explicit_bzero(full, sizeof(full));
+}
+
+/* The communicator's secret. With a key it never travels. */
+static void make_secret(const struct coll_bootstrap *b, const uint8_t nonce[16],
+			uint8_t secret[16])
+{
+	if (*b->key)
+		digest(b, "npulink secret", nonce, secret);
+	else
+		memcpy(secret, nonce, 16);
+}
+
 /* Has everybody joined, and will all choose alike? @comm is NULL if this rank could not. */
-static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc, const char *host)
+static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc,
+		    const struct record *first, const char *host)
 {
 	struct outcome mine = { .rc = rc }, *all = calloc(b->nranks, sizeof(*all));
 	char own[COLL_TEXT];
@@ -274,6 +352,7 @@ static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc, co
 	memcpy(own, b->text, sizeof(own));
 	memcpy(mine.text, b->text, sizeof(mine.text) - 1);
 	memcpy(mine.host, host, sizeof(mine.host));
+	digest(b, "npulink proof", first->nonce, mine.proof);
 	if (comm) {
 		mine.choice = choice_of(comm);
 		coll_calibration_pack(&comm->tune, mine.costs);
@@ -287,6 +366,11 @@ static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc, co
 		if (all[i].rc)
 			rc = coll_text(b->text, sizeof(b->text), all[i].rc,
 				       "rank %u could not join: %.200s", i, all[i].text);
+	for (uint32_t i = 1; i < b->nranks && !rc; i++)
+		if (memcmp(all[i].proof, all[0].proof, sizeof(all[i].proof)))
+			rc = coll_text(b->text, sizeof(b->text), -EACCES,
+				       "rank %u on %.60s has another COLL_KEY than rank 0 on %.60s: set it to the same text on all ranks",
+				       i, all[i].host, all[0].host);
 	for (uint32_t i = 1; i < b->nranks && !rc; i++)
 		if (all[i].choice != all[0].choice)
 			rc = coll_text(b->text, sizeof(b->text), -EINVAL,
@@ -335,13 +419,13 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 			coll_dev_put(dev);
 		goto out;
 	}
-	b->ops->secret(b, all[0].nonce, secret);
+	make_secret(b, all[0].nonce, secret);
 	rc = coll_comm_make(comm, dev, b->nranks, secret, b->rank, config, b->text,
 			    sizeof(b->text));
 	explicit_bzero(secret, sizeof(secret));
 	if (!rc)
 		rc = introduce(b, *comm, all);
-	rc = conclude(b, rc ? NULL : *comm, rc, mine.host);
+	rc = conclude(b, rc ? NULL : *comm, rc, &all[0], mine.host);
 	if (rc && *comm) {
 		coll_comm_destroy(*comm);
 		*comm = NULL;
@@ -351,14 +435,33 @@ out:
 	return rc;
 }
 
+/* All of it, once it is known how; with a text in @b if it fails. */
+int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *config,
+			struct coll_comm **comm)
+{
+	struct coll_dev *dev = NULL;
+	int rc, dev_rc;
+
+	rc = b->ops->open(b);
+	if (!rc) {
+		b->text[0] = 0;
+		dev_rc = coll_config_dev(config, b->local, &dev, b->text, sizeof(b->text));
+		rc = meet(b, dev_rc ? NULL : dev, dev_rc, config, comm);
+	}
+	b->ops->close(b);
+	if (!rc && b->open_network && !*b->key)
+		snprintf((*comm)->warning, sizeof((*comm)->warning),
+			 "COLL_KEY is not set: the communicator's secret crossed the network to %s unprotected; set COLL_KEY to the same secret text on all ranks",
+			 b->host);
+	return rc;
+}
+
 int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 {
-	struct coll_bootstrap b = { .ops = &coll_bootstrap_tcp };
 	const char *key = secure_getenv("COLL_KEY");
+	struct coll_bootstrap b = { .key = key ? key : "", .key_is = "COLL_KEY" };
 	struct coll_config config;
-	struct coll_dev *dev = NULL;
-	unsigned long index;
-	int rc, dev_rc;
+	int rc;
 
 	if (!comm)
 		return -EINVAL;
@@ -366,21 +469,10 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 	rc = coll_config_get(&config, user);
 	if (rc)
 		return rc;
-	b.key = key ? key : "";
-	rc = read_env(&b, &index, secure_getenv("MASTER_ADDR"));
+	rc = read_launcher(&b);
 	if (!rc)
-		rc = read_timeout(&b, &config);
+		rc = coll_bootstrap_time(&b, &config);
 	if (!rc)
-		rc = b.ops->open(&b);
-	if (!rc) {
-		b.text[0] = 0;
-		dev_rc = coll_config_dev(&config, index, &dev, b.text, sizeof(b.text));
-		rc = meet(&b, dev_rc ? NULL : dev, dev_rc, &config, comm);
-	}
-	b.ops->close(&b);
-	if (!rc && b.open_network && !*b.key)
-		snprintf((*comm)->warning, sizeof((*comm)->warning),
-			 "COLL_KEY is not set: the communicator's secret crossed the network to %s unprotected; set COLL_KEY to the same secret text on all ranks",
-			 b.host);
+		rc = coll_bootstrap_join(&b, &config, comm);
 	return rc ? coll_config_fail(&config, b.rank, rc, b.text) : 0;
 }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include "internal.h"
 
 unsigned int coll_version(void)
@@ -17,44 +16,6 @@ unsigned int coll_version(void)
 const char *coll_version_string(void)
 {
 	return COLL_VERSION_STRING;
-}
-
-/* ---- unique ids */
-
-#define ID_MAGIC	"npucoll"
-
-struct unique_id {
-	char magic[8];
-	uint32_t version;
-	uint32_t reserved;
-	uint8_t secret[16];
-	uint8_t unused[COLL_UNIQUE_ID_BYTES - 32];
-};
-
-_Static_assert(sizeof(struct unique_id) == COLL_UNIQUE_ID_BYTES, "");
-
-int coll_get_unique_id(struct coll_unique_id *out)
-{
-	struct unique_id id = { .magic = ID_MAGIC, .version = COLL_VERSION };
-
-	if (getrandom(id.secret, sizeof(id.secret), 0) != sizeof(id.secret))
-		return -errno;
-	memcpy(out, &id, sizeof(id));
-	return 0;
-}
-
-static int check_id(const struct unique_id *id, char *text, size_t size)
-{
-	if (memcmp(id->magic, ID_MAGIC, sizeof(id->magic)))
-		return coll_text(text, size, -EINVAL,
-				 "the unique id is not from coll_get_unique_id: was it passed on whole?");
-	/* Minor versions add; majors change what ranks must agree on. */
-	if (id->version >> 16 != COLL_VERSION_MAJOR)
-		return coll_text(text, size, -EPROTONOSUPPORT,
-				 "the unique id is from libcoll %u.%u.%u, this is libcoll "
-				 COLL_VERSION_STRING ": use one version on all ranks",
-				 id->version >> 16, id->version >> 8 & 255, id->version & 255);
-	return 0;
 }
 
 /* ---- configuration */
@@ -259,41 +220,6 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 err:
 	coll_dev_put(dev);
 	return rc;
-}
-
-int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
-			const struct coll_unique_id *unique, unsigned int rank,
-			const struct coll_config *user)
-{
-	char text[COLL_TEXT] = "";
-	struct coll_config config;
-	struct coll_dev *dev;
-	struct unique_id id;
-	int rc;
-
-	if (!comm)
-		return -EINVAL;
-	*comm = NULL;
-	rc = coll_config_get(&config, user);
-	if (rc)
-		return rc;
-	if (!unique) {
-		rc = coll_text(text, sizeof(text), -EINVAL, "no unique id given");
-	} else if (!nranks || rank >= nranks) {
-		rc = coll_text(text, sizeof(text), -EINVAL,
-			       "ranks are 0 to %d: the number of ranks is %u", (int)nranks - 1,
-			       nranks);
-	} else {
-		memcpy(&id, unique, sizeof(id));
-		rc = check_id(&id, text, sizeof(text));
-		if (!rc)
-			rc = coll_config_dev(&config, rank, &dev, text, sizeof(text));
-		if (!rc)
-			rc = coll_comm_make(comm, dev, nranks, id.secret, rank, &config, text,
-					    sizeof(text));
-		explicit_bzero(&id, sizeof(id));
-	}
-	return rc ? coll_config_fail(&config, rank, rc, text) : 0;
 }
 
 /* ---- leaving */

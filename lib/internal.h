@@ -486,55 +486,6 @@ void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_s
 		       char *name, size_t size);
 bool coll_is_failure(int rc);
 
-/* ---- bootstrap.c */
-
-/**
- * struct coll_bootstrap_ops - a way in which ranks can exchange something once
- * @name: for error texts
- * @open: meet; fills in *@b
- * @allgather: every rank gives @len bytes and gets those of all, by rank
- * @secret: make the communicator's secret of rank 0's nonce, which others may have seen
- * @close: part; @b may be what open() left behind when it failed
- *
- * All return 0 or -errno with a text.
- */
-struct coll_bootstrap;
-struct coll_bootstrap_ops {
-	const char *name;
-	int (*open)(struct coll_bootstrap *b);
-	int (*allgather)(struct coll_bootstrap *b, const void *mine, size_t len, void *all);
-	void (*secret)(struct coll_bootstrap *b, const uint8_t nonce[16], uint8_t secret[16]);
-	void (*close)(struct coll_bootstrap *b);
-};
-
-/**
- * struct coll_bootstrap - an exchange under way
- * @ops: how
- * @rank: own rank
- * @nranks: ranks
- * @host: rank 0's address
- * @port: rank 0's port
- * @key: shared key, "" if there is none
- * @until_ns: CLOCK_MONOTONIC time at which to give up
- * @open_network: not loopback only
- * @text: error text
- * @priv: of @ops
- */
-struct coll_bootstrap {
-	const struct coll_bootstrap_ops *ops;
-	uint32_t rank, nranks;
-	const char *host;
-	uint16_t port;
-	const char *key;
-	uint64_t until_ns;
-	bool open_network;
-	char text[COLL_TEXT];
-	void *priv;
-};
-
-extern const struct coll_bootstrap_ops coll_bootstrap_tcp;
-uint64_t coll_now_ns(void);
-
 /* ---- sha256.c */
 
 struct coll_sha256 {

@@ -148,7 +148,7 @@ struct coll_unique_id {
  *		 rank; 0: for ever. COLL_DEADLINE_AUTO: COLL_DEADLINE (in seconds)
  *		 from the environment, else one minute and 1000 times the
  *		 predicted time, times the ranks per processor of this machine
- * @bootstrap_ns: coll_comm_init_env(): how long to wait for the other ranks;
+ * @bootstrap_ns: how long to wait for the other ranks, where joining does;
  *		  0: COLL_TIMEOUT (in seconds) from the environment, else 2 minutes
  * @arena: bytes of memory shared with the kernel through which small payloads go;
  *	   0: 64 KiB
@@ -195,9 +195,26 @@ struct coll_config {
  * coll_get_unique_id() - make up a communicator
  * @id: result, for coll_comm_init_rank() of all ranks
  *
- * Return: 0, or the -errno of getrandom().
+ * All ranks are on this machine, unless COLL_COMM_ID in the environment has an
+ * address: then this is coll_get_unique_id_at().
+ *
+ * Return: 0, or the -errno of getrandom(); -EINVAL: COLL_COMM_ID is no address.
  */
 int coll_get_unique_id(struct coll_unique_id *id);
+
+/**
+ * coll_get_unique_id_at() - make up a communicator of ranks on several machines
+ * @id: result, for coll_comm_init_rank() of all ranks
+ * @address: "HOST" or "HOST:PORT": where rank 0 is, as the others reach it, or will
+ *	     be; an IPv6 address with a port in brackets. Without a port, one
+ *	     that is free on this machine now. NULL: all ranks are on this one
+ *
+ * The ranks prove to each other that they have the same id; nothing that could be
+ * used to join crosses the network.
+ *
+ * Return: 0, or the -errno of getrandom(); -EINVAL: no such form of address.
+ */
+int coll_get_unique_id_at(struct coll_unique_id *id, const char *address);
 
 /**
  * coll_comm_init_rank() - join a communicator as a rank
@@ -208,7 +225,8 @@ int coll_get_unique_id(struct coll_unique_id *id);
  * @config: or NULL
  *
  * Does not wait for the other ranks (the first operation does), so one thread
- * can make several ranks.
+ * can make several ranks. With an id for several machines it waits for all of them, as
+ * coll_comm_init_env() does, and fails as that does.
  *
  * Return: 0; -EINVAL: bad arguments, or other ranks gave another @nranks; -EEXIST:
  * the rank is taken; -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES: the
@@ -224,16 +242,20 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * @comm: result, NULL on failure
  * @config: or NULL
  *
- * Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as torchrun sets them.
- * The ranks meet at rank 0's TCP port COLL_PORT (default MASTER_PORT + 1). If
- * COLL_KEY is set, the same secret text for all, the exchange is authenticated
- * and encrypted with it; if not and the ranks are on several machines,
- * coll_comm_warning() says so. Waits for all ranks.
+ * Takes the rank, and the way to the others, from what started this process. If RANK
+ * and WORLD_SIZE are set, that is torchrun or another that sets its variables: the
+ * ranks meet at TCP port COLL_PORT (default MASTER_PORT + 1) of rank 0's address
+ * MASTER_ADDR. If COLL_KEY is set, the same secret text for all, they prove to each other
+ * that they have it, and the communicator's secret does not travel; if not
+ * and the ranks are on several machines, coll_comm_warning() says so. Otherwise, if
+ * PMIX_RANK is set (Open MPI's mpirun, prterun, srun --mpi=pmix), they meet by PMIx, which
+ * the launcher authenticates. Waits for all ranks.
  *
  * Return: as coll_comm_init_rank(); -EINVAL: a variable is missing or wrong;
  * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key;
  * -EEXIST: a rank came twice; -EPROTO: another number of ranks, or not libcoll;
- * -EPROTONOSUPPORT: another version of libcoll (the text says both).
+ * -EPROTONOSUPPORT: another version of libcoll (the text says both); -EOWNERDEAD: a
+ * rank exited; -ELIBACC: PMIx's library is missing; -ENOTCONN: its server is.
  */
 int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config);
 

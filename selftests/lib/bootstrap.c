@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * bootstrap.c - ranks that are processes meet over loopback: with and without key,
- * and everything that can go wrong, each with its one line.
+ * bootstrap.c - ranks that are processes meet over loopback: with and without key, by
+ * variables and by an id, and everything that can go wrong, each with its one line.
+ *
+ *	bootstrap join [TIMES]		be a rank that a launcher has started
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -64,6 +66,9 @@ static void join(unsigned int rank, unsigned int nranks)
 		putenv((char *)scratch_env[rank][i]);
 	config.error_text = o->text;
 	config.error_size = sizeof(o->text);
+	for (int i = getenv("TIMES") ? atoi(getenv("TIMES")) : 1; i > 1; i--)
+		if (!coll_comm_init_env(&comm, &config))
+			coll_comm_destroy(comm);
 	o->rc = coll_comm_init_env(&comm, &config);
 	if (!o->rc) {
 		memcpy(o->secret, mock.comms->secret, 16);
@@ -156,6 +161,11 @@ static void test_meeting(void)
 		scratch_env[i][0] = "MASTER_ADDR=localhost";
 	ksft_test_result(!run(2, false) && !outcomes[0].warning[0] && !outcomes[1].warning[0],
 			 "by name; loopback needs no warning\n");
+	/* Whoever is first to come back must not meet those who are still leaving. */
+	clean();
+	setenv("TIMES", "20", 1);
+	ksft_test_result(!run(6, false) && same_secrets(6), "twenty times in a row\n");
+	unsetenv("TIMES");
 }
 
 static void test_network_warning(void)
@@ -305,6 +315,89 @@ static void test_choice(void)
 	ksft_test_result(said(2, -EINVAL, "rank 2 on"), "another topology\n");
 }
 
+/* ---- ids */
+
+/* As join(), by an id that all have. */
+static int run_id(unsigned int nranks, const struct coll_unique_id *ids)
+{
+	pid_t pid[MAX_RANKS];
+	int bad = 0;
+
+	fflush(stdout);
+	for (unsigned int i = 0; i < nranks; i++) {
+		struct coll_config config = COLL_CONFIG_INIT;
+		struct outcome *o = &outcomes[i];
+		struct coll_comm *comm;
+
+		pid[i] = fork();
+		if (pid[i])
+			continue;
+		config.device = "0";
+		config.bootstrap_ns = 1000000000;
+		config.error_text = o->text;
+		config.error_size = sizeof(o->text);
+		o->rc = coll_comm_init_rank(&comm, nranks, &ids[i], i, &config);
+		if (!o->rc) {
+			memcpy(o->secret, mock.comms->secret, 16);
+			coll_comm_destroy(comm);
+		}
+		_exit(0);
+	}
+	for (unsigned int i = 0; i < nranks; i++) {
+		waitpid(pid[i], NULL, 0);
+		bad += !!outcomes[i].rc;
+	}
+	return bad;
+}
+
+static void test_ids(void)
+{
+	static const char * const bad[] = {
+		"", ":", "host:", "host:0", "host:65536", "host:1x", "[::1", "[::1]x", "[::1]:",
+	};
+	struct coll_unique_id id[4], local;
+	struct coll_comm *comm;
+	char address[32];
+	bool ok = true;
+
+	clean();
+	snprintf(address, sizeof(address), "127.0.0.1:%s", port);
+	for (int i = 0; i < 4; i++) {
+		ok &= !coll_get_unique_id_at(&id[i], address);
+		id[i] = id[0];
+	}
+	ksft_test_result(ok && !run_id(4, id) && same_secrets(4) &&
+			 !memmem(&id[0], sizeof(id[0]), outcomes[0].secret, 16),
+			 "by an id; its secret is not the communicator's\n");
+	clean();
+	ok = !coll_get_unique_id_at(&id[0], "localhost");
+	for (int i = 1; i < 4; i++)
+		id[i] = id[0];
+	ksft_test_result(ok && !run_id(4, id) && same_secrets(4), "any port\n");
+	clean();
+	setenv("COLL_COMM_ID", "[::ffff:127.0.0.1]", 1);
+	ok = !coll_get_unique_id(&id[0]);
+	unsetenv("COLL_COMM_ID");
+	id[1] = id[0];
+	ksft_test_result(ok && !run_id(2, id) && same_secrets(2), "COLL_COMM_ID\n");
+	clean();
+	snprintf(address, sizeof(address), "127.0.0.1:%s", port);
+	ok = !coll_get_unique_id_at(&id[0], address) && !coll_get_unique_id_at(&id[1], address);
+	run_id(2, id);
+	ksft_test_result(ok && said(1, -EACCES, "the unique id is not that of rank 0") &&
+			 said(0, -ETIMEDOUT, "rank 1 did not come"), "another id\n");
+	ok = true;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ok &= coll_get_unique_id_at(&id[0], bad[i]) == -EINVAL;
+	ksft_test_result(ok, "addresses that are none\n");
+	/* No rank 1 will ever be there. */
+	setenv("COLL_DEVICE", "0", 1);
+	ok = !coll_get_unique_id(&local) && !coll_comm_init_rank(&comm, 2, &local, 0, NULL) &&
+	     !coll_comm_destroy(comm);
+	unsetenv("COLL_DEVICE");
+	ksft_test_result(ok, "an id for one machine waits for nobody\n");
+}
+
 /* ---- strangers */
 
 static int connect_stranger(void)
@@ -383,7 +476,7 @@ static void test_versions(void)
 		uint32_t protocol, version, keyed, nranks, rank, reserved;
 		uint8_t nonce[16], mac[32];
 	} frame = {
-		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 1,
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 2,
 		.version = 9 << 16 | 8 << 8 | 7, .nranks = 2, .rank = 1,
 	};
 	char answer[1000];
@@ -416,7 +509,7 @@ static void test_death(void)
 	waitpid(pid[1], NULL, 0);
 	waitpid(pid[0], NULL, 0);
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (127.0.0.1:") && b.tv_sec - a.tv_sec < 6,
+	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (") && b.tv_sec - a.tv_sec < 6,
 			 "a rank that dies while others are awaited\n");
 	clean();
 	pid[0] = start(0, 3);
@@ -476,13 +569,46 @@ static void test_sha256(void)
 	ksft_test_result(ok, "hmac with a long key\n");
 }
 
-int main(void)
+/* ---- what launchers start */
+
+static int launched(int times)
 {
+	struct coll_config config = COLL_CONFIG_INIT;
+	char text[600] = "", secret[33] = "", host[64] = "";
+	struct coll_comm_info info;
+	struct coll_comm *comm;
+
+	setenv("COLL_DEVICE", "0", 0);
+	config.error_text = text;
+	config.error_size = sizeof(text);
+	for (int i = 0; i < times; i++) {
+		int rc = coll_comm_init_env(&comm, &config);
+
+		if (rc) {
+			printf("%d: %s\n", rc, text);
+			return 1;
+		}
+		coll_comm_info(comm, &info);
+		for (int k = 0; k < 16; k++)
+			sprintf(secret + 2 * k, "%02x", mock.comms->secret[k]);
+		gethostname(host, sizeof(host) - 1);
+		coll_comm_destroy(comm);
+	}
+	/* In one piece, whoever else writes there. */
+	snprintf(text, sizeof(text), "rank %u of %u , %s secret %s\n", info.rank, info.nranks, host,
+		 secret);
+	return write(1, text, strlen(text)) < 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		return launched(argc > 2 ? atoi(argv[2]) : 1);
 	outcomes = mmap(NULL, MAX_RANKS * sizeof(*outcomes), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 5 + 1 + 5 + 2 + 5 + 3 + 1 + 2 + 1 + 2);
+	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 1 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -490,6 +616,7 @@ int main(void)
 	test_late_ranks();
 	test_disagreement();
 	test_choice();
+	test_ids();
 	test_strangers();
 	test_foreign_port();
 	test_versions();

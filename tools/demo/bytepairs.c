@@ -4,9 +4,10 @@
  * often in a lot of files?
  *
  * Every process counts its share of the bytes into 65,536 counters, one allreduce
- * adds them up, and all processes know the answer. Processes find each other as
- * torchrun's do: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. With -1 one process
- * does everything by itself, to compare with.
+ * adds them up, and all processes know the answer. Processes find each other by
+ * what started them: torchrun, mpirun, srun --mpi=pmix, or somebody who sets RANK,
+ * WORLD_SIZE, MASTER_ADDR and MASTER_PORT. With -1 one process does everything by
+ * itself, to compare with.
  */
 #include <coll.h>
 #include <errno.h>

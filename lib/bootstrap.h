@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * bootstrap.h - how ranks that are to be one communicator meet.
+ *
+ * bootstrap.c knows what they have to tell each other; a table of operations knows
+ * how it gets to the others: over TCP (bootstrap_tcp.c) or by the launcher
+ * (bootstrap_pmix.c).
+ */
+#ifndef COLL_BOOTSTRAP_H
+#define COLL_BOOTSTRAP_H
+
+#include "internal.h"
+
+/**
+ * struct coll_bootstrap_ops - a way in which ranks can exchange something once
+ * @name: for error texts
+ * @open: meet; fills in *@b
+ * @allgather: every rank gives @len bytes and gets those of all, by rank
+ * @close: part; @b may be what open() left behind when it failed
+ *
+ * All return 0 or -errno with a text.
+ */
+struct coll_bootstrap;
+struct coll_bootstrap_ops {
+	const char *name;
+	int (*open)(struct coll_bootstrap *b);
+	int (*allgather)(struct coll_bootstrap *b, const void *mine, size_t len, void *all);
+	void (*close)(struct coll_bootstrap *b);
+};
+
+/**
+ * struct coll_bootstrap - an exchange under way
+ * @ops: how
+ * @rank: own rank
+ * @nranks: ranks
+ * @local: number of this rank among those of its machine, as far as it is known
+ * @host: rank 0's address
+ * @port: rank 0's port
+ * @host_is: where @host was said, for texts
+ * @same_address: what to check if rank 0 cannot be reached, for texts
+ * @other_port: what to do if the port is in use, for texts
+ * @key: shared key, "" if there is none
+ * @key_is: where @key was said, for texts
+ * @until_ns: CLOCK_MONOTONIC time at which to give up
+ * @open_network: not loopback only
+ * @text: error text
+ * @priv: of @ops
+ */
+struct coll_bootstrap {
+	const struct coll_bootstrap_ops *ops;
+	uint32_t rank, nranks, local;
+	const char *host;
+	uint16_t port;
+	const char *host_is, *same_address, *other_port;
+	const char *key, *key_is;
+	uint64_t until_ns;
+	bool open_network;
+	char text[COLL_TEXT];
+	void *priv;
+};
+
+extern const struct coll_bootstrap_ops coll_bootstrap_tcp, coll_bootstrap_pmix;
+
+int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *config);
+int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *config,
+			struct coll_comm **comm);
+void coll_bootstrap_missing(const bool *here, uint32_t nranks, char *text, size_t size);
+uint64_t coll_now_ns(void);
+
+#endif /* COLL_BOOTSTRAP_H */

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * bootstrap_frame.c - frames of the exchange over sockets: header, body, MAC.
+ *
+ * With a key, each connection has its own, made of the shared one and of a nonce of each
+ * end; a frame's MAC covers its direction and number as well.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "bootstrap_tcp.h"
+
+#define MAGIC		0x6275706eU		/* "npub" */
+
+/* ---- bytes */
+
+int coll_remaining_ms(const struct coll_bootstrap *b)
+{
+	uint64_t now = coll_now_ns();
+
+	if (now >= b->until_ns)
+		return 0;
+	return (b->until_ns - now) / 1000000 < 1000000 ? (b->until_ns - now) / 1000000 + 1
+						       : 1000000;
+}
+
+int coll_wait_for(const struct coll_bootstrap *b, int fd, short events)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int n;
+
+	do {
+		n = poll(&p, 1, coll_remaining_ms(b));
+	} while ((n < 0 && errno == EINTR) || (!n && coll_remaining_ms(b)));
+	return n < 0 ? -errno : n ? 0 : -ETIMEDOUT;
+}
+
+/* @more: or 0. What belongs together is one segment: the rest of it would wait for an answer. */
+static int send_all(const struct coll_bootstrap *b, int fd, const void *data, size_t len, int more)
+{
+	while (len) {
+		ssize_t n = send(fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT | more);
+		int rc;
+
+		if (n >= 0) {
+			data = (const char *)data + n;
+			len -= n;
+			continue;
+		}
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		rc = coll_wait_for(b, fd, POLLOUT);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int recv_all(const struct coll_bootstrap *b, int fd, void *data, size_t len)
+{
+	while (len) {
+		ssize_t n = recv(fd, data, len, MSG_DONTWAIT);
+		int rc;
+
+		if (n > 0) {
+			data = (char *)data + n;
+			len -= n;
+			continue;
+		}
+		if (!n)
+			return -ECONNRESET;
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
+		rc = coll_wait_for(b, fd, POLLIN);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- authentication */
+
+static void frame_mac(const struct coll_bootstrap *b, const struct coll_conn *c, bool upward,
+		      uint32_t number, const struct coll_frame *f, const void *body,
+		      uint8_t mac[COLL_MAC_LEN])
+{
+	const uint32_t place[2] = { upward, number };
+	struct coll_hmac h;
+
+	memset(mac, 0, COLL_MAC_LEN);
+	if (!*b->key)
+		return;
+	coll_hmac_init(&h, c->key, sizeof(c->key));
+	coll_sha256_add(&h.inner, place, sizeof(place));
+	coll_sha256_add(&h.inner, f, sizeof(*f));
+	coll_sha256_add(&h.inner, body, f->len);
+	coll_hmac_end(&h, mac);
+}
+
+void coll_session_key(const struct coll_bootstrap *b, struct coll_conn *c,
+		      const uint8_t server[16], const uint8_t client[16])
+{
+	struct coll_hmac h;
+
+	coll_hmac_init(&h, b->key, strlen(b->key));
+	coll_sha256_add(&h.inner, "npulink session", 16);
+	coll_sha256_add(&h.inner, server, 16);
+	coll_sha256_add(&h.inner, client, 16);
+	coll_hmac_end(&h, c->key);
+}
+
+static bool same_mac(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t diff = 0;
+
+	for (int i = 0; i < COLL_MAC_LEN; i++)
+		diff |= a[i] ^ b[i];
+	return !diff;
+}
+
+/*
+ * A whole JOIN has come; @c has its key from then on. Returns whether the other end has
+ * the same key; @g has no protocol if it was no JOIN.
+ */
+bool coll_join_is_right(const struct coll_bootstrap *b, struct coll_conn *c,
+			struct coll_greeting *g)
+{
+	uint8_t right[COLL_MAC_LEN];
+	struct coll_frame f;
+
+	memcpy(&f, c->join, sizeof(f));
+	memcpy(g, c->join + sizeof(f), sizeof(*g));
+	if (f.magic != MAGIC || f.type != FRAME_JOIN || f.len != sizeof(*g)) {
+		g->protocol = 0;
+		return false;
+	}
+	coll_session_key(b, c, c->nonce, g->nonce);
+	frame_mac(b, c, true, 0, &f, g, right);
+	c->received = 1;
+	return same_mac(c->join + sizeof(f) + sizeof(*g), right);
+}
+
+/* ---- frames */
+
+int coll_frame_send(const struct coll_bootstrap *b, struct coll_conn *c,
+		    enum coll_frame_type type, int status, const void *body, size_t len)
+{
+	struct coll_frame f = { .magic = MAGIC, .type = type, .status = status, .len = len };
+	uint8_t mac[COLL_MAC_LEN];
+	int rc;
+
+	frame_mac(b, c, c->up, c->sent, &f, body, mac);
+	c->sent += type != FRAME_HELLO;
+	rc = send_all(b, c->fd, &f, sizeof(f), MSG_MORE);
+	if (!rc)
+		rc = send_all(b, c->fd, body, len, MSG_MORE);
+	return rc ? rc : send_all(b, c->fd, mac, sizeof(mac), 0);
+}
+
+/* Any frame. -EBADMSG: it is none, or longer than @max; -EACCES: wrong MAC. */
+int coll_frame_get(struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
+		   void *body, size_t max)
+{
+	uint8_t mac[COLL_MAC_LEN], right[COLL_MAC_LEN];
+	int rc;
+
+	rc = recv_all(b, c->fd, f, sizeof(*f));
+	if (rc)
+		return rc;
+	if (f->magic != MAGIC || f->len > max)
+		return -EBADMSG;
+	rc = recv_all(b, c->fd, body, f->len);
+	if (!rc)
+		rc = recv_all(b, c->fd, mac, sizeof(mac));
+	if (rc)
+		return rc;
+	/* HELLO comes before there is a key, and so may ERROR from above. */
+	frame_mac(b, c, !c->up, c->received, f, body, right);
+	if (f->type != FRAME_HELLO && !(f->type == FRAME_ERROR && c->up) && !same_mac(mac, right))
+		return -EACCES;
+	c->received += f->type != FRAME_HELLO;
+	return 0;
+}
+
+/* This frame of this length. -EREMOTEIO: an ERROR instead, its text is in b. */
+int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_frame_type type,
+		    void *body, size_t len, int *status)
+{
+	char *buf = malloc(len + COLL_TEXT);
+	struct coll_frame f;
+	int rc;
+
+	if (!buf)
+		return -ENOMEM;
+	rc = coll_frame_get(b, c, &f, buf, len + COLL_TEXT - 1);
+	if (rc)
+		goto out;
+	if (f.type == type && f.len == len) {
+		if (len)
+			memcpy(body, buf, len);
+		*status = f.status;
+	} else if (f.type == FRAME_ERROR && f.len < COLL_TEXT) {
+		buf[f.len] = 0;
+		*status = f.status < 0 && f.status > -4096 ? f.status : -EPROTO;
+		rc = coll_text(b->text, sizeof(b->text), -EREMOTEIO, "%s", buf);
+	} else {
+		rc = -EBADMSG;
+	}
+out:
+	free(buf);
+	return rc;
+}
+
+void coll_conn_close(struct coll_conn *c)
+{
+	if (c->fd >= 0)
+		close(c->fd);
+	explicit_bzero(c, sizeof(*c));
+	c->fd = -1;
+}
