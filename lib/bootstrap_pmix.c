@@ -31,7 +31,9 @@
  * @changed: signalled when @pending has changed
  * @refs: the waiting rank, and every answer that is still to come
  * @pending: answers to come
- * @answers: each knows where it belongs
+ * @info: what the calls were told; libpmix may look at it until the last answer ..
+ * @key: .. and at this
+ * @answers: each knows where it belongs, and whom it is about
  *
  * An answer may come when nobody waits any more.
  */
@@ -39,8 +41,11 @@ struct wait {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	unsigned int refs, pending;
+	pmix_info_t info;
+	char key[32];
 	struct answer {
 		struct wait *wait;
+		pmix_proc_t proc;
 		bool here;
 		pmix_status_t status;
 	} answers[];
@@ -220,21 +225,20 @@ static int fail_missing(struct coll_bootstrap *b, const char *key)
 {
 	struct wait *w = wait_new(b->nranks);
 	bool *here = calloc(b->nranks, sizeof(*here));
-	pmix_proc_t proc = { };
 	struct pmix *p = b->priv;
-	pmix_info_t info;
 	char text[160] = "";
 
-	limit(&info, 1);
-	memcpy(proc.nspace, p->self.nspace, sizeof(proc.nspace));
 	if (!w || !here)
 		goto out;
+	limit(&w->info, 1);
+	snprintf(w->key, sizeof(w->key), "%s", key);
 	for (uint32_t i = 0; i < b->nranks; i++) {
 		struct answer *a = wait_expect(w, i);
 		pmix_status_t status;
 
-		proc.rank = i;
-		status = p->get_nb(&proc, key, &info, 1, value_answered, a);
+		a->proc = p->self;
+		a->proc.rank = i;
+		status = p->get_nb(&a->proc, w->key, &w->info, 1, value_answered, a);
 		if (status)
 			wait_answer(a, status);
 	}
@@ -256,7 +260,6 @@ out:
 static int fence(struct coll_bootstrap *b, const char *key)
 {
 	struct wait *w = wait_new(1);
-	pmix_info_t info = { .key = PMIX_COLLECT_DATA };
 	struct pmix *p = b->priv;
 	pmix_status_t status;
 	struct answer *a;
@@ -264,10 +267,11 @@ static int fence(struct coll_bootstrap *b, const char *key)
 
 	if (!w)
 		return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
-	info.value.type = PMIX_BOOL;
-	info.value.data.flag = true;
+	w->info = (pmix_info_t) { .key = PMIX_COLLECT_DATA };
+	w->info.value.type = PMIX_BOOL;
+	w->info.value.data.flag = true;
 	a = wait_expect(w, 0);
-	status = p->fence(NULL, 0, &info, 1, op_answered, a);
+	status = p->fence(NULL, 0, &w->info, 1, op_answered, a);
 	if (status == PMIX_OPERATION_SUCCEEDED)
 		wait_answer(a, PMIX_SUCCESS);
 	else if (status)
