@@ -100,6 +100,8 @@ static inline void probes_reset(void)
 	int fd;
 
 	raw_write(PROBES "/events/enable", "0");
+	/* As it is without us. */
+	raw_write(PROBES "/tracing_on", "1");
 	if (!probes_possible())
 		return;
 	fd = open(PROBES "/kprobe_events", O_WRONLY | O_TRUNC | O_CLOEXEC);

@@ -615,6 +615,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	kref_init(&rank->obj.kref);
 	rank->file = npulink_file_get(file);
 	rank->dev = file->dev;
+	rank->born = npulink_clock();
 	xa_init(&rank->conns);
 	spin_lock_init(&rank->lock);
 	init_llist_head(&rank->inbox);

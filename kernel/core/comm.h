@@ -157,6 +157,7 @@ struct npulink_rank {
 	struct npulink_device *dev;
 	u32 rank;
 	u32 nplans;		/* under comm->mutex */
+	u64 born;		/* npulink_clock() */
 	struct npulink_flight *flight;
 	struct net *net;	/* where its remote peers are; set once */
 	u32 peer_timeout_ms;	/* how long it waits for them to answer; 0: as is usual */

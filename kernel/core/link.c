@@ -57,7 +57,9 @@ static void npulink_link_fail_work(struct work_struct *work)
 			};
 
 			xa_for_each(&rank->conns, i, conn) {
-				if (READ_ONCE(conn->link) != link)
+				/* Who has come since then learns it by using the link. */
+				if (READ_ONCE(conn->link) != link ||
+				    rank->born > READ_ONCE(link->lost_ns))
 					continue;
 				cause.peer = conn->rank;
 				npulink_blame_step(rank, conn->rank, &cause);
@@ -75,6 +77,7 @@ static void npulink_link_fail_work(struct work_struct *work)
 void npulink_link_fail(struct npulink_link *link)
 {
 	npulink_link_set_lost(link, true);
+	WRITE_ONCE(link->lost_ns, npulink_clock());
 	refcount_inc(&link->refs);
 	if (!npulink_comm_queue(&link->fail_work))
 		refcount_dec(&link->refs);

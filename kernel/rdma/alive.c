@@ -139,8 +139,11 @@ void rdma_alive_watch(struct work_struct *work)
 	}
 	if (READ_ONCE(conn->up) || conn->state == RDMA_CONN_FAILED)
 		return;
-	/* Who has left is not missed by those who need nothing of it. */
-	if (rdma_since(READ_ONCE(conn->heard_of), bound) && npulink_put_needed(conn->put)) {
+	/*
+	 * Who has left is not missed by those who need nothing of it. We look at it now and then
+	 * only, and others have to be told, too: all within the bound.
+	 */
+	if (rdma_since(READ_ONCE(conn->heard_of), bound / 4 * 3) && npulink_put_needed(conn->put)) {
 		why = READ_ONCE(conn->absent) ?: -EHOSTDOWN;
 		/* Before it is taken down, for which it may have to wait. */
 		npulink_put_lost(conn->put, why);

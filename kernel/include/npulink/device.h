@@ -210,6 +210,7 @@ struct npulink_link_stats {
  * @ops: the backend's, NULL after @close
  * @down: the core rings no more
  * @lost: it failed, or its backend said so, and has not said since that it is up
+ * @lost_ns: when that was, on the clock of the core
  * @dev: near end: rings
  * @peer: far end: is rung
  * @stats: see there
@@ -224,6 +225,7 @@ struct npulink_link {
 	const struct npulink_link_ops *ops;
 	bool down;
 	bool lost;
+	u64 lost_ns;
 	struct npulink_device *dev;
 	struct npulink_device *peer;
 	struct npulink_link_stats stats;
