@@ -325,6 +325,7 @@ static void impostor(void)
 /* ---- who is dead, and who is only late ------------------------------------------------ */
 
 #define BOUND	800		/* ms */
+#define SOONEST	(BOUND * 3 / 4)
 
 struct absence {
 	const char *what;
@@ -335,10 +336,10 @@ struct absence {
 };
 
 static const struct absence absences[] = {
-	{ "is on a machine that does not answer", "10.87.0.77", 0, EHOSTDOWN, BOUND },
-	{ "is on a machine without npulink", IP, 0, EHOSTDOWN, BOUND },
+	{ "is on a machine that does not answer", "10.87.0.77", 0, EHOSTDOWN, SOONEST },
+	{ "is on a machine without npulink", IP, 0, EHOSTDOWN, SOONEST },
 	{ "is on a machine that is alive", IP, NPULINK_WIRE_LATER, 0, 2 * BOUND },
-	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, ESRCH, BOUND },
+	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, ESRCH, SOONEST },
 	{ "has failed on its machine", IP, NPULINK_WIRE_FAILED, ECONNABORTED, 0 },
 	{ "has another version of npulink", IP, NPULINK_WIRE_VERSIONS, EPROTONOSUPPORT, 0 },
 };
