@@ -14,6 +14,7 @@ set -u -o pipefail
 tree=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}
 module=$tree/build/modules-$(uname -r)/selftests/canary/npulink_canary.ko
 kmemleak=/sys/kernel/debug/kmemleak
+# shellcheck disable=SC2034 # n is tap.sh's
 n=0 status=0
 . "$tree/selftests/tap.sh"
 
