@@ -380,7 +380,8 @@ int bench_conclude(struct bench_run *run, struct json_object *root)
 	const char *min_text = getenv("NCCL_TESTS_MIN_BW");
 	double busbw = run->nbusbw ? run->busbw_sum / run->nbusbw : 0;
 	double min = min_text ? strtod(min_text, NULL) : -1;
-	bool slow = !b->node && min > 0 && busbw < 0.9 * min, complete = run->rows_shown == b->nrows;
+	bool slow = !b->node && min > 0 && busbw < 0.9 * min;
+	bool complete = run->rows_shown == b->nrows;
 	struct json_object *obj;
 	int rc = EXIT_SUCCESS;
 

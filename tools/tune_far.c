@@ -34,7 +34,9 @@ static const char usage[] =
 	"      --time SECONDS     for each time (0.01)\n"
 	"  -j, --json             print what was found as JSON\n";
 
-static const uint32_t sizes[] = { 1, 512, 4096, 16384, 65536, 262144, 1 << 20 };
+#define LARGEST	(1 << 20)
+
+static const uint32_t sizes[] = { 1, 512, 4096, 16384, 65536, 262144, LARGEST };
 
 #define NSIZES	ARRAY_SIZE(sizes)
 
@@ -231,8 +233,8 @@ int tune_far(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	f.send = calloc(1, sizes[NSIZES - 1]);
-	f.recv = calloc(1, sizes[NSIZES - 1]);
+	f.send = calloc(1, LARGEST);
+	f.recv = calloc(1, LARGEST);
 	rc = f.send && f.recv ? join(&f) : fail("not enough memory");
 	if (!rc) {
 		rc = measure(&f);

@@ -328,7 +328,7 @@ void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
 	spin_lock_irqsave(&conn->lock, flags);
 	up = !conn->failing;
 	if (up)
-		/* After what the handshake wrote: whoever sees it up may use it without the lock. */
+		/* After what the handshake wrote: who sees it up may use it without the lock. */
 		smp_store_release(&conn->up, true);
 	spin_unlock_irqrestore(&conn->lock, flags);
 	if (up)
