@@ -61,6 +61,13 @@ no_memory:
 	return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
 }
 
+static int went_away(struct coll_bootstrap *b, const struct coll_conn *c, int rc)
+{
+	return coll_text(b->text, sizeof(b->text), rc,
+			 "rank %u (%s) went away while joining (%s): look for its own error message",
+			 c->rank, c->from, strerror(-rc));
+}
+
 /* What a child's subtree says; or a text of what is wrong there. */
 static int gather_from(struct coll_bootstrap *b, struct coll_conn *c, size_t len,
 		       struct heap *heap)
@@ -79,9 +86,7 @@ static int gather_from(struct coll_bootstrap *b, struct coll_conn *c, size_t len
 		heap->len += f.len;
 		return 0;
 	}
-	return coll_text(b->text, sizeof(b->text), rc,
-			 "rank %u (%s) went away while joining (%s): look for its own error message",
-			 c->rank, c->from, strerror(-rc));
+	return went_away(b, c, rc);
 }
 
 /* Rank 0 has all: to their places. */
@@ -147,9 +152,7 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 	for (uint32_t i = 0; i < t->nchildren && !rc; i++) {
 		rc = coll_frame_send(b, &t->children[i], FRAME_DATA, 0, all, b->nranks * len);
 		if (rc)
-			coll_text(b->text, sizeof(b->text), 0,
-				  "rank %u (%s) went away while joining (%s): look for its own error message",
-				  t->children[i].rank, t->children[i].from, strerror(-rc));
+			went_away(b, &t->children[i], rc);
 	}
 	return rc ? coll_give_up(b, rc) : 0;
 }

@@ -3,10 +3,8 @@
  * coll_env.c - processes that find each other by torchrun's variables, with and without
  * a key, and do collectives on the devices that fall to them.
  */
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include "coll_ranks.h"
+#include "loopback.h"
 
 #define RANKS	5
 
@@ -14,16 +12,8 @@ static char port[8];
 
 static void free_port(void)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
-	    getsockname(fd, (struct sockaddr *)&a, &len))
-		ksft_exit_fail_msg("no loopback\n");
-	close(fd);
 	/* One less: the library takes the port after torchrun's. */
-	snprintf(port, sizeof(port), "%d", ntohs(a.sin_port) - 1);
+	snprintf(port, sizeof(port), "%u", loopback_port() - 1);
 }
 
 static int rank_main(unsigned int rank, const char *key)

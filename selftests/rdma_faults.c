@@ -10,7 +10,6 @@
 #include "remote.h"
 
 #define NDEV	1
-#define BOUND	"3"		/* s, as is the default */
 
 static int traffic(struct coll_comm *comm, unsigned int rank)
 {
@@ -87,7 +86,7 @@ static int until_lost(struct coll_comm *comm, unsigned int rank)
 		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
 	/* Who is told by the other one does not know when that was, nor who was quicker. */
 	took = *blown ? now() - *blown : 0;
-	if (took > atof(BOUND) || (cable && !*blown))
+	if (!remote_in_time(took) || (cable && !*blown))
 		return remote_fail("rank %u: noticed after %.2f s", rank, took);
 	ksft_print_msg("rank %u: noticed after %.2f s\n", rank, took);
 	rc = check_words(comm, rank);
@@ -101,7 +100,7 @@ static int lose(const char *how, const char *repair)
 	int bad;
 
 	blow = how;
-	setenv("COLL_PEER_TIMEOUT", BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
 	bad = remote_ranks(1, until_lost);
 	unsetenv("COLL_PEER_TIMEOUT");
 	if (machine == 1 || cable)

@@ -10,7 +10,6 @@
 #include "remote_random.h"
 
 #define MACHINES	4
-#define BOUND		"3"	/* s, as is the default */
 
 static int all_collectives(struct coll_comm *comm, unsigned int rank)
 {
@@ -80,8 +79,7 @@ static int check_death(struct coll_comm *comm, unsigned int rank, int rc, unsign
 		return remote_fail("rank %u: no operation and step", rank);
 	if (!strstr(text, host) || !strstr(text, "over port rxe") || !strstr(text, ", step "))
 		return remote_fail("rank %u: %s", rank, text);
-	/* Twice that, for a host that has other things to do; the figure is printed. */
-	if (!*killed || took > 2 * atof(BOUND))
+	if (!*killed || !remote_in_time(took))
 		return remote_fail("rank %u: noticed after %.2f s", rank, took);
 	if (run("build/tools/npulink -j comm show | jq -e 'any(.[].cause; .cause == \"link\" and "
 		".peer == %u and .machine == \"10.77.0.%u\" and (.port | startswith(\"rxe\")) and "
@@ -206,7 +204,7 @@ int main(void)
 	/* What has failed on a machine that is killed would be forgotten. */
 	if (machine >= MACHINES - 2 && ksft_get_fail_cnt())
 		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
-	setenv("COLL_PEER_TIMEOUT", BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
 	ksft_test_result(!remote_ranks_on(4, 1, dies_at_work), "a machine dies\n");
 	ksft_test_result(!dies_early(), "a machine dies before it is connected\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");

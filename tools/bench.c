@@ -176,10 +176,10 @@ static bool set_option(struct bench *b, int c, const char *arg)
 	case OPT_NODE:
 		return get_u32(arg, BENCH_MAX_RANKS - 1, &b->node);
 	case OPT_MASTER:
-		b->master = arg;
+		b->at.host = arg;
 		return *arg;
 	case OPT_PORT:
-		return get_u32(arg, 65535, &b->port) && b->port;
+		return get_u32(arg, 65535, &b->at.port) && b->at.port;
 	}
 	return false;
 }
@@ -268,7 +268,7 @@ static int check_options(struct bench *b)
 		return usage_error("bench: the step must not be 0");
 	if (b->node >= b->nnodes)
 		return usage_error("bench: there is no node %u of %u", b->node, b->nnodes);
-	if (b->nnodes > 1 && !b->master)
+	if (b->nnodes > 1 && !b->at.host)
 		return usage_error("bench: several nodes need --master_addr, the host of node 0");
 	if (b->local && b->root >= (uint64_t)b->nnodes * b->local)
 		return usage_error("bench: there is no rank %u", b->root);
@@ -289,7 +289,7 @@ int bench_cmd(int argc, char **argv)
 		.min_bytes = 32 << 20, .max_bytes = 32 << 20, .step_bytes = 1 << 20,
 		.iters = 20, .warmup = 1, .check = 1,
 		.dtype = COLL_FLOAT32, .op = COLL_SUM, .timeout = -1,
-		.nnodes = 1, .port = 29500,
+		.nnodes = 1, .at.port = MEET_PORT,
 	};
 	bool have_min = false, have_max = false;
 	char override[128], *words[argc + 2];

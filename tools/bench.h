@@ -15,6 +15,7 @@
 #include <sys/types.h>
 #include <coll.h>
 #include <json-c/json.h>
+#include "meet.h"
 
 #define BENCH_SENDRECV	100	/* not one of NPULINK_COLL_*: a ring of send and recv */
 #define BENCH_MAX_RANKS	4096
@@ -53,8 +54,7 @@ struct bench {
 	uint32_t root, nranks;
 	uint32_t nnodes, node;	/* machines, and which of them this is */
 	uint32_t first, local;	/* its ranks */
-	const char *master;	/* with several: where node 0 is .. */
-	uint32_t port;		/* .. and its TCP port */
+	struct meeting at;	/* with several: where node 0 is */
 	const char *algorithm;
 	const char *override;	/* the same, as libcoll wants it */
 	double timeout;		/* seconds for one operation, negative: libcoll's default */

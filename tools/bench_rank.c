@@ -368,21 +368,6 @@ static int tell_who(struct self *self, const struct bench_who *mine)
 	return rc ? failed(self, 0, 0, rc, coll_comm_last_error(self->comm)) : 0;
 }
 
-/* As a launcher would have it. */
-static int join_all(struct self *self, const struct coll_config *config)
-{
-	const struct bench *b = self->b;
-	char rank[12], nranks[12], port[12];
-
-	snprintf(rank, sizeof(rank), "%u", self->rank);
-	snprintf(nranks, sizeof(nranks), "%u", b->nranks);
-	snprintf(port, sizeof(port), "%u", b->port);
-	if (setenv("RANK", rank, 1) || setenv("WORLD_SIZE", nranks, 1) ||
-	    setenv("MASTER_ADDR", b->master, 1) || setenv("COLL_PORT", port, 1))
-		return -ENOMEM;
-	return coll_comm_init_env(&self->comm, config);
-}
-
 static int init(struct self *self)
 {
 	const struct bench *b = self->b;
@@ -417,7 +402,7 @@ static int init(struct self *self)
 		rc = coll_comm_init_rank(&self->comm, b->nranks, &self->map->shared->id,
 					 self->rank, &config);
 	else
-		rc = join_all(self, &config);
+		rc = meet_as(&self->comm, self->rank, b->nranks, &b->at, &config);
 	if (rc)
 		return failed(self, 0, 0, rc, text);
 	coll_comm_info(self->comm, &info);

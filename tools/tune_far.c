@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "meet.h"
 #include "npulink.h"
 #include "plan_net.h"
 #include "tune.h"
@@ -41,8 +42,9 @@ static const uint32_t sizes[] = { 1, 512, 4096, 16384, 65536, 262144, LARGEST };
 #define NSIZES	ARRAY_SIZE(sizes)
 
 struct far {
-	const char *path, *master;
-	uint64_t node, port;
+	const char *path;
+	struct meeting at;
+	uint64_t node;
 	struct tune_opts opts;
 	struct coll_comm *comm;
 	void *send, *recv;
@@ -65,17 +67,15 @@ static int complain(const struct far *f)
 static int join(struct far *f)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
-	char text[400] = "", number[12];
+	char text[400] = "";
+	int rc;
 
 	config.error_text = text;
 	config.error_size = sizeof(text);
 	/* Nothing is to be chosen, and the two files may differ. */
 	config.calibration = "";
-	snprintf(number, sizeof(number), "%u", (unsigned int)f->port);
-	if (setenv("RANK", f->node ? "1" : "0", 1) || setenv("WORLD_SIZE", "2", 1) ||
-	    setenv("MASTER_ADDR", f->master, 1) || setenv("COLL_PORT", number, 1))
-		return fail("not enough memory");
-	return coll_comm_init_env(&f->comm, &config) ? fail("%s", text) : 0;
+	rc = meet_as(&f->comm, f->node, 2, &f->at, &config);
+	return rc ? fail("%s", *text ? text : coll_strerror(rc)) : 0;
 }
 
 /* @iters messages each way; seconds of one. */
@@ -178,14 +178,19 @@ enum { OPT_NODE = 256, OPT_MASTER, OPT_PORT };
 
 static bool set_option(struct far *f, int c, const char *arg)
 {
+	uint64_t port;
+
 	switch (c) {
 	case OPT_NODE:
 		return parse_u64(arg, 1, &f->node);
 	case OPT_MASTER:
-		f->master = arg;
+		f->at.host = arg;
 		return *arg;
 	case OPT_PORT:
-		return parse_u64(arg, 65535, &f->port) && f->port;
+		if (!parse_u64(arg, 65535, &port))
+			return false;
+		f->at.port = port;
+		return port;
 	case 'o':
 		f->path = arg;
 		return *arg;
@@ -207,7 +212,7 @@ static int parse(struct far *f, int argc, char **argv)
 	int c;
 
 	*f = (struct far) {
-		.path = tune_default_file(), .node = ~0ULL, .port = 29500,
+		.path = tune_default_file(), .node = ~0ULL, .at.port = MEET_PORT,
 		.opts = TUNE_OPTS_DEFAULT,
 	};
 	while ((c = cmd_option(argc, argv, "o:", longs, usage)) != -1) {
@@ -221,7 +226,7 @@ static int parse(struct far *f, int argc, char **argv)
 	}
 	if (optind < argc)
 		return usage_error("tune far: unknown word \"%s\"", argv[optind]);
-	if (f->node == ~0ULL || !f->master)
+	if (f->node == ~0ULL || !f->at.host)
 		return usage_error("tune far: needs --node_rank and --master_addr, see --help");
 	return -1;
 }

@@ -12,6 +12,7 @@
 #include "mock.h"
 #include "internal.h"
 #include "kselftest.h"
+#include "loopback.h"
 
 #define MAX_RANKS	16
 
@@ -27,20 +28,6 @@ struct outcome {
 static struct outcome *outcomes;
 static char port[8];
 static const char *scratch_env[MAX_RANKS][3];	/* for one rank each: NAME=VALUE */
-
-/* A port that nobody listens at, now. */
-static int free_port(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
-	    getsockname(fd, (struct sockaddr *)&a, &len))
-		abort();
-	close(fd);
-	return ntohs(a.sin_port);
-}
 
 static void set_number(const char *name, unsigned int value)
 {
@@ -96,7 +83,7 @@ static void clean(void)
 {
 	memset(outcomes, 0, MAX_RANKS * sizeof(*outcomes));
 	memset(scratch_env, 0, sizeof(scratch_env));
-	snprintf(port, sizeof(port), "%d", free_port());
+	snprintf(port, sizeof(port), "%d", loopback_port());
 }
 
 /* All ranks, rank 0 last if @late. Returns how many failed. */

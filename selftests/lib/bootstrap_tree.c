@@ -9,9 +9,6 @@
  *
  * npulink-test: san-soak
  */
-#include <arpa/inet.h>
-#include <dirent.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,11 +16,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "bootstrap_tcp.h"
 #include "kselftest.h"
+#include "loopback.h"
 
 #define MAX_RANKS	300
 #define MAX_CONNS	(2 * COLL_FANOUT + 1)
@@ -68,23 +65,6 @@ static pid_t pids[MAX_RANKS];
 static uint32_t word_of(uint32_t rank, int i)
 {
 	return (rank + 1) * 2654435761U + i;
-}
-
-static uint32_t open_sockets(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	char target[64];
-	uint32_t n = 0;
-
-	while (dir && (entry = readdir(dir))) {
-		ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
-
-		n += len > 7 && !memcmp(target, "socket:", 7);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
 }
 
 /* The first connection, and a socket to listen at, are the last files it gets. */
@@ -143,15 +123,7 @@ static void rank_main(uint32_t rank, const struct plan *plan)
 
 static void start(const struct plan *plan)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	socklen_t len = sizeof(a);
-
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
-	    getsockname(fd, (struct sockaddr *)&a, &len))
-		ksft_exit_fail_msg("no loopback\n");
-	close(fd);
-	port = ntohs(a.sin_port);
+	port = loopback_port();
 	memset(shared, 0, sizeof(*shared));
 	fflush(stdout);
 	for (uint32_t i = 0; i < plan->n - plan->missing; i++) {

@@ -16,20 +16,17 @@
  * hashing of 360 KiB for each rank and exchange, instead of 12.7, 19.1 and 20.1. Once all have
  * met, a rank has at most 9 sockets instead of 1,024; while they come, at most 74.
  */
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "bootstrap.h"
+#include "../../selftests/loopback.h"
 
 #define RECORD	360			/* about what a rank says of itself */
 
@@ -50,27 +47,10 @@ static void raise_to(_Atomic int *most, int n)
 		;
 }
 
-static int sockets(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *entry;
-	char target[64];
-	int n = 0;
-
-	while (dir && (entry = readdir(dir))) {
-		ssize_t len = readlinkat(dirfd(dir), entry->d_name, target, sizeof(target));
-
-		n += len > 7 && !memcmp(target, "socket:", 7);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
 static void *look(void *done)
 {
 	while (!*(_Atomic bool *)done) {
-		raise_to(&shared->peak, sockets());
+		raise_to(&shared->peak, open_sockets());
 		usleep(2000);
 	}
 	return NULL;
@@ -99,7 +79,7 @@ static int rank_main(uint32_t rank, uint32_t n, int start)
 		usleep(300000);
 	rc = b.ops->open(&b);
 	if (!rc)
-		raise_to(&shared->most, sockets());
+		raise_to(&shared->most, open_sockets());
 	for (int i = 0; i < 2 && !rc; i++)
 		rc = b.ops->allgather(&b, mine, sizeof(mine), all);
 	b.ops->close(&b);
@@ -114,26 +94,13 @@ static int rank_main(uint32_t rank, uint32_t n, int start)
 	return !!rc;
 }
 
-static void free_port(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
-	    getsockname(fd, (struct sockaddr *)&a, &len))
-		abort();
-	close(fd);
-	port = ntohs(a.sin_port);
-}
-
 static int measure(uint32_t n)
 {
 	uint64_t from;
 	int start[2];
 
 	memset(shared, 0, sizeof(*shared));
-	free_port();
+	port = loopback_port();
 	if (pipe(start))
 		return 1;
 	for (uint32_t i = 0; i < n; i++) {
