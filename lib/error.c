@@ -347,6 +347,9 @@ static const struct lost {
 	{ ENODEV, "a port or an RDMA device was taken away",
 	  "an administrator unbound it (npulink link del), or its driver was unloaded",
 	  "see npulink link ports; when it is back, make a new communicator" },
+	{ EHOSTUNREACH, "there is no way to that machine",
+	  "no port that is bound leads there, or its address is not that of an RDMA device",
+	  "see npulink link ports on both; then make a new communicator" },
 	{ EPROTONOSUPPORT, "the modules are of different versions",
 	  "npulink was updated on some machines only",
 	  "install the same version of npulink on all machines" },
@@ -357,20 +360,33 @@ static const struct lost {
 	  "see npulink link show and the kernel logs of both; then make a new communicator" },
 };
 
+static const struct lost *find_lost(uint32_t error)
+{
+	const struct lost *lost = losts;
+
+	while (lost->error && lost->error != error)
+		lost++;
+	return lost;
+}
+
+const char *coll_lost_text(uint32_t error)
+{
+	return find_lost(error)->what ?: strerror(error);
+}
+
 static void describe_lost(struct failure *f, const struct npulink_comm_status *st,
 			  const char *rank, const char *peer)
 {
-	const struct lost *lost = losts;
+	const struct lost *lost;
 	char ip[INET6_ADDRSTRLEN], port[64] = "";
 
 	describe_ip(ip, st);
-	while (lost->error && (!*ip || lost->error != st->out_code))
-		lost++;
+	lost = find_lost(*ip ? st->out_code : 0);
 	if (*st->out_port)
 		snprintf(port, sizeof(port), " over port %.31s", st->out_port);
 	if (*ip)
 		happened(f, "the link between %s and %s (%s)%s was lost: %s", rank, peer, ip,
-			 port, lost->what ? lost->what : strerror(st->out_code));
+			 port, coll_lost_text(st->out_code));
 	else
 		happened(f, "the link between %s and %s was lost", rank, peer);
 	because(f, lost->advice, "%s", lost->likely);

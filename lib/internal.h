@@ -482,6 +482,8 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const void *addr,
 		  size_t len, int rc);
 void coll_describe(const struct coll_args *args, char *text, size_t size);
+/* Why a connection between machines was lost, by the code of the cause. */
+const char *coll_lost_text(uint32_t error);
 void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_status *st,
 		       char *name, size_t size);
 bool coll_is_failure(int rc);

@@ -2,11 +2,11 @@
 /*
  * see_text.c - words for what the kernel tells in numbers, in text and JSON.
  */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <linux/npulink_genl.h>
+#include "internal.h"
 #include "plan.h"
 #include "see.h"
 
@@ -117,22 +117,6 @@ const char *circle_text(const struct see_circle *circle, char *buf, size_t size)
 	return buf;
 }
 
-/* Why a connection between machines was lost. */
-static const char *lost_text(uint32_t error)
-{
-	switch (error) {
-	case EHOSTDOWN:		return "that machine does not answer";
-	case ESRCH:		return "that machine is there, but the rank is not";
-	case ECONNABORTED:	return "the communicator had failed there before";
-	case ECONNRESET:	return "that machine has closed the connection";
-	case EHOSTUNREACH:	return "there is no way to that machine";
-	case ENODEV:		return "a port or an RDMA device was taken away";
-	case EPROTONOSUPPORT:	return "the modules there are of another version";
-	case EPROTO:		return "that rank broke the protocol";
-	default:		return strerror(error);
-	}
-}
-
 const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 {
 	char a[96], b[96], op[40] = "", at[64] = "", peer[80] = "nobody", via[48] = "", ip[48];
@@ -175,7 +159,7 @@ const char *cause_text(const struct see_cause *c, char *buf, size_t size)
 	case NPULINK_CAUSE_LINK:
 		snprintf(buf, size, "the link between rank %u and %s%s was lost%s%s%s", c->rank,
 			 peer, via, at, c->place.there ? ": " : "",
-			 c->place.there ? lost_text(c->code) : "");
+			 c->place.there ? coll_lost_text(c->code) : "");
 		break;
 	case NPULINK_CAUSE_DEVICE:
 		snprintf(buf, size, "the device of rank %u reported a fault%s (errno %u)", c->rank,
