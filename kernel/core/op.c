@@ -119,33 +119,47 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 }
 
 /*
- * How many operations a plan may keep for its next POSTs. One that is large, or whose
- * operations have memory charged to the user, keeps a single one, once it was posted.
+ * How many operations a plan may keep for its next POSTs: as many as a batch is likely to
+ * have. One that is large, or whose operations have memory charged to the user, keeps a
+ * single one, once it was posted.
  */
 static u32 npulink_plan_stock(const struct npulink_plan *plan)
 {
-	return plan->check || plan->nsteps > NPULINK_STOCK_STEPS ? 1 : NPULINK_PLAN_SPARES;
+	if (plan->check || plan->nsteps > NPULINK_STOCK_STEPS)
+		return 1;
+	return min(NPULINK_SPARE_STEPS / (plan->nsteps + 1), NPULINK_PLAN_SPARES);
 }
 
 /* Keep @op for the next POST; false if there are enough. Any context. */
 static bool npulink_op_keep(struct npulink_plan *plan, struct npulink_op *op)
 {
-	u32 i;
+	unsigned long flags;
+	bool keep;
 
-	for (i = 0; i < npulink_plan_stock(plan); i++)
-		if (!cmpxchg(&plan->spares[i], NULL, op))
-			return true;
-	return false;
+	spin_lock_irqsave(&plan->spare_lock, flags);
+	keep = plan->nspares < npulink_plan_stock(plan);
+	if (keep) {
+		op->free_node.next = plan->spares;
+		plan->spares = &op->free_node;
+		plan->nspares++;
+	}
+	spin_unlock_irqrestore(&plan->spare_lock, flags);
+	return keep;
 }
 
+/* The one that was kept last: its memory is the most likely to be in a cache. */
 static struct npulink_op *npulink_op_take(struct npulink_plan *plan)
 {
 	struct npulink_op *op = NULL;
-	u32 i;
+	unsigned long flags;
 
-	for (i = 0; i < NPULINK_PLAN_SPARES && !op; i++)
-		if (READ_ONCE(plan->spares[i]))
-			op = xchg(&plan->spares[i], NULL);
+	spin_lock_irqsave(&plan->spare_lock, flags);
+	if (plan->spares) {
+		op = llist_entry(plan->spares, struct npulink_op, free_node);
+		plan->spares = op->free_node.next;
+		plan->nspares--;
+	}
+	spin_unlock_irqrestore(&plan->spare_lock, flags);
 	return op;
 }
 

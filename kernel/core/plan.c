@@ -434,6 +434,7 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 		return -ENOMEM;
 	}
 	kref_init(&plan->obj.kref);
+	spin_lock_init(&plan->spare_lock);
 	INIT_WORK(&plan->release_work, npulink_plan_free);
 	plan->rank = container_of(obj, struct npulink_rank, obj);
 	cmd->out_bad_step = ~0U;

@@ -9,7 +9,8 @@
 
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
 #define NPULINK_CHECK_REQS	2	/* the same, if what comes over links is checked */
-#define NPULINK_PLAN_SPARES	4	/* operations that a plan keeps */
+#define NPULINK_PLAN_SPARES	32	/* operations that a plan keeps at most .. */
+#define NPULINK_SPARE_STEPS	16384	/* .. and steps of all of them */
 #define NPULINK_STOCK_STEPS	4096	/* one that has more steps keeps but one */
 
 /* A chain of steps, or one step: what is started and finished as a whole. */
@@ -50,6 +51,8 @@ struct npulink_step_pos {
 /*
  * struct npulink_plan - a verified plan, ready to run
  * @spares: operations kept for the next POSTs, so that these allocate nothing
+ * @nspares: how many
+ * @spare_lock: of these two
  * @script: how it is run together with all other ranks' plans; under comm->lock
  * @script_tries: how often that was found out
  *
@@ -85,7 +88,9 @@ struct npulink_plan {
 	bool p2p;
 	bool p2p_send;
 	size_t op_size;
-	struct npulink_op *spares[NPULINK_PLAN_SPARES];
+	spinlock_t spare_lock;
+	u32 nspares;
+	struct llist_node *spares;
 	struct npulink_script *script;
 	u32 script_tries;
 	atomic_t inflight;

@@ -8,6 +8,8 @@
 #include "core.h"
 #include "trace.h"
 
+#define NPULINK_BATCH_FEW	16	/* operations of a batch that need no allocation */
+
 /*
  * Access to the user's memory may take as long as the user likes. What a batch has begun
  * must not wait for it: peers would, even to fail. So it is tried first, and when that
@@ -346,7 +348,7 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_post __user *user = u64_to_user_ptr(cmd->posts);
 	bool wait = cmd->flags & NPULINK_POST_WAIT;
 	struct npulink_file *file = ucmd->file;
-	struct npulink_op **ops = NULL;
+	struct npulink_op *few[NPULINK_BATCH_FEW], **ops = few;
 	NPULINK_DEFINE_RUN_TASK(run);
 	int rc = 0, wait_rc = 0;
 	u32 i;
@@ -355,7 +357,7 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 		return -EOPNOTSUPP;
 	if (!cmd->nposts || cmd->nposts > NPULINK_MAX_BATCH)
 		return -EINVAL;
-	if (wait) {
+	if (wait && cmd->nposts > ARRAY_SIZE(few)) {
 		ops = kvcalloc(cmd->nposts, sizeof(*ops), GFP_KERNEL_ACCOUNT);
 		if (!ops)
 			return -ENOMEM;
@@ -394,7 +396,8 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 			wait_rc = npulink_fetch(file, ops[i], &user[i].out_result);
 		npulink_op_put(ops[i]);
 	}
-	kvfree(ops);
+	if (ops != few)
+		kvfree(ops);
 	if (npulink_ucmd_respond(ucmd, sizeof(*cmd)))
 		return -EFAULT;
 	return wait_rc;
