@@ -726,7 +726,7 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	struct npulink_op *op, *next;
 	bool fits = true, done = false;
 	u64 met = npulink_run_now(run), engine = 0;
-	u32 n = 0;
+	u32 n = 0, rank = list->rank->rank;
 
 	for (op = list; op; op = op->meet.next, n++)
 		fits &= npulink_op_fits(op, s);
@@ -746,10 +746,11 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	/* All can be found by each other before the first one starts. */
 	for (op = list; op && !done; op = op->meet.next)
 		op->meet.restart = npulink_meet_release(op, run);
-	for (op = list; op; op = next) {
-		next = op->meet.next;
+	/* Who sleeps comes before who is awake: its wake-up takes a while. */
+	for (op = list->meet.next ?: list; op; op = next) {
+		next = op == list ? NULL : op->meet.next ?: list;
 		if (done)
-			npulink_meet_end(op, list->rank->rank, met, engine, run);
+			npulink_meet_end(op, rank, met, engine, run);
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
 		npulink_op_put(op);
