@@ -134,7 +134,8 @@ $(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
 PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c))
 BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/bench/*.c))
 
-tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/bench/measure-npulink
+tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/bench/measure-npulink \
+	$(B)/bench/steps
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)
@@ -154,7 +155,7 @@ $(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll.a $(TOOL_LIBS)
 
 # Side by side with MPI and Gloo. A peer that is not installed is not measured.
-PEERS := $(B)/bench/measure-npulink $(B)/bench/limits $(B)/bench/reduce \
+PEERS := $(B)/bench/measure-npulink $(B)/bench/limits $(B)/bench/steps $(B)/bench/reduce \
 	$(foreach mpi,openmpi mpich,$(if $(wildcard /usr/bin/mpicc.$(mpi)),$(B)/bench/measure-$(mpi))) \
 	$(if $(wildcard /usr/include/gloo/config.h),$(B)/bench/measure-gloo)
 
@@ -198,6 +199,11 @@ $(B)/bench/limits: tools/bench/peers/limits.c
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -pthread
+
+$(B)/bench/steps: tools/bench/peers/steps.c selftests/raw.h
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) -Iselftests $(CFLAGS) $(LDFLAGS) -o $@ $< -pthread
 
 # ---- tests
 
