@@ -7,7 +7,9 @@
  * (and of one), out of cache. switch: a process wakes another one of the same processor
  * and goes to sleep, until that one runs: what every rank costs that has to run, where there are
  * more ranks than processors. wake: the same with a process on another processor. ipi: an
- * interrupt sent to another processor and answered.
+ * interrupt sent to another processor and answered. meet: a barrier of so many processes, by a
+ * counter and one futex on which all but the last sleep: the least that can be done where each
+ * has to run, with everything that the scheduler has to say to it.
  */
 #include <linux/futex.h>
 #include <linux/membarrier.h>
@@ -29,7 +31,7 @@
 #define REPEAT	7	/* of everything; the best counts */
 
 struct shared {
-	_Atomic unsigned int ready, go, turn;
+	_Atomic unsigned int ready, go, turn, arrived, round;
 	double seconds[256];
 };
 
@@ -229,6 +231,47 @@ static double ping_pong(int cpu)
 	return best * 1e6;
 }
 
+static void arrive(unsigned int n)
+{
+	unsigned int round = atomic_load(&shared->round);
+
+	if (atomic_fetch_add(&shared->arrived, 1) + 1 == n) {
+		atomic_store(&shared->arrived, 0);
+		atomic_store(&shared->round, round + 1);
+		syscall(SYS_futex, &shared->round, FUTEX_WAKE, n, NULL, NULL, 0);
+		return;
+	}
+	while (atomic_load(&shared->round) == round)
+		syscall(SYS_futex, &shared->round, FUTEX_WAIT, round, NULL, NULL, 0);
+}
+
+/* Processes that wait for each other again and again, on whatever processors. */
+static double meet(unsigned int n)
+{
+	double best = 1e9, t;
+	pid_t pids[16];
+
+	shared->arrived = 0;
+	for (unsigned int i = 1; i < n; i++) {
+		pids[i] = fork();
+		if (!pids[i])
+			for (;;)
+				arrive(n);
+	}
+	for (int r = 0; r < REPEAT; r++) {
+		t = now();
+		for (int i = 0; i < 300; i++)
+			arrive(n);
+		t = (now() - t) / 300;
+		best = t < best ? t : best;
+	}
+	for (unsigned int i = 1; i < n; i++) {
+		kill(pids[i], SIGKILL);
+		waitpid(pids[i], NULL, 0);
+	}
+	return best * 1e6;
+}
+
 static void *spin(void *arg)
 {
 	bind_to(1);
@@ -280,6 +323,8 @@ int main(void)
 	printf("\"switch_us\":%.3f,\"wake_us\":%.3f,\"ipi_us\":%.3f,", ping_pong(0), ping_pong(1),
 	       ipi());
 	sched_setaffinity(0, sizeof(all), &all);
+	printf("\"meet4_us\":%.3f,\"meet8_us\":%.3f,\"meet16_us\":%.3f,", meet(4), meet(8),
+	       meet(16));
 	printf("\"copy\":%.0f,\"copy_all\":%.0f,", best_rate(COPY, 1), best_rate(COPY, ncpus));
 	printf("\"reduce_int32\":%.0f,\"reduce_int32_all\":%.0f,", best_rate(REDUCE_INT, 1),
 	       best_rate(REDUCE_INT, ncpus));
