@@ -220,11 +220,17 @@ int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
 		  struct coll_cached **cached)
 {
 	struct coll_plans *plans = &comm->plans;
-	uint64_t hash = args_hash(args);
-	struct coll_cached **bucket = &plans->bucket[hash % COLL_PLAN_BUCKETS];
-	struct coll_cached *e;
+	struct coll_cached *e = plans->newest, **bucket;
+	uint64_t hash;
 	int rc;
 
+	/* The same call as last time is what programs do most. */
+	if (e && same_args(&e->args, args)) {
+		plans->hits++;
+		goto found;
+	}
+	hash = args_hash(args);
+	bucket = &plans->bucket[hash % COLL_PLAN_BUCKETS];
 	for (e = *bucket; e; e = e->chain) {
 		if (e->hash == hash && same_args(&e->args, args)) {
 			plans->hits++;

@@ -43,7 +43,8 @@ static int check_buffer(const struct coll_operation *op, unsigned int slot)
 		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
 				 slot_name(slot));
 	}
-	if (is_reduction(op->args.collective) && (uintptr_t)op->buf[slot] % align) {
+	/* A power of two. */
+	if ((uintptr_t)op->buf[slot] & (align - 1) && is_reduction(op->args.collective)) {
 		coll_describe(&op->args, what, sizeof(what));
 		return coll_fail(op->comm, -EINVAL,
 				 "%s: the %s buffer at %p is not aligned to its type (%zu bytes)",
@@ -80,7 +81,10 @@ int coll_op_plan(struct coll_operation *op)
 
 	if (rc)
 		return rc;
-	op->args = op->plan->args;
+	op->args.counts = op->plan->args.counts;
+	op->args.displs = op->plan->args.displs;
+	op->args.rcounts = op->plan->args.rcounts;
+	op->args.rdispls = op->plan->args.rdispls;
 	op->post.plan_id = op->plan->id;
 	op->post.nbinds = op->plan->nslots;
 	op->post.deadline_ns = op->comm->deadline_ns == COLL_DEADLINE_AUTO ?
