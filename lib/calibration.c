@@ -15,6 +15,16 @@
 #define DEFAULT_BETA	(2.5 / 1e10)
 #define DEFAULT_GAMMA	(2.5 / 1e10)
 
+/*
+ * The same in processor time. What counts is how they compare: a message is worth 2 KB that are
+ * copied, a request with its interrupt 16 KB, a call with its process switch 40 KB. Chosen so
+ * that the algorithms which are the fastest in tools/bench/TUNE.md come out.
+ */
+static const struct coll_work_costs default_work = {
+	.call = 10 / 1e6, .message = 0.5 / 1e6, .request = 4 / 1e6, .copy = DEFAULT_BETA,
+	.reduce = 3.5 / 1e10,
+};
+
 #define DEFAULT_FILE	"/etc/npulink/calibration"
 
 static bool parse_cost(const char *value, double *cost)
@@ -153,12 +163,11 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 	}
 	if (!path)
 		path = secure_getenv("COLL_CALIBRATION");
-	if (!path) {
-		rc = read_file(tune, DEFAULT_FILE, nranks, text, size);
-		if (rc == -ENOENT)
+	if (!path || *path) {
+		rc = read_file(tune, path ? path : DEFAULT_FILE, nranks, text, size);
+		tune->calibrated = !rc;
+		if (!path && rc == -ENOENT)
 			rc = 0;
-	} else if (*path) {
-		rc = read_file(tune, path, nranks, text, size);
 	}
 	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
 		if (tune->gamma[t] < 0)
@@ -167,6 +176,22 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 			tune->work.reduces[t] = tune->work.reduce;
 	}
 	return rc;
+}
+
+/*
+ * The device says that so many processors do its work and that of its like, and nobody has
+ * measured what they need for it: better than forms about devices that work by themselves.
+ */
+void coll_calibration_guess(struct coll_tune *tune, uint32_t processors, uint32_t nranks)
+{
+	if (tune->calibrated || !processors)
+		return;
+	tune->work = default_work;
+	tune->work.processors = processors;
+	for (uint32_t t = 0; t < NPULINK_DTYPES; t++)
+		tune->work.reduces[t] = default_work.reduce;
+	/* Each receiver copies for itself. */
+	tune->params.ports = nranks > 2 ? nranks - 1 : 1;
 }
 
 static void costs_of(struct coll_tune *tune, double **at)

@@ -184,6 +184,8 @@ int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int n
 		rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks,
 				    text, size);
 	if (!rc)
+		coll_calibration_guess(&comm->tune, dev->info.out_processors, nranks);
+	if (!rc)
 		rc = coll_topo_init(&comm->topo, config->topology, nranks, text, size);
 	if (rc) {
 		comm_free(comm);

@@ -204,6 +204,7 @@ struct coll_work_costs {
  * @params: of the closed forms
  * @gamma: of each data type
  * @work: the same things in processor time
+ * @calibrated: these are a file's
  * @far_alpha: seconds per message between machines; negative: as within one
  * @far_beta: seconds per byte between machines, through all ports of one together
  * @overrides: what the user says
@@ -213,6 +214,7 @@ struct coll_tune {
 	struct coll_cost_params params;
 	double gamma[NPULINK_DTYPES];
 	struct coll_work_costs work;
+	bool calibrated;
 	double far_alpha, far_beta;
 	struct coll_override *overrides;
 	unsigned int noverrides;
@@ -243,6 +245,7 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 
 int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 			  size_t size);
+void coll_calibration_guess(struct coll_tune *tune, uint32_t processors, uint32_t nranks);
 char *coll_trim(char *s);
 
 /* All numbers of a calibration, as one rank tells the others. */

@@ -35,12 +35,13 @@ SIZE(npulink_call, 32);
 LAYOUT(npulink_call, root, 12);
 LAYOUT(npulink_call, count, 16);
 LAYOUT(npulink_call, set_id, 24);
-SIZE(npulink_device_info, 152);
+SIZE(npulink_device_info, 160);
 LAYOUT(npulink_device_info, out_node_id, 16);
 LAYOUT(npulink_device_info, out_max_steps, 32);
 LAYOUT(npulink_device_info, out_caps, 64);
 LAYOUT(npulink_device_info, out_name, 72);
 LAYOUT(npulink_device_info, out_version, 136);
+LAYOUT(npulink_device_info, out_processors, 152);
 SIZE(npulink_buf_register, 32);
 LAYOUT(npulink_buf_register, addr, 8);
 LAYOUT(npulink_buf_register, out_id, 24);
@@ -650,6 +651,8 @@ TEST(device_info_is_complete)
 	EXPECT_NE(0, info.out_version[0]);
 	EXPECT_NE(NULL, memchr(info.out_engine, 0, sizeof(info.out_engine)));
 	EXPECT_NE(NULL, memchr(info.out_version, 0, sizeof(info.out_version)));
+	EXPECT_EQ(sysconf(_SC_NPROCESSORS_ONLN), info.out_processors);
+	EXPECT_EQ(0, info.out_reserved);
 	close(fd);
 	close(fd2);
 }

@@ -89,6 +89,9 @@ static void show_text(const struct dev *dev)
 	}
 	printf("    abi %u version %s node %s\n", info.out_abi_version, info.out_version,
 	       node_text(info.out_node_id, node));
+	if (info.out_processors)
+		printf("    work is done by the %u processors of this machine\n",
+		       info.out_processors);
 	printf("    max_steps %u max_ranks %u max_channels %u max_inflight %u max_arena %s\n",
 	       info.out_max_steps, info.out_max_ranks, info.out_max_channels,
 	       info.out_max_inflight, human_bytes(info.out_max_arena, a));
@@ -123,6 +126,7 @@ static struct json_object *show_json(const struct dev *dev)
 	put_u64(obj, "abi", info.out_abi_version);
 	put_str(obj, "version", info.out_version);
 	put_str(obj, "node", node_text(info.out_node_id, node));
+	put_u64(obj, "processors", info.out_processors);
 
 	struct json_object *limits = json_object_new_object();
 

@@ -80,7 +80,7 @@ static bool set_option(struct query *q, const char **algorithm, int c, const cha
 	case 'k':
 		return parse_u32(arg, MAX_RANKS - 1, &args->rank);
 	case 'n':
-		return parse_u64(arg, UINT64_MAX, &args->count);
+		return parse_size(arg, &args->count);
 	case 'v':
 		return parse_counts(q, arg);
 	case 'd':

@@ -227,6 +227,7 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_caps = dev->ndoorbells ? NPULINK_CAP_DOORBELL : 0,
 		.out_inline_max = READ_ONCE(dev->inline_max),
 		.out_version = NPULINK_VERSION,
+		.out_processors = dev->processors,
 	};
 	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
 	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));

@@ -36,6 +36,7 @@ LIST_HEAD(soft_devices);
 static DEFINE_IDA(soft_ida);
 static struct device *soft_root;
 static const char soft_fabric;
+static unsigned int soft_processors;	/* when the module was loaded: the same for all ranks */
 
 static unsigned int inline_max = 16 << 10;
 
@@ -122,6 +123,7 @@ static int soft_device_add(void)
 	dev->slice = slice;
 	dev->inline_max = inline_max;
 	dev->direct = true;
+	dev->processors = soft_processors;
 	rc = npulink_device_register(dev);
 	if (rc)
 		goto err_irq;
@@ -237,6 +239,8 @@ static int __init soft_init(void)
 {
 	unsigned int i;
 	int rc;
+
+	soft_processors = num_online_cpus();
 
 	if (ndev > SOFT_MAX_DEVICES || !is_power_of_2(slice) || slice < SOFT_SLICE_MIN ||
 	    slice > SOFT_SLICE_MAX)

@@ -94,6 +94,9 @@ enum {
  * @out_backend: name of the backend, "soft"
  * @out_engine: what moves and reduces the bytes, "sse2"
  * @out_version: version of the module
+ * @out_processors: processors of the host, which do the work of all devices of this backend;
+ *		    0: each has an engine of its own
+ * @out_reserved: 0
  *
  * May be called by a process that does not own the file.
  */
@@ -117,6 +120,8 @@ struct npulink_device_info {
 	char out_backend[16];
 	char out_engine[32];
 	char out_version[16];
+	__u32 out_processors;
+	__u32 out_reserved;
 };
 #define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
 

@@ -270,6 +270,8 @@ struct npulink_device_stats {
  * @direct: small requests may be given to @run, be it in the system call of another
  *	    rank; the backend may change it at any time
  * @ndoorbells: doorbell pages, 0 if it has none
+ * @processors: of the host, which do the work of all devices of this backend; 0: each has
+ *		an engine of its own
  * @stats: kept by the backend
  * @priv: the backend's part, priv_size bytes
  *
@@ -292,6 +294,7 @@ struct npulink_device {
 	u32 inline_max;
 	bool direct;
 	u32 ndoorbells;
+	u32 processors;
 	struct npulink_device_stats stats;
 	void *priv;
 	/* private: */
