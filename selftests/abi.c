@@ -258,7 +258,8 @@ static void fill_destroy(struct _test_data_abi *self, void *arg)
 
 FIXTURE_VARIANT_ADD(abi, device_info) {
 	IOCTL(NPULINK_DEVICE_INFO, npulink_device_info, fill_nothing,
-	      ANYONE | OUTPUT, 0, 0)
+	      ANYONE | OUTPUT, 0, 0),
+	.first = offsetof(struct npulink_device_info, out_processors)
 };
 
 FIXTURE_VARIANT_ADD(abi, buf_register) {

@@ -24,3 +24,16 @@ void calibration_get(struct calibration *cal)
 	cal->alpha = tune.params.alpha;
 	cal->beta = tune.params.beta;
 }
+
+/* As libcoll would guess it, if there is a device here that a program would open. */
+void calibration_guess(struct coll_tune *tune, uint32_t nranks)
+{
+	struct npulink_device_info info;
+	struct coll_drv drv = { .fd = -1 };
+	char path[128];
+
+	if (!coll_drv_device(getenv("COLL_DEVICE"), 0, path, sizeof(path)) &&
+	    !coll_drv_open(&drv, path) && !coll_drv_info(&drv, &info))
+		coll_calibration_guess(tune, info.out_processors, nranks);
+	coll_drv_close(&drv);
+}

@@ -134,28 +134,38 @@ void net_override(const struct net_opts *o, uint32_t nranks, struct coll_cost_pa
 		params->ports = 1;
 }
 
-int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
+static int net_read(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
 {
 	char text[400] = "";
 	int rc = coll_tune_init(tune, NULL, NULL, nranks, text, sizeof(text));
 
+	return rc ? fail("%s", *text ? text : coll_strerror(rc)) : 0;
+}
+
+int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
+{
+	int rc = net_read(o, nranks, tune);
+
 	if (rc)
-		return fail("%s", *text ? text : coll_strerror(rc));
-	net_override(o, nranks, &tune->params);
+		return rc;
 	/* Another network than the one that was measured has no such processors. */
 	if (o->net || o->alpha >= 0 || o->beta >= 0 || o->gamma >= 0 || o->all_ports ||
 	    o->one_port)
 		tune->work.processors = 0;
+	else
+		calibration_guess(tune, nranks);
+	net_override(o, nranks, &tune->params);
 	return 0;
 }
 
 int net_params(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params)
 {
 	struct coll_tune tune;
-	int rc = net_tune(o, nranks, &tune);
+	int rc = net_read(o, nranks, &tune);
 
 	if (rc)
 		return rc;
+	net_override(o, nranks, &tune.params);
 	*params = tune.params;
 	coll_tune_free(&tune);
 	return 0;

@@ -98,6 +98,7 @@ struct calibration {
 };
 
 void calibration_get(struct calibration *cal);
+void calibration_guess(struct coll_tune *tune, uint32_t nranks);
 void put_double(struct json_object *obj, const char *key, double value);
 
 #endif /* TOOL_PLAN_NET_H */

@@ -290,6 +290,7 @@ static int sweep_ranks(struct sweep *s, uint32_t nranks, struct tune_job *jobs)
 		coll_topo_free(&topo);
 		return fail("%s", text);
 	}
+	calibration_guess(&tune, nranks);
 	rc = points(s, nranks, &topo, &tune, jobs);
 	coll_tune_free(&tune);
 	coll_topo_free(&topo);
