@@ -179,15 +179,17 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 }
 
 /*
- * The device says that so many processors do its work and that of its like, and nobody has
- * measured what they need for it: better than forms about devices that work by themselves.
+ * What the device says. If processors do its work and that of its like, and nobody has measured
+ * what they need for it, that is better than forms about devices that work by themselves.
  */
-void coll_calibration_guess(struct coll_tune *tune, uint32_t processors, uint32_t nranks)
+void coll_calibration_device(struct coll_tune *tune, const struct npulink_device_info *info,
+			     uint32_t nranks)
 {
-	if (tune->calibrated || !processors)
+	tune->script_bytes = info->out_script_bytes;
+	if (tune->calibrated || !info->out_processors)
 		return;
 	tune->work = default_work;
-	tune->work.processors = processors;
+	tune->work.processors = info->out_processors;
 	for (uint32_t t = 0; t < NPULINK_DTYPES; t++)
 		tune->work.reduces[t] = default_work.reduce;
 	/* Each receiver copies for itself. */

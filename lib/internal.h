@@ -205,6 +205,7 @@ struct coll_work_costs {
  * @gamma: of each data type
  * @work: the same things in processor time
  * @calibrated: these are a file's
+ * @script_bytes: as the device says, see npulink_meet_bytes(); 0: no rank works for all
  * @far_alpha: seconds per message between machines; negative: as within one
  * @far_beta: seconds per byte between machines, through all ports of one together
  * @overrides: what the user says
@@ -215,6 +216,7 @@ struct coll_tune {
 	double gamma[NPULINK_DTYPES];
 	struct coll_work_costs work;
 	bool calibrated;
+	uint32_t script_bytes;
 	double far_alpha, far_beta;
 	struct coll_override *overrides;
 	unsigned int noverrides;
@@ -222,6 +224,7 @@ struct coll_tune {
 
 /**
  * struct coll_work - what all ranks of a call do; counted in plans
+ * @touched: bytes read and written
  * @messages: sent
  * @requests: to engines
  * @copied: bytes
@@ -230,7 +233,7 @@ struct coll_tune {
  * @far_bytes: into or out of the machine that has most of them
  */
 struct coll_work {
-	double messages, requests, copied, reduced;
+	double messages, requests, copied, reduced, touched;
 	double far_messages, far_bytes;
 };
 
@@ -245,7 +248,8 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 
 int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 			  size_t size);
-void coll_calibration_guess(struct coll_tune *tune, uint32_t processors, uint32_t nranks);
+void coll_calibration_device(struct coll_tune *tune, const struct npulink_device_info *info,
+			     uint32_t nranks);
 char *coll_trim(char *s);
 
 /* All numbers of a calibration, as one rank tells the others. */

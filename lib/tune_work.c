@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <npulink/meet.h>
 #include "internal.h"
 
 /* Above this the plans of some ranks stand for all. */
@@ -55,11 +56,17 @@ static void count_plan(const struct coll_plan *plan, struct coll_work *work)
 		work->messages += !!(s->op & NPULINK_STEP_SEND);
 		if (!s->op || s->op == NPULINK_STEP_SEND)
 			continue;
-		work->requests += !(s->flags & NPULINK_STEP_F_CHAIN);
-		if (s->op & NPULINK_STEP_REDUCE)
+		/* A chain is read once and written once, but for the inputs of its members. */
+		if (!(s->flags & NPULINK_STEP_F_CHAIN)) {
+			work->requests++;
+			work->touched += 2.0 * s->len;
+		}
+		if (s->op & NPULINK_STEP_REDUCE) {
 			work->reduced += s->len;
-		else
+			work->touched += s->len;
+		} else {
 			work->copied += s->len;
+		}
 	}
 }
 
@@ -120,6 +127,7 @@ int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *ca
 	work->messages *= all;
 	work->requests *= all;
 	work->copied *= all;
+	work->touched *= all;
 	work->reduced *= all;
 	return rc;
 }
@@ -151,6 +159,43 @@ static double work_seconds(const struct coll_tune *tune, const struct coll_work 
 		work->reduced * c->reduces[args->dtype]);
 }
 
+/*
+ * The last rank to call carries out what is little, for all: nobody waits for messages. This is
+ * what it touches, of what it may; more than 1: each rank works for itself.
+ */
+static double script_share(const struct coll_tune *tune, const struct coll_work *work,
+			   const struct coll_args *args)
+{
+	double most = npulink_meet_bytes(tune->script_bytes, args->nranks, tune->work.processors);
+
+	if (!npulink_coll_meets(args->collective) || args->nranks < 2 || !most ||
+	    (args->topo && args->topo->nservers > 1))
+		return 1e9;
+	return work->touched / most;
+}
+
+/* All ranks run once, one of them works. A request without interrupt is like a message. */
+static double script_seconds(const struct coll_tune *tune, const struct coll_work *work,
+			     const struct coll_args *args)
+{
+	const struct coll_work_costs *c = &tune->work;
+	uint32_t n = args->nranks > c->processors ? args->nranks : c->processors;
+	double add = c->reduces[args->dtype] - c->copy;
+
+	return c->call * n / c->processors + work->requests * c->message +
+	       work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0);
+}
+
+/* Little more than that, and it counts that ranks which share processors take turns. */
+static double turn_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			   const struct coll_args *args)
+{
+	const struct coll_cost_params rounds = { .alpha = 1, .ports = args->nranks - 1 };
+	double turns = alg->cost(args, &rounds) - 1;
+
+	return turns > 0 ? turns * args->nranks * tune->work.call / tune->work.processors : 0;
+}
+
 /* Whether machines matter, and there is a number for what they cost. */
 static bool knows_far(const struct coll_tune *tune, const struct coll_args *args)
 {
@@ -163,7 +208,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 {
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
-	double path, work, share, far = 0, reduce = c->reduces[args->dtype];
+	double path, work, share, script, far = 0, reduce = c->reduces[args->dtype];
 	struct coll_work counted = { };
 
 	params.gamma = tune->gamma[args->dtype];
@@ -175,8 +220,13 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 		path = alg->cost(args, &params);
 		return path > far ? path + far / 100 : far + path / 100;
 	}
+	script = script_share(tune, &counted, args);
+	if (script <= 1)
+		return script_seconds(tune, &counted, args);
 	share = share_of(args);
 	work = work_seconds(tune, &counted, args, share);
+	if (script <= 2 && args->nranks > c->processors)
+		work += turn_seconds(tune, alg, args);
 	if (far > work)
 		work = far;
 	/* Who waits for a message finds another rank's work to do, not an idle processor. */

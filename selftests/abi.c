@@ -653,7 +653,7 @@ TEST(device_info_is_complete)
 	EXPECT_NE(NULL, memchr(info.out_engine, 0, sizeof(info.out_engine)));
 	EXPECT_NE(NULL, memchr(info.out_version, 0, sizeof(info.out_version)));
 	EXPECT_EQ(sysconf(_SC_NPROCESSORS_ONLN), info.out_processors);
-	EXPECT_EQ(0, info.out_reserved);
+	EXPECT_EQ(raw_read("/sys/module/npulink/parameters/script_bytes"), info.out_script_bytes);
 	close(fd);
 	close(fd2);
 }

@@ -101,6 +101,59 @@ static void with_and_without(void)
 	ksft_test_result(!bad && with.bells * 4 < without.bells, "with fewer bells\n");
 }
 
+/* ---- how much: more where ranks share processors ---- */
+
+#define MANY	16
+
+/* A mesh of so many touches 47 times that; at most 2 * 256 KiB * 16 / 2 with 2 processors. */
+static size_t many_count;
+
+static int many_sums(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), wrong = 0;
+	int *buf = malloc(2 * many_count * sizeof(*buf)), *out = buf + many_count, rc = 0;
+
+	for (size_t i = 0; i < many_count; i++)
+		buf[i] = rank + i;
+	for (int n = 0; n < 20 && !rc; n++) {
+		memset(out, 0, many_count * sizeof(*out));
+		rc = coll_allreduce(comm, buf, out, many_count, COLL_INT32, COLL_SUM);
+		for (size_t i = 0; i < many_count && !rc; i++)
+			wrong += out[i] != (int)(MANY * i + MANY * (MANY - 1) / 2);
+	}
+	free(buf);
+	return rc ? rc : wrong ? rank_fail(ranks, rank, "%u sums are wrong", wrong) : 0;
+}
+
+/* Bells of that; ~0: it failed. */
+static uint64_t many_bells(size_t bytes)
+{
+	struct ranks *ranks = ranks_new(MANY);
+	struct links before, after;
+	int bad;
+
+	many_count = bytes / sizeof(int);
+	ranks->config.algorithm = "allreduce:mesh";
+	bad = links_read(&before) || ranks_run(ranks, many_sums) || links_read(&after);
+	ranks_free(ranks);
+	return bad ? ~0ULL : after.bells - before.bells;
+}
+
+static void more_for_fewer_processors(void)
+{
+	unsigned long long little, much;
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 2) {
+		ksft_test_result_skip("there are more than two processors\n");
+		return;
+	}
+	little = many_bells(64 << 10);
+	much = many_bells(128 << 10);
+	ksft_print_msg("16 ranks: %llu bells with 64 KiB, %llu with 128\n", little, much);
+	ksft_test_result(much != ~0ULL && little * 4 < much,
+			 "more is done for all where they share processors, but not all\n");
+}
+
 /* ---- ranks with plans of all kinds, early and late ---- */
 
 static int one_round(struct ranks *ranks, struct coll_comm *comm, unsigned int round, bool odd)
@@ -257,8 +310,9 @@ int main(void)
 	ksft_print_header();
 	if (!have_device() || access(SCRIPTS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(8);
+	ksft_set_plan(9);
 	with_and_without();
+	more_for_fewer_processors();
 	ksft_test_result(!ranks_of(RANKS, rounds), "plans that fit together, and that do not\n");
 	ksft_test_result(!ranks_of(RANKS, requests), "many meetings at a time\n");
 

@@ -233,7 +233,7 @@ TEST_F(end_race, ends)
 	uint64_t begin = raw_now();
 	uint32_t rounds, ops = 0;
 
-	for (rounds = 0; !over(begin); rounds++) {
+	for (rounds = 0; rounds < 2 || !over(begin); rounds++) {
 		uint8_t secret[16];
 		struct member m[2];
 		struct poster p[4] = {};
@@ -272,7 +272,6 @@ TEST_F(end_race, ends)
 		munmap(m[1].send, 2 * m[1].len + 1);
 	}
 	TH_LOG("%u rounds, %u operations", rounds, ops);
-	EXPECT_GT(rounds, 1);
 }
 
 /* ---- everything ------------------------------------------------------------------------- */

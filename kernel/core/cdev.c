@@ -228,6 +228,7 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_inline_max = READ_ONCE(dev->inline_max),
 		.out_version = NPULINK_VERSION,
 		.out_processors = dev->processors,
+		.out_script_bytes = npulink_script_bytes,
 	};
 	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
 	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));

@@ -10,7 +10,7 @@
  * looks at its steps, and each process sleeps and is woken once.
  *
  * This is done only for collectives whose ranks all depend on each other, among ranks of one
- * machine, for requests that could be run inline, while no device does anything special and
+ * machine, for little data (npulink/meet.h), while no device does anything special and
  * nobody traces steps or checks what comes over links. Until the last one comes, any rank
  * may come with another plan, or somebody may want to see which step waits for what: then
  * the meeting is dissolved, and its operations start the usual way. The flight recorder
@@ -18,6 +18,7 @@
  */
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
+#include <npulink/meet.h>
 #include "core.h"
 #include "flight.h"
 #include "trace.h"
@@ -29,7 +30,12 @@ MODULE_PARM_DESC(scripts, "small collectives are run by the last rank to post, f
 #define NONE		0xffffffffU
 #define SCRIPT_TRIES	4		/* scripts that are made for one plan */
 #define SCRIPT_UNITS	32768U		/* of all ranks */
-#define SCRIPT_BYTES	(256U << 10)	/* read and written, by all ranks: it is one who works */
+#define SCRIPT_REQ		4	/* times inline_max that a request may read */
+
+/* Not to be changed later: all ranks' libraries go by it. */
+unsigned int npulink_script_bytes = 256 << 10;
+module_param_named(script_bytes, npulink_script_bytes, uint, 0444);
+MODULE_PARM_DESC(script_bytes, "that a script may read and write, for all ranks; more if they share processors (262144)");
 
 /* Bytes of a slot of one rank's operation. */
 struct npulink_script_operand {
@@ -126,6 +132,7 @@ struct maker {
 	u32 nunits;
 	u32 ndone;
 	u64 bytes;
+	u64 max_bytes;
 	bool bad;
 };
 
@@ -265,7 +272,7 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 	}
 	s->max_req = max(s->max_req, req.len * req.nsrc);
 	m->bytes += req.len * (req.nsrc + 1);
-	m->bad |= m->bytes > SCRIPT_BYTES;
+	m->bad |= m->bytes > m->max_bytes;
 	s->reqs[s->nreqs++] = req;
 }
 
@@ -446,6 +453,8 @@ static struct npulink_script *npulink_script_make(struct npulink_op *list, u32 n
 	if (m.ranks && m.s) {
 		kref_init(&m.s->kref);
 		m.s->nranks = nranks;
+		m.max_bytes = npulink_meet_bytes(npulink_script_bytes, nranks,
+						 list->rank->dev->processors);
 		for (op = list; op; op = op->meet.next)
 			m.ranks[op->rank->rank].plan = op->plan;
 		ok = maker_alloc(&m) && maker_run(&m);
@@ -538,23 +547,11 @@ static bool npulink_script_run(const struct npulink_script *s)
 
 /* ---- meeting --------------------------------------------------------------- */
 
-/*
- * Those whose ranks all depend on each other, so that nobody is kept waiting by this
- * who would not have to wait anyway. The same on all ranks.
- */
+/* The same on all ranks. */
 static bool npulink_call_meets(const struct npulink_call *call)
 {
-	switch (call->collective) {
-	case NPULINK_COLL_BARRIER:
-		return true;
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLTOALL:
-	case NPULINK_COLL_REDUCE_SCATTER:
-		return call->count;
-	default:
-		return false;
-	}
+	return npulink_coll_meets(call->collective) &&
+	       (call->count || call->collective == NPULINK_COLL_BARRIER);
 }
 
 static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_script *s)
@@ -563,7 +560,8 @@ static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_sc
 
 	return READ_ONCE(npulink_scripts) && !trace_npulink_step_enabled() &&
 	       !trace_npulink_issue_enabled() && READ_ONCE(dev->direct) &&
-	       s->max_req <= READ_ONCE(dev->inline_max) && s->max_req <= dev->slice;
+	       s->max_req <= (u64)SCRIPT_REQ * READ_ONCE(dev->inline_max) &&
+	       s->max_req <= dev->slice;
 }
 
 /*

@@ -231,6 +231,8 @@ bool npulink_check_put_bufs(struct npulink_req *req);
 
 /* ---- meet.c ---------------------------------------------------------------- */
 
+extern unsigned int npulink_script_bytes;
+
 void npulink_script_put(struct npulink_script *s);
 void npulink_meet_arrive(struct npulink_op *op);
 bool npulink_meet_leave(struct npulink_op *op);

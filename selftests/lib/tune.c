@@ -217,6 +217,48 @@ static void test_work(void)
 			 "a thousand ranks, some of them counted\n");
 }
 
+/* What the last rank to call does for all takes no turns, and no path. */
+static void test_script(void)
+{
+	static const uint32_t servers[8] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+	const struct coll_topo two = { .nservers = 2, .server_of = (uint32_t *)servers };
+	const struct npulink_device_info info = {
+		.out_processors = 2, .out_script_bytes = 256 << 10,
+	};
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32, .nranks = 8,
+		.count = 16384,
+	};
+	const struct coll_algorithm *mesh = coll_algorithm_find(args.collective, "mesh");
+	const struct coll_algorithm *rhd = coll_algorithm_find(args.collective, "rhd");
+	const uint64_t n = 65536;
+	struct coll_work work;
+	struct coll_tune t;
+	double cost, want;
+
+	init(&t, "", "");
+	coll_calibration_device(&t, &info, 8);
+	/* p inputs of each shard and the sum, then the sums of p - 1 others, read and written. */
+	ksft_test_result(!coll_work_count(mesh, &args, &work) && work.touched == 9 * n + 14 * n,
+			 "what a mesh touches\n");
+	want = 4 * t.work.call + work.requests * t.work.message + 23 * n * t.work.copy / 2 +
+	       work.reduced * (t.work.reduces[NPULINK_INT32] - t.work.copy);
+	cost = coll_tune_predict(&t, mesh, &args);
+	ksft_test_result(cost > 0.999 * want && cost < 1.001 * want, "one rank does it for all\n");
+	ksft_test_result(coll_tune_predict(&t, rhd, &args) > cost,
+			 "what touches more than it may takes turns\n");
+	args.topo = &two;
+	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not on two machines\n");
+	args.topo = NULL;
+	t.script_bytes = 0;
+	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not if the device says no\n");
+	t.calibrated = true;
+	t.work.processors = 0;
+	coll_calibration_device(&t, &info, 8);
+	ksft_test_result(!t.work.processors, "what was measured is not guessed\n");
+	coll_tune_free(&t);
+}
+
 /* Two machines of four ranks: what goes between them is counted, and costs. */
 static void test_far(void)
 {
@@ -319,7 +361,7 @@ static void test_ranks_agree(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 5 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 6 + 5 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
@@ -327,6 +369,7 @@ int main(void)
 	test_calibration();
 	test_calibration_by_type();
 	test_work();
+	test_script();
 	test_far();
 	test_ranks_agree();
 	ksft_finished();

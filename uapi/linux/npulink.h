@@ -96,7 +96,9 @@ enum {
  * @out_version: version of the module
  * @out_processors: processors of the host, which do the work of all devices of this backend;
  *		    0: each has an engine of its own
- * @out_reserved: 0
+ * @out_script_bytes: that ranks of one machine read and write in a collective which the last of
+ *		      them to post carries out; twice that by ranks per processor, if they
+ *		      are more
  *
  * May be called by a process that does not own the file.
  */
@@ -121,7 +123,7 @@ struct npulink_device_info {
 	char out_engine[32];
 	char out_version[16];
 	__u32 out_processors;
-	__u32 out_reserved;
+	__u32 out_script_bytes;
 };
 #define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
 
