@@ -52,7 +52,6 @@ struct npulink_step_pos {
  * struct npulink_plan - a verified plan, ready to run
  * @spares: operations kept for the next POSTs, so that these allocate nothing
  * @nspares: how many
- * @spare_lock: of these two
  * @script: how it is run together with all other ranks' plans; under comm->lock
  * @script_tries: how often that was found out
  *
@@ -88,7 +87,7 @@ struct npulink_plan {
 	bool p2p;
 	bool p2p_send;
 	size_t op_size;
-	spinlock_t spare_lock;
+	spinlock_t spare_lock;	/* nspares, spares */
 	u32 nspares;
 	struct llist_node *spares;
 	struct npulink_script *script;
