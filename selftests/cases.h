@@ -27,7 +27,7 @@ static inline bool case_chosen(const char *name)
 }
 
 /* The result of a case that is chosen; of others, @ok is not even looked at. */
-#define case_result(ok, ...) do { \
+#define chosen_result(ok, ...) do { \
 	char name_[256]; \
 	snprintf(name_, sizeof(name_), __VA_ARGS__); \
 	if (case_chosen(name_)) \

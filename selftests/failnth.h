@@ -419,7 +419,7 @@ static inline void sweep(const struct call *call)
 /* In a process of its own, which has the limits for itself. Returns its exit status. */
 static inline int sweep_apart(const struct call *call)
 {
-	/* For none_counted(). Not the child's, whose first file makes more allocations than others. */
+	/* For none_counted(). Not the child's, whose first file allocates more than others. */
 	int witness = raw_open(0), rc;
 	pid_t pid = fork();
 

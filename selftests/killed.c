@@ -247,7 +247,7 @@ TEST_F(killed, in_the_midst)
 	after = killed_after(_metadata, pid);
 	close(up);
 	/* The first kills have nearly all of the call before them: it is not gone through. */
-	bound = after + full / (variant->stages ? 12 : 3) + 50000000;
+	bound = after + full / (variant->stages ? 10 : 3) + 50000000;
 	for (i = 0; i < KILLS; i++) {
 		pid = begin(variant, &up);
 		from = heard(up);

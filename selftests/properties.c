@@ -114,9 +114,9 @@ TEST_F(properties, payload_is_moved_by_tasks)
 		ASSERT_EQ(0, team_open(&self->t, 4, 4, lens[i]));
 		for (k = 0; k < 8; k++)
 			EXPECT_EQ(0, team_allreduce(&self->t, k));
-		/* The same with all completions by a timer's interrupt. */
+		/* The same with all completions by a timer's interrupt, also of what is small. */
 		for (k = 0; k < 4; k++)
-			ASSERT_EQ(0, raw_knob(k, "delay_ns", 20000));
+			ASSERT_EQ(0, raw_knob(k, "delay_ns", 5000000));
 		EXPECT_EQ(0, team_allreduce(&self->t, k));
 		raw_knobs_reset(4);
 		team_close(&self->t);
@@ -138,7 +138,8 @@ TEST_F(properties, payload_is_moved_by_tasks)
 	EXPECT_EQ(0, in_interrupt);
 	/* 27 allreduces of 4 ranks, each with 6 receiving steps. */
 	EXPECT_GE(moves, 27 * 4 * 6);
-	EXPECT_GE(interrupts, 9 * 4 * 6);
+	/* All that is large, and most of what is not, if it was delayed. */
+	EXPECT_GE(interrupts, 9 * 4 * 6 + 4 * 6);
 }
 
 /* ---- on whose account */

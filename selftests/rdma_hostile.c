@@ -186,15 +186,25 @@ static void strangers(void)
 	if (pid < 0 || victim_init_at(&v, 1, IP, at, LEN, 3000))
 		ksft_exit_fail_msg("no victim\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_hellos); i++)
-		case_result(refused(&v, &wrong_hellos[i]) && !victim_cause(&v) && others_go_on(),
-			    "a caller says %s\n", wrong_hellos[i].what);
+		chosen_result(refused(&v, &wrong_hellos[i]) && !victim_cause(&v) && others_go_on(),
+			      "a caller says %s\n", wrong_hellos[i].what);
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_proofs); i++)
-		case_result(dropped(&v, i) && !victim_cause(&v) && others_go_on(),
-			    "a caller that knows the tag sends %s\n", wrong_proofs[i]);
-	case_result(true_peer_comes(&v), "the true peer still comes through\n");
+		chosen_result(dropped(&v, i) && !victim_cause(&v) && others_go_on(),
+			      "a caller that knows the tag sends %s\n", wrong_proofs[i]);
+	chosen_result(true_peer_comes(&v), "the true peer still comes through\n");
 	victim_end(&v);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
+}
+
+/* What who is called says: all of it but the proof, which is wrong. */
+static struct npulink_wire_welcome unproved_welcome(void)
+{
+	return (struct npulink_wire_welcome) {
+		.magic = NPULINK_WIRE_MAGIC, .version = NPULINK_WIRE_VERSION,
+		.credits = NPULINK_WIRE_CREDITS, .chunk = NPULINK_WIRE_CHUNK,
+		.slot = NPULINK_WIRE_SLOT,
+	};
 }
 
 static const char *const wrong_answers[] = { "nothing", "a wrong proof", "a refusal" };
@@ -206,6 +216,7 @@ static bool answer_wrong(struct hostile *h, const struct victim *v, unsigned int
 
 	h->nrecv = 0;
 	h->lost = false;
+	h->welcome = unproved_welcome();
 	ok = !hostile_called(h, 5000) && h->hello.magic == NPULINK_WIRE_MAGIC &&
 	     !memmem(&h->hello, sizeof(h->hello), v->secret, 16);
 	if (kind == 2)
@@ -227,11 +238,7 @@ static bool answer_right(struct hostile *h, const struct victim *v)
 	h->nrecv = 0;
 	h->lost = false;
 	ok = !hostile_called(h, 5000);
-	h->welcome = (struct npulink_wire_welcome) {
-		.magic = NPULINK_WIRE_MAGIC, .version = NPULINK_WIRE_VERSION,
-		.credits = NPULINK_WIRE_CREDITS, .chunk = NPULINK_WIRE_CHUNK,
-		.slot = NPULINK_WIRE_SLOT,
-	};
+	h->welcome = unproved_welcome();
 	hostile_mac(v->secret, "npulink welcome", h, h->welcome.mac);
 	ok = ok && !hostile_answer(h, &h->welcome, sizeof(h->welcome));
 	if (ok)
@@ -250,10 +257,10 @@ static void impostor(void)
 	if (hostile_init(&h) || hostile_listen(&h, IP, &ours) || victim_init(&v, 0, ours, LEN))
 		ksft_exit_fail_msg("no victim that calls\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_answers); i++)
-		case_result(answer_wrong(&h, &v, i) && !victim_cause(&v),
-			    "called, we answer %s\n", wrong_answers[i]);
-	case_result(answer_right(&h, &v),
-		    "called, we answer right: the caller proves itself as well\n");
+		chosen_result(answer_wrong(&h, &v, i) && !victim_cause(&v),
+			      "called, we answer %s\n", wrong_answers[i]);
+	chosen_result(answer_right(&h, &v),
+		      "called, we answer right: the caller proves itself as well\n");
 	hostile_end(&h);
 	victim_end(&v);
 }
@@ -813,30 +820,30 @@ int main(void)
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
 		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
 		      WRITES + 8);
-	case_result(parameter_checked(), "peer_timeout out of range\n");
+	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
 	for (unsigned int i = 0; i < 2 * ARRAY_SIZE(absences); i++)
-		case_result(absent(&absences[i / 2], i % 2) && others_go_on(),
-			    "the peer of a rank that %s %s\n",
-			    i % 2 ? "is to be called" : "calls", absences[i / 2].what);
+		chosen_result(absent(&absences[i / 2], i % 2) && others_go_on(),
+			      "the peer of a rank that %s %s\n",
+			      i % 2 ? "is to be called" : "calls", absences[i / 2].what);
 	for (unsigned int i = 0; i < 2; i++)
-		case_result(unneeded(i) && others_go_on(),
-			    "a peer that has gone is missed when it is needed, %s\n",
-			    i ? "by who is to be called" : "by who calls");
+		chosen_result(unneeded(i) && others_go_on(),
+			      "a peer that has gone is missed when it is needed, %s\n",
+			      i ? "by who is to be called" : "by who calls");
 	for (unsigned int i = 0; i < ARRAY_SIZE(lies); i++)
-		case_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
+		chosen_result(caught(&lies[i]), "a member sends %s\n", lies[i].what);
 	for (unsigned int i = 0; i < ARRAY_SIZE(told_ports); i++)
-		case_result(told(&told_ports[i]), "a member sends an abort %s\n",
-			    told_ports[i].what);
+		chosen_result(told(&told_ports[i]), "a member sends an abort %s\n",
+			      told_ports[i].what);
 	for (unsigned int i = 0; i < WRITES; i++)
-		case_result(write_caught(i), "a member sends %s\n", writes[i]);
-	case_result(leaves_with_a_grant(), "a member leaves with a grant, and stays connected\n");
-	case_result(leaves_unacknowledged(), "a member leaves without acknowledging what it got\n");
-	case_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
-	case_result(hang_up_often(false), "a member proves itself and hangs up\n");
-	case_result(fails_while_it_connects(), "an abort while the connection is begun\n");
-	case_result(nothing_left(), "no key and no connection is left\n");
+		chosen_result(write_caught(i), "a member sends %s\n", writes[i]);
+	chosen_result(leaves_with_a_grant(), "a member leaves with a grant, and stays connected\n");
+	chosen_result(leaves_unacknowledged(), "a member leaves without acknowledging what it got\n");
+	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
+	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
+	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
+	chosen_result(nothing_left(), "no key and no connection is left\n");
 	for (unsigned int i = 0; i < 2; i++)
 		member_leave(&bystander[i]);
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
