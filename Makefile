@@ -46,6 +46,8 @@ help:
 ##		make test-debug		the same under KASAN, lockdep, kmemleak, ..., or
 ##					under KCSAN [CHECKER=debug|kcsan]
 ##		make soak		what is counted in hundreds or hours [DEBUG=1]
+##		make mutants		breaks one promise after the other, which the tests
+##					have to notice [MUTANTS="name ..."]
 ##		make check		sparse, checkpatch, cppcheck, manual pages, ...
 ##		make fuzz		what reads text, plans and calls gets random ones
 ##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
@@ -265,6 +267,9 @@ soak: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
 	@selftests/run all --soak $(if $(HERE),--here) $(if $(DEBUG),--kernel debug) $(TESTS)
 
+mutants: setup
+	@selftests/mutants/run $(MUTANTS)
+
 check: setup
 	@tools/install/setup check
 	@tools/check
@@ -285,7 +290,7 @@ clean:
 	rm -rf $(B)
 
 .PHONY: all help modules modules-6.12 lib tools selftests selftests-san \
-	install dkms setup demo test test-debug soak check bench bench-programs bench-net \
+	install dkms setup demo test test-debug soak mutants check bench bench-programs bench-net \
 	bench-net-programs clean
 
 -include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)

@@ -403,9 +403,10 @@ TEST_F(bufs, err_failed_calls_cost_nothing)
 	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == before));
 }
 
-TEST_F(bufs, charges_of_a_dead_process_are_given_back)
+/* What it was charged, too: see memlock.c. */
+TEST_F(bufs, pages_of_a_dead_process_are_given_back)
 {
-	/* By the user's limit, since the process is not there to be asked. */
+	long before = raw_pages_pinned();
 	int status, pipefd[2];
 	char c;
 	pid_t pid;
@@ -426,6 +427,7 @@ TEST_F(bufs, charges_of_a_dead_process_are_given_back)
 	kill(pid, SIGKILL);
 	status = raw_reap(pid);
 	EXPECT_EQ(-SIGKILL, status);
+	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 }
 
 /* ---- the application changes its mappings ------------------------------------------------ */

@@ -133,7 +133,6 @@ int main(void)
 {
 	const char *why;
 	unsigned int i;
-	pid_t pid;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
@@ -143,15 +142,8 @@ int main(void)
 	if (nth_init())
 		ksft_exit_skip("the kernel cannot inject failures\n");
 	ksft_set_plan(ARRAY_SIZE(far) + 3);
-	for (i = 0; i < ARRAY_SIZE(far); i++) {
-		pid = fork();
-		if (!pid) {
-			RAW_CHECK(!nth_init());
-			drop_privileges();
-			sweep(&far[i]);
-		}
-		ksft_test_result(!raw_reap(pid), "%s\n", far[i].name);
-	}
+	for (i = 0; i < ARRAY_SIZE(far); i++)
+		ksft_test_result(!sweep_apart(&far[i]), "%s\n", far[i].name);
 	ksft_test_result(HAS(far, NPULINK_CMD_PORT_INFO) == 1 &&
 			 where[NPULINK_CMD_PORT_INFO] == RDMA, "PORT_INFO is here\n");
 	ksft_test_result(nothing_left(), "no key and no connection is left\n");

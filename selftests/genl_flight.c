@@ -7,7 +7,7 @@
  */
 #include <limits.h>
 #include <sys/stat.h>
-#include "kselftest_harness.h"
+#include "harness.h"
 #include "nl.h"
 #include "raw.h"
 

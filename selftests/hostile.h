@@ -34,6 +34,7 @@ struct hostile {
 	struct npulink_wire_welcome welcome;
 	size_t answer_len;
 	bool lost;
+	bool deaf;			/* nothing is received */
 	int nrecv;			/* messages that have come, the last of them: */
 	char *last;
 	uint32_t last_len;
@@ -148,10 +149,10 @@ static inline int hostile_qp(struct hostile *h)
 	attr.send_cq = h->cq;
 	attr.recv_cq = h->cq;
 	h->mr = ibv_reg_mr(h->pd, h->mem, (HOSTILE_SLOTS + 1) * NPULINK_WIRE_SLOT,
-			   IBV_ACCESS_LOCAL_WRITE);
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!h->mr || rdma_create_qp(h->id, h->pd, &attr))
 		return -1;
-	for (unsigned int i = 0; i < HOSTILE_SLOTS; i++)
+	for (unsigned int i = 0; i < HOSTILE_SLOTS && !h->deaf; i++)
 		if (hostile_repost(h, i))
 			return -1;
 	return 0;

@@ -10,7 +10,7 @@
 #define LEN	(256 << 10)
 #define MS	1000000ULL
 
-/* What rank 1 calls instead. */
+/* What one rank calls instead. */
 struct differ {
 	const char *what;
 	struct npulink_call call;
@@ -32,7 +32,8 @@ FIXTURE(mismatch) {
 
 FIXTURE_VARIANT(mismatch) {
 	unsigned int which;
-	bool late;	/* the differing rank posts last */
+	unsigned int who;	/* calls it; 0: rank 1 */
+	bool late;		/* and posts last */
 };
 
 FIXTURE_VARIANT_ADD(mismatch, count) { .which = 0 };
@@ -43,6 +44,7 @@ FIXTURE_VARIANT_ADD(mismatch, root) { .which = 4 };
 FIXTURE_VARIANT_ADD(mismatch, algorithm) { .which = 5 };
 FIXTURE_VARIANT_ADD(mismatch, count_late) { .which = 0, .late = true };
 FIXTURE_VARIANT_ADD(mismatch, root_late) { .which = 4, .late = true };
+FIXTURE_VARIANT_ADD(mismatch, count_of_the_last) { .which = 0, .who = 2 };
 
 static int plan_of_call(struct member *m, const struct npulink_call *call)
 {
@@ -76,14 +78,14 @@ FIXTURE_SETUP(mismatch)
 	static const struct npulink_call usual = {
 		NPULINK_COLL_ALLREDUCE, NPULINK_INT32, .count = LEN / 4,
 	};
+	unsigned int who = variant->who ? variant->who : 1, r;
 	uint8_t secret[16];
-	int r;
 
 	raw_secret(secret);
 	for (r = 0; r < 3; r++) {
 		ASSERT_EQ(0, member_join(&self->m[r], r, secret, r, 3, LEN));
 		self->mine[r] = usual;
-		if (r == 1)
+		if (r == who)
 			self->mine[r] = differs[variant->which].call;
 		else if (variant->which == 4)
 			self->mine[r] = reduce;
@@ -103,6 +105,7 @@ TEST_F(mismatch, both_calls_are_named)
 {
 	static const int usual[3] = { 0, 1, 2 }, last[3] = { 0, 2, 1 };
 	const int *order = variant->late ? last : usual;
+	unsigned int who = variant->who ? variant->who : 1;
 	struct npulink_comm_status st;
 	struct npulink_result res;
 	uint64_t seq[3];
@@ -133,17 +136,17 @@ TEST_F(mismatch, both_calls_are_named)
 		EXPECT_EQ(0, st.out_number);
 		ASSERT_LT(st.out_rank, 3);
 		ASSERT_LT(st.out_peer, 3);
-		EXPECT_TRUE(st.out_rank == 1 || st.out_peer == 1);
+		EXPECT_TRUE(st.out_rank == who || st.out_peer == who);
 		EXPECT_NE(st.out_rank, st.out_peer);
 		EXPECT_EQ(0, memcmp(&self->mine[st.out_rank], &st.out_calls[0],
 				    sizeof(st.out_calls[0])));
 		EXPECT_EQ(0, memcmp(&self->mine[st.out_peer], &st.out_calls[1],
 				    sizeof(st.out_calls[1])));
 	}
-	/* Not a byte has moved to the one that differs, or from it, which is to rank 2. */
+	/* Not a byte has moved to the one that differs, or from it, which is to the next one. */
 	for (i = 0; i < LEN / 4; i++) {
-		ASSERT_EQ(0x11111111, self->m[1].recv[i]);
-		ASSERT_EQ(0x11111111, self->m[2].recv[i]);
+		ASSERT_EQ(0x11111111, self->m[who].recv[i]);
+		ASSERT_EQ(0x11111111, self->m[(who + 1) % 3].recv[i]);
 	}
 }
 

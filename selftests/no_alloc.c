@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include "raw.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #define TRACEFS "/sys/kernel/tracing/"
 #define ROUNDS 50

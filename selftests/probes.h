@@ -142,7 +142,8 @@ static inline long long probe_field(const struct probe_hit *hit, const char *key
 {
 	const char *at = strstr(hit->fields, key);
 
-	return at ? strtoll(at + strlen(key), NULL, 0) : 0;
+	/* Addresses of the kernel are beyond LLONG_MAX. */
+	return at ? (long long)strtoull(at + strlen(key), NULL, 0) : 0;
 }
 
 #endif /* SELFTESTS_PROBES_H */

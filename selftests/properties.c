@@ -114,9 +114,9 @@ TEST_F(properties, payload_is_moved_by_tasks)
 		ASSERT_EQ(0, team_open(&self->t, 4, 4, lens[i]));
 		for (k = 0; k < 8; k++)
 			EXPECT_EQ(0, team_allreduce(&self->t, k));
-		/* The same with all completions by a timer's interrupt. */
+		/* The same with all completions by a timer's interrupt, also of what is small. */
 		for (k = 0; k < 4; k++)
-			ASSERT_EQ(0, raw_knob(k, "delay_ns", 20000));
+			ASSERT_EQ(0, raw_knob(k, "delay_ns", 5000000));
 		EXPECT_EQ(0, team_allreduce(&self->t, k));
 		raw_knobs_reset(4);
 		team_close(&self->t);
@@ -138,7 +138,8 @@ TEST_F(properties, payload_is_moved_by_tasks)
 	EXPECT_EQ(0, in_interrupt);
 	/* 27 allreduces of 4 ranks, each with 6 receiving steps. */
 	EXPECT_GE(moves, 27 * 4 * 6);
-	EXPECT_GE(interrupts, 9 * 4 * 6);
+	/* All that is large, and most of what is not, if it was delayed. */
+	EXPECT_GE(interrupts, 9 * 4 * 6 + 4 * 6);
 }
 
 /* ---- on whose account */
@@ -364,9 +365,12 @@ static int run_chain(uint32_t nsteps, int kind)
 	return rc;
 }
 
+#define CHAIN	30
+
 /*
  * A chain of tiny steps is a loop of whoever ends the first one, not a recursion: 4,000 of them
- * take no more stack than one. 100 of them come first, which tell by how much it would grow.
+ * take no more stack than one. So few that a kernel which recurses has room for all of them come
+ * first, and tell by how much the stack grows.
  */
 TEST_F(properties, chains_do_not_recurse)
 {
@@ -379,12 +383,13 @@ TEST_F(properties, chains_do_not_recurse)
 		if (probes_possible()) {
 			ASSERT_EQ(0, probe_add("step", "npulink_flight_step", "sp=%sp"));
 			probes_start();
-			ASSERT_EQ(0, run_chain(100, kind));
+			ASSERT_EQ(0, run_chain(CHAIN, kind));
 			probes_stop();
 			range = stack_range(&steps);
 			TH_LOG("%s: %ld bytes of stack between any of %u steps", kinds[kind],
 			       range, steps);
-			EXPECT_GE(steps, 100);
+			EXPECT_GE(steps, CHAIN);
+			/* They end where different tasks began; a recursion would take far more. */
 			ASSERT_LT(range, 1024);
 			probes_reset();
 		}
@@ -548,13 +553,13 @@ TEST_F(properties, a_completion_costs_what_it_unblocks)
 	for (i = 0; i < ARRAY_SIZE(functions); i++) {
 		ASSERT_EQ(0, probe_add("calls", functions[i], ""));
 		few = calls_per_steps(_metadata, "calls", 100);
+		EXPECT_GE(few, 200);
+		/* Start, arrival, credit of either end. */
+		ASSERT_LE(few, 100 * 2 * 3);
 		many = calls_per_steps(_metadata, "calls", 1000);
 		probes_reset();
 		TH_LOG("%s: %ld calls for 100 steps, %ld for 1,000", functions[i], few, many);
-		EXPECT_GE(few, 200);
 		EXPECT_LE(many, 10 * few + 10);
-		/* Start, arrival, credit of either end. */
-		EXPECT_LE(few, 100 * 2 * 3);
 	}
 }
 

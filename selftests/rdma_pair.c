@@ -5,6 +5,7 @@
  *
  * npulink-test: machines=2 mem=768 modules=none timeout=300
  */
+#include "cases.h"
 #include "remote_random.h"
 
 #define NDEV	2
@@ -420,32 +421,32 @@ int main(void)
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
 	ksft_set_plan(24);
-	ksft_test_result(!remote_ranks(1, sendrecv), "send and receive\n");
-	ksft_test_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
-	ksft_test_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
-	ksft_test_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
+	chosen_result(!remote_ranks(1, sendrecv), "send and receive\n");
+	chosen_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
+	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
+	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
 	random_ops = getenv("NPULINK_SOAK") ? 10000 : 1000;
-	ksft_test_result(!remote_ranks(2, random_traffic), "random traffic, %u operations\n",
-			 random_ops);
-	ksft_test_result(remote_clean(), "after it no key, no connection and no memory is left\n");
-	ksft_test_result(!remote_ranks(1, different_calls), "different calls\n");
-	ksft_test_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
-	ksft_test_result(!remote_ranks(1, abort_other), "abort\n");
-	ksft_test_result(!remote_ranks(1, leave), "a rank leaves\n");
-	ksft_test_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
-	ksft_test_result(!remote_ranks(1, shrink), "no shrinking\n");
-	ksft_test_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
-	ksft_test_result(tool_bench(), "npulink bench on both machines\n");
-	ksft_test_result(tool_tune(), "npulink tune far\n");
-	ksft_test_result(!death(), "a rank is killed\n");
-	ksft_test_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
-	ksft_test_result(!checksummed(1, sends_ahead), "checksums: sends ahead of a barrier\n");
-	ksft_test_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
+	chosen_result(!remote_ranks(2, random_traffic), "random traffic, %u operations\n",
+		      random_ops);
+	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");
+	chosen_result(!remote_ranks(1, different_calls), "different calls\n");
+	chosen_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
+	chosen_result(!remote_ranks(1, abort_other), "a rank aborts\n");
+	chosen_result(!remote_ranks(1, leave), "a rank leaves\n");
+	chosen_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
+	chosen_result(!remote_ranks(1, shrink), "no shrinking\n");
+	chosen_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
+	chosen_result(tool_bench(), "npulink bench on both machines\n");
+	chosen_result(tool_tune(), "npulink tune far\n");
+	chosen_result(!death(), "a rank is killed\n");
+	chosen_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
+	chosen_result(!checksummed(1, sends_ahead), "checksums: sends ahead of a barrier\n");
+	chosen_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
 	random_ops = getenv("NPULINK_SOAK") ? 5000 : 200;
-	ksft_test_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
-	ksft_test_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
-	ksft_test_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
-	ksft_test_result(remote_clean(), "no key and no connection is left\n");
+	chosen_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
+	chosen_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
+	chosen_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
+	chosen_result(remote_clean(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");
 	ksft_finished();
 }

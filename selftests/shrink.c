@@ -5,8 +5,8 @@
  */
 #include <signal.h>
 #include <sys/wait.h>
+#include "harness.h"
 #include "raw.h"
-#include "kselftest_harness.h"
 
 #define RANKS 4
 
@@ -163,6 +163,54 @@ TEST_F(shrink, who_leaves_instead_of_joining_is_missed)
 	EXPECT_EQ(-ESHUTDOWN, st.out_status);
 	EXPECT_EQ(2, (int)st.out_rank);
 	self->fd[1] = -1;
+}
+
+/* Rank 2 of a communicator in a process that dies; a child of that one still has its file. */
+static void die_with_heir(const uint8_t *secret, int up, int down)
+{
+	int fd = raw_open(3);
+	char c;
+
+	RAW_CHECK(raw_comm(fd, secret, 2, 3) > 0);
+	if (!fork()) {
+		RAW_CHECK(write(up, "j", 1) == 1);
+		/* Until the test is over. */
+		_exit(read(down, &c, 1) != 0);
+	}
+	pause();
+}
+
+TEST_F(shrink, who_died_is_gone_though_its_file_lives_on)
+{
+	int up[2], down[2], fd[] = { self->fd[0], self->fd[1] }, comm[2], i;
+	struct npulink_comm_shrink cmd;
+	uint8_t secret[16];
+	pid_t pid;
+	char c;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, pipe(up) | pipe(down));
+	for (i = 0; i < 2; i++) {
+		comm[i] = raw_comm(fd[i], secret, i, 3);
+		ASSERT_LT(0, comm[i]);
+	}
+	pid = fork();
+	if (!pid) {
+		close(down[1]);
+		die_with_heir(secret, up[1], down[0]);
+	}
+	ASSERT_EQ(1, read(up[0], &c, 1));
+	kill(pid, SIGKILL);
+	EXPECT_EQ(-SIGKILL, raw_reap(pid));
+	EXPECT_EQ(-EOWNERDEAD, ring(fd, comm, 2));
+	for (i = 0; i < 2; i++) {
+		ASSERT_EQ(0, shrink(fd[i], comm[i], &cmd));
+		EXPECT_EQ(i, (int)cmd.out_rank);
+		EXPECT_EQ(2, (int)cmd.out_nranks);
+		comm[i] = cmd.out_id;
+	}
+	EXPECT_EQ(0, ring(fd, comm, 2));
+	close(down[1]);
 }
 
 TEST_F(shrink, after_an_abort_all_survive)

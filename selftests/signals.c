@@ -388,6 +388,31 @@ TEST_F(signals, restarted)
 	EXPECT_GT((int)alarms, (int)n / 10);
 }
 
+/* A POST that was accepted is not made again, although the handler wants calls to be restarted. */
+TEST_F(signals, post_is_not_restarted)
+{
+	struct npulink_comm_status st;
+	struct npulink_result res;
+	struct npulink_post post;
+	struct team t;
+
+	ASSERT_EQ(0, team_open(&t, 2, 2, SMALL));
+	member_fill(&t.m[0], 1);
+	member_fill(&t.m[1], 1);
+	post = member_post_cmd(&t.m[0], NPULINK_POST_WAIT);
+	alarms_every(5000, SA_RESTART);
+	/* Nothing but a signal ends it. */
+	EXPECT_EQ(-EINTR, raw_ioctl(t.m[0].fd, NPULINK_POST, &post));
+	calm();
+	ASSERT_EQ(0, raw_status(t.m[0].fd, t.m[0].comm, &st));
+	EXPECT_EQ(1, st.out_next);
+	ASSERT_EQ(0, member_start(&t.m[1], 0, &t.seq[1]));
+	EXPECT_EQ(0, raw_wait(t.m[0].fd, post.out_seq, &res));
+	EXPECT_EQ(0, res.status);
+	EXPECT_EQ(0, (int)member_wrong(&t.m[0], 1));
+	team_close(&t);
+}
+
 /* WAIT goes on after signals until its operation is done. */
 TEST_F(signals, wait_restarted)
 {

@@ -5,7 +5,7 @@
  */
 #include <sys/mount.h>
 #include "raw.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #ifndef ARRAY_SIZE
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))

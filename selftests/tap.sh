@@ -14,3 +14,17 @@ result()
 		status=1
 	fi
 }
+
+# chosen NAME: whether selftests/run --case names it, or nothing.
+chosen()
+{
+	local word
+	local -a words
+
+	[ -n "${NPULINK_CASES-}" ] || return 0
+	IFS='|' read -r -a words <<<"$NPULINK_CASES"
+	for word in "${words[@]}"; do
+		[[ $1 != *"$word"* ]] || return 0
+	done
+	return 1
+}

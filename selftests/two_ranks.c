@@ -4,7 +4,7 @@
  * to the other and reduces what it receives, inline and through interrupts.
  */
 #include "raw.h"
-#include "kselftest_harness.h"
+#include "harness.h"
 
 FIXTURE(two_ranks) {
 	int fd[2];

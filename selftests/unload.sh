@@ -22,6 +22,7 @@ try()
 {
 	local rc
 
+	chosen "$1" || return 0
 	# Not in a condition, where set -e does nothing, not even in a subshell.
 	set +e
 	(set -e; "$2")
