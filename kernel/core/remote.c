@@ -342,20 +342,11 @@ out:
 /* The communicator has failed: tell the other machines. */
 void npulink_remote_abort(struct npulink_rank *rank)
 {
-	const struct npulink_cause *cause = &rank->comm->cause;
-	struct npulink_wire_cause body = {
-		.cause = cpu_to_le32(cause->cause), .rank = cpu_to_le32(cause->rank),
-		.peer = cpu_to_le32(cause->peer), .step = cpu_to_le32(cause->step),
-		.number = cpu_to_le64(cause->number), .code = cpu_to_le32(cause->code),
-	};
+	struct npulink_wire_cause body;
 	struct npulink_conn *conn;
 	unsigned long id;
-	u32 i;
 
-	for (i = 0; i < 2; i++)
-		npulink_call_to_wire(&body.calls[i], &cause->calls[i]);
-	memcpy(body.ip, cause->ip, sizeof(body.ip));
-	memcpy(body.port, cause->port, sizeof(body.port));
+	npulink_cause_to_wire(&body, &rank->comm->cause);
 	xa_for_each(&rank->conns, id, conn) {
 		struct npulink_wire_msg msg;
 		struct npulink_remote *remote = conn->remote;
