@@ -52,7 +52,7 @@ static bool npulink_wire_name_ok(const u8 *name, size_t size)
 	return len < size && !memchr_inv(name + len, 0, size - len);
 }
 
-/* What another machine says of a communicator of @nranks. Returns what is wrong with it, or NULL. */
+/* What another machine says of one of @nranks ranks. Returns what is wrong with it, or NULL. */
 const char *npulink_cause_from_wire(struct npulink_cause *cause, const struct npulink_wire_cause *w,
 				    u32 nranks)
 {

@@ -3,6 +3,7 @@
  * remote_msg.c - messages: what we say, and what to do about what the peer says. Nothing of
  * that is believed before it was checked.
  */
+#include "agree.h"
 #include "remote.h"
 
 /* The members that name a step, or with @rs NULL, none. */
@@ -226,7 +227,7 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank = remote->rank;
+	struct npulink_rank *rank;
 	struct npulink_operand at = { .buf = put->buf, .off = slot * NPULINK_WIRE_SLOT };
 	const void *bytes = npulink_operand_va(&at);
 	struct npulink_wire_msg msg;
@@ -236,6 +237,9 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 	bool keep = false;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	if (put->agree)
+		return npulink_agree_recv(put, bytes, len);
+	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	/* It may come before npulink_put_up() has. */
 	if (remote->state == NPULINK_REMOTE_CONNECTING)
