@@ -147,7 +147,8 @@ static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 	}
 }
 
-static void comm_free(struct coll_comm *comm)
+/* The opposite of coll_comm_new(). */
+void coll_comm_discard(struct coll_comm *comm)
 {
 	coll_tune_free(&comm->tune);
 	coll_topo_free(&comm->topo);
@@ -188,7 +189,7 @@ int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int n
 	if (!rc)
 		rc = coll_topo_init(&comm->topo, config->topology, nranks, text, size);
 	if (rc) {
-		comm_free(comm);
+		coll_comm_discard(comm);
 		return rc;
 	}
 	coll_dev_limit(dev, nranks);
@@ -214,7 +215,7 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 				  peer_timeout_ms, &comm->id);
 	if (rc) {
 		create_text(rc, nranks, text, size);
-		comm_free(comm);
+		coll_comm_discard(comm);
 		goto err;
 	}
 	*commp = comm;
@@ -235,7 +236,7 @@ static void leave_in_child(struct coll_comm *comm)
 	struct coll_dev *dev = comm->dev;
 
 	coll_plan_free_all(comm, false);
-	comm_free(comm);
+	coll_comm_discard(comm);
 	if (!--dev->refs)
 		coll_dev_free(dev);
 }
@@ -266,7 +267,7 @@ int coll_comm_destroy(struct coll_comm *comm)
 		return coll_fail(comm, rc,
 				 "%s: requests are in flight: wait for them, or call coll_comm_abort first",
 				 __func__);
-	comm_free(comm);
+	coll_comm_discard(comm);
 	coll_dev_put(dev);
 	return 0;
 }

@@ -55,7 +55,8 @@ int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port);
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
 			uint32_t n);
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
-int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, struct npulink_comm_shrink *out);
+int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t *map,
+			 struct npulink_comm_shrink *out);
 int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st);
 int coll_drv_plan_create(struct coll_drv *drv, uint32_t comm_id, const struct coll_plan *plan,
 			 struct npulink_plan_create *out);
@@ -468,6 +469,7 @@ static inline const struct coll_topo *coll_comm_topo(const struct coll_comm *com
 int coll_comm_enter(struct coll_comm *comm);
 int coll_comm_new(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
 		  unsigned int rank, const struct coll_config *config, char *text, size_t size);
+void coll_comm_discard(struct coll_comm *comm);
 int coll_comm_make(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
 		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
 		   char *text, size_t size);

@@ -197,7 +197,7 @@ static int leave_early(struct coll_comm *comm, unsigned int rank)
 	return x != 77;
 }
 
-/* Its communicator has ranks on another machine: no shrinking yet, and it is said. */
+/* After an abort, all of both machines go on. */
 static int shrink(struct coll_comm *comm, unsigned int rank)
 {
 	struct coll_comm *shrunk;
@@ -210,7 +210,12 @@ static int shrink(struct coll_comm *comm, unsigned int rank)
 	while (!rc)
 		rc = coll_allreduce(comm, &x, &y, 1, COLL_INT32, COLL_SUM);
 	rc = coll_comm_shrink(comm, &shrunk, NULL);
-	return rc == -EOPNOTSUPP ? 0 : remote_fail("rank %u: shrink: %d", rank, rc);
+	if (rc)
+		return remote_check(rc, comm, rank, "shrink");
+	rc = coll_allreduce(shrunk, &x, &y, 1, COLL_INT32, COLL_SUM);
+	if (rc || coll_comm_rank(shrunk) != rank || y != 2)
+		return remote_check(rc ?: 1, shrunk, rank, "what it was shrunk to");
+	return !!coll_comm_destroy(shrunk);
 }
 
 /* Tell the other machine, in a directory that both have. */
@@ -431,10 +436,10 @@ int main(void)
 	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");
 	chosen_result(!remote_ranks(1, different_calls), "different calls\n");
 	chosen_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
-	chosen_result(!remote_ranks(1, abort_other), "a rank aborts\n");
+	chosen_result(!remote_ranks(1, abort_other), "abort\n");
 	chosen_result(!remote_ranks(1, leave), "a rank leaves\n");
 	chosen_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
-	chosen_result(!remote_ranks(1, shrink), "no shrinking\n");
+	chosen_result(!remote_ranks(1, shrink), "all go on after an abort\n");
 	chosen_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
 	chosen_result(tool_bench(), "npulink bench on both machines\n");
 	chosen_result(tool_tune(), "npulink tune far\n");

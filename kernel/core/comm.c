@@ -186,6 +186,15 @@ bool npulink_comm_queue(struct work_struct *work)
 	return queue_work(npulink_comm_wq, work);
 }
 
+/* The same, after a while; if it is queued already, no later, with @sooner at that time. */
+void npulink_comm_queue_delayed(struct delayed_work *work, unsigned long delay, bool sooner)
+{
+	if (sooner)
+		mod_delayed_work(npulink_comm_wq, work, delay);
+	else
+		queue_delayed_work(npulink_comm_wq, work, delay);
+}
+
 /* Wait until all failures that were reported have reached everybody. */
 void npulink_comm_flush(void)
 {
@@ -243,12 +252,14 @@ static void npulink_comm_free(struct npulink_comm *comm)
 {
 	if (comm->serial)
 		xa_erase(&npulink_comms_by_serial, comm->serial);
+	npulink_agree_free(comm->agree);
 	put_user_ns(comm->userns);
 	bitmap_free(comm->left);
 	kvfree(comm->ranks);
 	kvfree(comm->meets);
 	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
+	memzero_explicit(comm->agree_secret, sizeof(comm->agree_secret));
 	kfree(comm);
 }
 
@@ -481,6 +492,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	struct npulink_rank *other;
 	struct npulink_conn *conn;
 	unsigned long id;
+	bool last;
 	u32 i = 0;
 
 	mutex_lock(&npulink_comms_lock);
@@ -493,7 +505,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	comm->nleft++;
 	atomic64_add(rank->stats.done, &npulink_totals.done);
 	atomic64_add(rank->stats.failed, &npulink_totals.failed);
-	if (!--comm->joined)
+	last = !--comm->joined;
+	if (last)
 		hash_del(&comm->hash);
 	while (!comm->failed && !cause.cause && (other = npulink_comm_next_rank(comm, &i)))
 		npulink_rank_is_missed(other, rank->rank, &cause);
@@ -503,6 +516,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 		npulink_comm_fail_now(comm, &cause);
 	cause.cause = NPULINK_CAUSE_LEFT;
 	npulink_comm_fail_heirs(comm, rank->rank, &cause);
+	if (last)
+		npulink_agree_left(comm);
 	/* Ranks point at each other: let go, or none would ever be freed. */
 	xa_for_each(&rank->conns, id, conn)
 		npulink_conn_drop(conn);
@@ -517,7 +532,7 @@ void npulink_rank_destroy(struct npulink_object *obj)
 
 /* The rank's record of @peer, made on first use, if @far there. May sleep. */
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
-				      const struct npulink_addr *far)
+				      const struct npulink_peer *far)
 {
 	struct npulink_conn *conn = xa_load(&rank->conns, peer), *old;
 
@@ -530,7 +545,8 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 	conn->dev = NPULINK_NO_DEV;
 	if (far) {
 		conn->far = true;
-		conn->addr = *far;
+		memcpy(conn->node, far->node_id, sizeof(conn->node));
+		conn->addr = far->addr;
 	}
 	INIT_LIST_HEAD(&conn->p2p[0]);
 	INIT_LIST_HEAD(&conn->p2p[1]);
@@ -723,7 +739,7 @@ static int npulink_comm_peer(struct npulink_rank *rank, u32 index,
 	if (here != local)
 		return -EADDRNOTAVAIL;
 	if (!here)
-		return npulink_remote_describe(rank, index, &peer->addr);
+		return npulink_remote_describe(rank, index, peer);
 	if (memchr_inv(&peer->addr, 0, sizeof(peer->addr)))
 		return -EOPNOTSUPP;
 	/* It needs no record: ranks of one node meet by themselves. */

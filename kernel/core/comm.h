@@ -10,6 +10,7 @@
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
 
+struct npulink_agree;
 struct npulink_flight;
 struct npulink_flight_peer;
 struct npulink_script;
@@ -85,6 +86,9 @@ struct npulink_comm {
 	u32 nleft;		/* bits set in left */
 	u32 serial;		/* for people: never the secret */
 	u8 tag[8];		/* for other machines: the same; with far */
+	u8 agree_secret[16];	/* for agreements with them, see npulink/wire.h */
+	u8 agree_tag[8];
+	struct npulink_agree *agree;	/* set once, under mutex */
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
@@ -113,7 +117,7 @@ struct npulink_comm {
  * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
- * @far: the peer is on another machine, at @addr
+ * @far: the peer is on another machine, @node, at @addr
  * @remote: the connection to it, from the first plan that needs it
  */
 struct npulink_conn {
@@ -128,6 +132,7 @@ struct npulink_conn {
 	struct list_head p2p[2];
 	u64 p2p_next[2];
 	bool far;
+	u8 node[16];
 	struct npulink_addr addr;
 	struct npulink_remote *remote;
 };
@@ -192,7 +197,7 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 
 void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
-				      const struct npulink_addr *far);
+				      const struct npulink_peer *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
@@ -207,6 +212,9 @@ static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 }
 
 struct npulink_comm *npulink_comm_next(unsigned long *serial);
+bool npulink_comm_alive(struct npulink_comm *comm, u32 i);
+struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm);
+int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map, u32 n);
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,
 			     const struct npulink_cause *cause);
 void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *cause);
@@ -226,6 +234,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
 void npulink_device_fail_work(struct work_struct *work);
 bool npulink_comm_queue(struct work_struct *work);
+void npulink_comm_queue_delayed(struct delayed_work *work, unsigned long delay, bool sooner);
 void npulink_comm_flush(void);
 int npulink_comm_init(void);
 void npulink_comm_exit(void);

@@ -13,7 +13,7 @@
  * Lock order: npulink_comms_lock > comm.mutex > rank.lock > file.lock, comm.lock,
  * and nothing below those two. npulink_flights_lock is taken inside npulink_comms_lock,
  * nothing below it. Two rank locks are never held at a time. buf.mutex
- * and file.mutex are taken alone, in system calls only.
+ * and file.mutex are taken alone, in system calls only. agree.lock > comm.lock.
  */
 #ifndef NPULINK_CORE_H
 #define NPULINK_CORE_H
@@ -125,7 +125,14 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
 bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
 			    struct npulink_operand *o);
-int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_addr *addr);
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_peer *at);
+
+/* ---- agree*.c */
+
+int npulink_agree_ask(struct npulink_rank *rank);
+void npulink_agree_left(struct npulink_comm *comm);
+void npulink_agree_free(struct npulink_agree *agree);
+int npulink_agree_introduce(struct npulink_rank *rank, struct npulink_rank *old);
 
 struct npulink_port;
 

@@ -6,6 +6,7 @@
  */
 #include <linux/nsproxy.h>
 #include <crypto/algapi.h>
+#include "agree.h"
 #include "remote.h"
 
 /* ---- small things --------------------------------------------------------------- */
@@ -120,6 +121,10 @@ void npulink_put_room(struct npulink_put *put)
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	if (put->agree) {
+		npulink_agree_room(put);
+		return;
+	}
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	remote->full = remote->shut;
 	npulink_remote_pump(remote, &run);
@@ -131,10 +136,15 @@ EXPORT_SYMBOL_NPULINK(npulink_put_room);
 void npulink_put_up(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank = remote->rank;
+	struct npulink_rank *rank;
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	if (put->agree) {
+		npulink_agree_up(put);
+		return;
+	}
+	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_CONNECTING)
 		npulink_remote_set_state(remote, NPULINK_REMOTE_UP);
@@ -172,6 +182,10 @@ void npulink_put_lost(struct npulink_put *put, int status)
 	struct npulink_remote *remote = to_remote(put);
 	unsigned long flags;
 
+	if (put->agree) {
+		npulink_agree_lost(put, status);
+		return;
+	}
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	if (remote->state != NPULINK_REMOTE_DOWN)
 		npulink_remote_lost(remote, status);
@@ -185,11 +199,16 @@ EXPORT_SYMBOL_NPULINK(npulink_put_lost);
 void npulink_put_down(struct npulink_put *put, int status)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank = remote->rank;
+	struct npulink_rank *rank;
 	unsigned long flags;
 	u32 i;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	if (put->agree) {
+		npulink_agree_lost(put, status);
+		return;
+	}
+	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_DOWN)
 		goto out;
@@ -227,16 +246,17 @@ static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net
 	bool here;
 
 	/* Pairs with npulink_remote_describe(). */
-	if (!smp_load_acquire(&comm->far) || crypto_memneq(comm->tag, tag, sizeof(comm->tag)) ||
-	    index >= comm->nranks)
+	if (!smp_load_acquire(&comm->far) || index >= comm->nranks)
 		return -ENOENT;
+	if (crypto_memneq(comm->tag, tag, sizeof(comm->tag)))
+		return npulink_agree_expects(comm, net, tag);
 	if (READ_ONCE(comm->failed))
 		return -ECONNABORTED;
 	rcu_read_lock();
 	rank = rcu_dereference(comm->ranks[index]);
 	here = rank && READ_ONCE(rank->net) == net;
 	rcu_read_unlock();
-	return here ? 0 : -ENOENT;
+	return here || npulink_agree_awaits(comm, net, index) ? 0 : -ENOENT;
 }
 
 int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
@@ -270,6 +290,8 @@ bool npulink_put_needed(struct npulink_put *put)
 	struct npulink_remote *remote = to_remote(put);
 	bool needed;
 
+	if (put->agree)
+		return true;
 	spin_lock_irq(&remote->rank->lock);
 	needed = npulink_remote_needed(remote);
 	spin_unlock_irq(&remote->rank->lock);
@@ -342,20 +364,11 @@ out:
 /* The communicator has failed: tell the other machines. */
 void npulink_remote_abort(struct npulink_rank *rank)
 {
-	const struct npulink_cause *cause = &rank->comm->cause;
-	struct npulink_wire_cause body = {
-		.cause = cpu_to_le32(cause->cause), .rank = cpu_to_le32(cause->rank),
-		.peer = cpu_to_le32(cause->peer), .step = cpu_to_le32(cause->step),
-		.number = cpu_to_le64(cause->number), .code = cpu_to_le32(cause->code),
-	};
+	struct npulink_wire_cause body;
 	struct npulink_conn *conn;
 	unsigned long id;
-	u32 i;
 
-	for (i = 0; i < 2; i++)
-		npulink_call_to_wire(&body.calls[i], &cause->calls[i]);
-	memcpy(body.ip, cause->ip, sizeof(body.ip));
-	memcpy(body.port, cause->port, sizeof(body.port));
+	npulink_cause_to_wire(&body, &rank->comm->cause);
 	xa_for_each(&rank->conns, id, conn) {
 		struct npulink_wire_msg msg;
 		struct npulink_remote *remote = conn->remote;
@@ -382,20 +395,24 @@ void npulink_remote_abort(struct npulink_rank *rank)
 }
 
 /* A rank is elsewhere. May sleep. */
-int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_addr *addr)
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_peer *at)
 {
+	const struct npulink_addr *addr = &at->addr;
 	struct net *net = current->nsproxy->net_ns;
 	struct npulink_conn *conn;
 	struct npulink_port *port;
-	u8 tag[NPULINK_TAG_LEN];
+	u8 tag[NPULINK_TAG_LEN], agree_tag[NPULINK_TAG_LEN], secret[16];
 	int rc = 0;
 
 	if (peer == rank->rank || !addr->port || !memchr_inv(addr->ip, 0, sizeof(addr->ip)))
 		return -EINVAL;
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, net);
-	if (port)
+	if (port) {
 		port->transport->tag(rank->comm->secret, tag);
+		npulink_agree_secret(rank->comm->secret, secret);
+		port->transport->tag(secret, agree_tag);
+	}
 	mutex_unlock(&npulink_ports_lock);
 	if (!port)
 		return -EHOSTUNREACH;
@@ -407,15 +424,19 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (!rc) {
 		if (!rank->net)
 			rank->net = get_net(net);
-		if (!rank->comm->far)
+		if (!rank->comm->far) {
 			memcpy(rank->comm->tag, tag, sizeof(tag));
+			memcpy(rank->comm->agree_secret, secret, sizeof(secret));
+			memcpy(rank->comm->agree_tag, agree_tag, sizeof(agree_tag));
+		}
 		/* Pairs with npulink_comm_expects(). */
 		smp_store_release(&rank->comm->far, true);
 	}
 	mutex_unlock(&rank->comm->mutex);
+	memzero_explicit(secret, sizeof(secret));
 	if (rc)
 		return rc;
-	conn = npulink_conn_get(rank, peer, addr);
+	conn = npulink_conn_get(rank, peer, at);
 	if (IS_ERR(conn))
 		return PTR_ERR(conn);
 	/* It was there before, as that of a plan that took it for a local one, or elsewhere. */

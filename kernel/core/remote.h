@@ -218,8 +218,14 @@ void npulink_remote_ring(struct npulink_remote_step *rs, struct npulink_run *run
 void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run);
 struct npulink_remote *npulink_remote_of(const struct npulink_op *op, u32 step, bool send);
 
-/* remote_msg.c */
+/* remote_cause.c */
 void npulink_call_to_wire(struct npulink_wire_call *w, const struct npulink_call *c);
+void npulink_call_from_wire(struct npulink_call *c, const struct npulink_wire_call *w);
+void npulink_cause_to_wire(struct npulink_wire_cause *w, const struct npulink_cause *cause);
+const char *npulink_cause_from_wire(struct npulink_cause *cause,
+				    const struct npulink_wire_cause *w, u32 nranks);
+
+/* remote_msg.c */
 void npulink_remote_stamp(struct npulink_remote *remote, struct npulink_wire_msg *msg);
 void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run);
 int npulink_remote_post_grant(struct npulink_remote *remote, u32 grant,

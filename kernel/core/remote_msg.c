@@ -3,28 +3,8 @@
  * remote_msg.c - messages: what we say, and what to do about what the peer says. Nothing of
  * that is believed before it was checked.
  */
-#include <linux/ctype.h>
+#include "agree.h"
 #include "remote.h"
-
-void npulink_call_to_wire(struct npulink_wire_call *w, const struct npulink_call *c)
-{
-	w->collective = cpu_to_le32(c->collective);
-	w->dtype = cpu_to_le32(c->dtype);
-	w->redop = cpu_to_le32(c->redop);
-	w->root = cpu_to_le32(c->root);
-	w->count = cpu_to_le64(c->count);
-	w->set_id = cpu_to_le64(c->set_id);
-}
-
-static void npulink_call_from_wire(struct npulink_call *c, const struct npulink_wire_call *w)
-{
-	c->collective = le32_to_cpu(w->collective);
-	c->dtype = le32_to_cpu(w->dtype);
-	c->redop = le32_to_cpu(w->redop);
-	c->root = le32_to_cpu(w->root);
-	c->count = le64_to_cpu(w->count);
-	c->set_id = le64_to_cpu(w->set_id);
-}
 
 /* The members that name a step, or with @rs NULL, none. */
 void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
@@ -175,47 +155,17 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
 }
 
-/* Printable, and zeros from its end on? */
-static bool npulink_wire_name_ok(const u8 *name, size_t size)
-{
-	size_t i, len = strnlen(name, size);
-
-	for (i = 0; i < len; i++)
-		if (!isascii(name[i]) || !isgraph(name[i]))
-			return false;
-	return len < size && !memchr_inv(name + len, 0, size - len);
-}
-
 static void npulink_remote_aborted(struct npulink_remote *remote, const void *payload, u32 size)
 {
-	const struct npulink_wire_cause *w = payload;
 	struct npulink_cause cause;
-	u32 nranks = remote->rank->comm->nranks;
-	u32 i;
+	const char *wrong = "size of ABORT";
 
-	if (size != sizeof(*w)) {
-		npulink_remote_violation(remote, "size of ABORT");
-		return;
-	}
-	cause = (struct npulink_cause) {
-		.cause = le32_to_cpu(w->cause), .rank = le32_to_cpu(w->rank),
-		.peer = le32_to_cpu(w->peer), .step = le32_to_cpu(w->step),
-		.number = le64_to_cpu(w->number), .code = le32_to_cpu(w->code),
-	};
-	if (cause.cause < NPULINK_CAUSE_ABORT || cause.cause > NPULINK_CAUSE_REMOVED ||
-	    cause.rank >= nranks || (cause.peer >= nranks && cause.peer != NPULINK_NO_PEER)) {
-		npulink_remote_violation(remote, "cause of ABORT");
-		return;
-	}
-	if (!npulink_wire_name_ok(w->port, sizeof(w->port))) {
-		npulink_remote_violation(remote, "port of ABORT");
-		return;
-	}
-	for (i = 0; i < 2; i++)
-		npulink_call_from_wire(&cause.calls[i], &w->calls[i]);
-	memcpy(cause.ip, w->ip, sizeof(cause.ip));
-	memcpy(cause.port, w->port, sizeof(cause.port));
-	npulink_comm_fail(remote->rank->comm, &cause);
+	if (size == sizeof(struct npulink_wire_cause))
+		wrong = npulink_cause_from_wire(&cause, payload, remote->rank->comm->nranks);
+	if (wrong)
+		npulink_remote_violation(remote, wrong);
+	else
+		npulink_comm_fail(remote->rank->comm, &cause);
 }
 
 static void npulink_remote_bye(struct npulink_remote *remote, struct npulink_run *run)
@@ -277,7 +227,7 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank = remote->rank;
+	struct npulink_rank *rank;
 	struct npulink_operand at = { .buf = put->buf, .off = slot * NPULINK_WIRE_SLOT };
 	const void *bytes = npulink_operand_va(&at);
 	struct npulink_wire_msg msg;
@@ -287,6 +237,9 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 	bool keep = false;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	if (put->agree)
+		return npulink_agree_recv(put, bytes, len);
+	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	/* It may come before npulink_put_up() has. */
 	if (remote->state == NPULINK_REMOTE_CONNECTING)

@@ -2,6 +2,7 @@
 /*
  * remote_recv.c - from a remote peer's bytes to what the sequencer is shown of them.
  */
+#include "agree.h"
 #include "remote.h"
 
 void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant)
@@ -313,9 +314,14 @@ void npulink_put_arrived(struct npulink_put *put, u32 imm)
 {
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_grant *grant = &remote->grants[imm % NPULINK_WIRE_GRANTS];
-	struct npulink_rank *rank = remote->rank;
+	struct npulink_rank *rank;
 	unsigned long flags;
 
+	if (put->agree) {
+		npulink_agree_lost(put, -EPROTO);
+		return;
+	}
+	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_UP) {
 		if (grant->state != NPULINK_GRANT_OUT ||

@@ -2,34 +2,61 @@
 /*
  * shrink.c - COMM_SHRINK: the survivors of a failed communicator go on in a new one.
  *
- * Who they are is decided once, by the first who asks, so all of them agree. The new
- * communicator remembers the old one: a survivor that dies or leaves before it has
- * asked, too, is missed there, and fails it.
+ * Who they are is decided once, so all of them agree: by the first who asks, or if there are
+ * ranks on other machines, together with those (agree.c). The new communicator remembers the
+ * old one: a survivor that dies or leaves before it has asked, too, is missed there, and
+ * fails it.
  */
 #include <linux/bsearch.h>
 #include <linux/random.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include "agree.h"
 #include "core.h"
 
-/* Might that rank still come and take part? Under npulink_comms_lock. */
-static bool npulink_comm_alive(struct npulink_comm *comm, u32 i)
+/*
+ * That rank, or what it is in the communicator before if it has not joined, as long as it is
+ * here and may still take part. Under npulink_comms_lock.
+ */
+static struct npulink_rank *npulink_comm_living(struct npulink_comm *comm, u32 i)
 {
 	struct npulink_rank *rank;
-	bool known, alive = false;
 
-	lockdep_assert_held(&npulink_comms_lock);
 	for (;;) {
-		rcu_read_lock();
-		rank = rcu_dereference(comm->ranks[i]);
-		known = rank || test_bit(i, comm->left);
-		if (rank)
-			alive = !READ_ONCE(rank->file->dead);
-		rcu_read_unlock();
-		/* Has not joined: it is what it is in the one before. */
-		if (known || !comm->parent)
-			return alive;
+		/* Nobody joins or leaves without the lock. */
+		rank = rcu_dereference_protected(comm->ranks[i],
+						 lockdep_is_held(&npulink_comms_lock));
+		if (rank || test_bit(i, comm->left) || !comm->parent)
+			return rank && !READ_ONCE(rank->file->dead) ? rank : NULL;
 		i = comm->map[i];
 		comm = comm->parent;
 	}
+}
+
+/* Might that rank, of this machine, still come and take part? Under npulink_comms_lock. */
+bool npulink_comm_alive(struct npulink_comm *comm, u32 i)
+{
+	return npulink_comm_living(comm, i);
+}
+
+/* A rank that might, and that was told of other machines; referenced, or NULL. May sleep. */
+struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm)
+{
+	struct npulink_rank *rank = NULL;
+	u32 i;
+
+	mutex_lock(&npulink_comms_lock);
+	for (i = 0; i < comm->nranks && !rank; i++) {
+		rank = npulink_comm_living(comm, i);
+		if (rank && !READ_ONCE(rank->net))
+			rank = NULL;
+		if (!(i & 0xfff))
+			cond_resched();
+	}
+	if (rank)
+		npulink_rank_get(rank);
+	mutex_unlock(&npulink_comms_lock);
+	return rank;
 }
 
 static int npulink_map_cmp(const void *a, const void *b)
@@ -47,11 +74,44 @@ static bool npulink_comm_heir(const struct npulink_comm *comm, u32 old, u32 *ran
 	return found;
 }
 
-static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
+/* Rank @i of @child, which has been rank map[i] of its parent, lives on another machine. */
+static bool npulink_comm_elsewhere(const struct npulink_comm *child, u32 i)
+{
+	return child->agree && child->agree->place_of[i] != child->agree->self;
+}
+
+/* Whoever has died since it was decided who goes on is missed in @child from its beginning. */
+static void npulink_comm_miss(struct npulink_comm *child)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_DEATH, .step = ~0U, .number = ~0ULL,
 	};
+	bool missed = false;
+	u32 i;
+
+	for (i = 0; i < child->nranks && !missed; i++) {
+		missed = !npulink_comm_elsewhere(child, i) && !npulink_comm_alive(child, i);
+		cause.rank = i;
+		cause.peer = i;
+	}
+	if (missed)
+		npulink_comm_fail_now(child, &cause);
+}
+
+/* @child is what @comm is shrunk to, and its ranks have been @map[]. */
+static void npulink_comm_adopt(struct npulink_comm *comm, struct npulink_comm *child, u32 *map)
+{
+	lockdep_assert_held(&npulink_comms_lock);
+	child->map = map;
+	kref_get(&comm->kref);
+	child->parent = comm;
+	WRITE_ONCE(comm->child, child);
+	smp_mb();	/* pairs with npulink_file_kill() */
+	npulink_comm_miss(child);
+}
+
+static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
+{
 	struct npulink_comm *child;
 	u8 secret[16];
 	u32 i, n = 0;
@@ -73,21 +133,80 @@ static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
 		kvfree(map);
 		return ERR_PTR(n ? -ENOMEM : -EOWNERDEAD);
 	}
-	child->map = map;
-	kref_get(&comm->kref);
-	child->parent = comm;
-	WRITE_ONCE(comm->child, child);
-	smp_mb();	/* pairs with npulink_file_kill() */
-	for (i = 0; i < n && !cause.status; i++) {
-		if (npulink_comm_alive(comm, map[i]))
-			continue;
-		cause.rank = i;
-		cause.peer = i;
-		cause.status = -EOWNERDEAD;
-	}
-	if (cause.status)
-		npulink_comm_fail_now(child, &cause);
+	npulink_comm_adopt(comm, child, map);
 	return child;
+}
+
+/* Machines that we have lost since they have accepted are missed, too. */
+static void npulink_comm_miss_places(struct npulink_agree *agree, struct npulink_comm *heir)
+{
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_LINK, .step = ~0U, .number = ~0ULL, .code = EHOSTDOWN,
+	};
+	const struct npulink_place *self = &agree->places[agree->self], *place;
+	bool missed = false;
+	u32 i;
+
+	for (i = 0; i < heir->nranks; i++) {
+		u32 at = agree->place_of[heir->map[i]];
+
+		if (at == agree->self)
+			cause.rank = i;
+		if (missed || !npulink_has_place(self->dead, at))
+			continue;
+		missed = true;
+		place = &agree->places[at];
+		cause.peer = i;
+		memcpy(cause.ip, place->addr.ip, sizeof(cause.ip));
+		strscpy(cause.port, place->put.via, sizeof(cause.port));
+	}
+	if (missed)
+		npulink_comm_fail_now(heir, &cause);
+}
+
+/*
+ * The same for what the machines have agreed on: there it is, and waits for our ranks. @map is
+ * taken over if there is no error. Called by a worker.
+ */
+int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map, u32 n)
+{
+	struct npulink_agree *agree = comm->agree;
+	struct npulink_comm *heir;
+	u32 i, here = 0;
+	int rc = 0;
+
+	heir = npulink_comm_new(secret, n, npulink_comm_flags(comm));
+	if (!heir)
+		return -ENOMEM;
+	heir->uid = comm->uid;
+	put_user_ns(heir->userns);
+	heir->userns = get_user_ns(comm->userns);
+	for (i = 0; i < n; i++)
+		here += agree->place_of[map[i]] == agree->self;
+	if (here < n) {
+		heir->agree = npulink_agree_inherit(agree, heir, map);
+		if (!heir->agree)
+			rc = -ENOMEM;
+		agree->transport->tag(heir->secret, heir->tag);
+		npulink_heir_tags(agree, heir->secret, heir->agree_secret, heir->agree_tag);
+	}
+	mutex_lock(&npulink_comms_lock);
+	/* If all have left there is nobody to join it. */
+	if (!comm->joined)
+		rc = rc ?: -ESHUTDOWN;
+	if (!rc) {
+		npulink_comm_adopt(comm, heir, map);
+		agree->heir = heir;
+		npulink_comm_miss_places(agree, heir);
+		if (here < n) {
+			/* Pairs with npulink_comm_expects(). */
+			smp_store_release(&heir->far, true);
+		}
+	}
+	mutex_unlock(&npulink_comms_lock);
+	if (rc)
+		npulink_comm_put(heir);
+	return rc;
 }
 
 /* A rank of @comm has gone, and will not join what the communicator was shrunk to. */
@@ -121,6 +240,8 @@ static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_ran
 	struct npulink_comm *child = old->comm->child;
 
 	lockdep_assert_held(&npulink_comms_lock);
+	if (!child && READ_ONCE(old->comm->far))
+		return -ESHUTDOWN;
 	if (child) {
 		kref_get(&child->kref);
 	} else {
@@ -149,6 +270,14 @@ static int npulink_comm_join_child(struct npulink_rank *rank, void *unused)
 	return rc;
 }
 
+static int npulink_comm_say_map(const struct npulink_comm *child, u64 to)
+{
+	if (to && copy_to_user(u64_to_user_ptr(to), child->map,
+			       array_size(child->nranks, sizeof(*child->map))))
+		return -EFAULT;
+	return 0;
+}
+
 int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_shrink *cmd = ucmd->cmd;
@@ -165,9 +294,9 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	/* Pairs with npulink_comm_record(). */
 	if (!smp_load_acquire(&old->comm->failed))
 		goto out_old;
-	/* Who lives elsewhere is not known here. */
-	rc = -EOPNOTSUPP;
-	if (READ_ONCE(old->comm->far))
+	/* Who lives elsewhere is to be agreed on. */
+	rc = READ_ONCE(old->comm->far) ? npulink_agree_ask(old) : 0;
+	if (rc)
 		goto out_old;
 	rank = npulink_rank_new(file);
 	rc = PTR_ERR_OR_ZERO(rank);
@@ -179,13 +308,17 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 		goto err_abort;
 	rc = npulink_comm_find_child(rank, old);
 	mutex_unlock(&npulink_comms_lock);
+	if (!rc)
+		rc = npulink_agree_introduce(rank, old);
 	if (rc)
 		goto err_abort;
 	/* Before it joins: leaving again would be seen, and could not be undone. */
 	cmd->out_id = rank->obj.id;
 	cmd->out_rank = rank->rank;
 	cmd->out_nranks = rank->comm->nranks;
-	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
+	rc = npulink_comm_say_map(rank->comm, cmd->map);
+	if (!rc)
+		rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
 		goto err_abort;
 	rc = npulink_rank_join(rank, npulink_comm_join_child, NULL);

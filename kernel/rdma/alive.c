@@ -23,6 +23,8 @@ void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
 	case NPULINK_WIRE_NOBODY:
 		/* It may not have joined yet, but does not keep us waiting for ever. */
 		WRITE_ONCE(conn->absent, -ESRCH);
+		if (conn->put->agree)
+			rdma_conn_give_up(conn, -ESRCH);
 		break;
 	case NPULINK_WIRE_FAILED:
 		rdma_conn_give_up(conn, -ECONNABORTED);
@@ -125,6 +127,7 @@ void rdma_alive_watch(struct work_struct *work)
 {
 	struct rdma_conn *conn = container_of(to_delayed_work(work), struct rdma_conn, watch);
 	u32 bound = conn->put->timeout_ms;
+	bool early;
 	int why;
 
 	if (READ_ONCE(conn->state) == RDMA_CONN_CLOSED)
@@ -152,7 +155,9 @@ void rdma_alive_watch(struct work_struct *work)
 		return;
 	}
 	rdma_alive_try(conn);
-	if (!conn->knock && rdma_since(READ_ONCE(conn->heard_of), bound / 4) &&
+	/* An agreement begins on machines that have heard of it; who is to call may not have. */
+	early = conn->put->agree && !conn->active;
+	if (!conn->knock && (early || rdma_since(READ_ONCE(conn->heard_of), bound / 4)) &&
 	    rdma_since(conn->knocked, bound / 8))
 		rdma_knock(conn);
 	queue_delayed_work(rdma_wq, &conn->watch, msecs_to_jiffies(bound / 8));

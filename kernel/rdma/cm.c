@@ -399,7 +399,10 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		found = NULL;
 		mutex_lock(&rdma_lock);
 		list_for_each_entry(conn, &rdma_conns, node) {
-			if ((dev && conn->put->dev != dev) || READ_ONCE(conn->ibdev) != ibdev)
+			if (READ_ONCE(conn->ibdev) != ibdev)
+				continue;
+			/* One of no device may use the ports of others, but not this one. */
+			if (dev && conn->put->dev != dev && (conn->put->dev || !ibdev))
 				continue;
 			if (!ibdev && conn->state >= RDMA_CONN_FAILED)
 				continue;

@@ -116,6 +116,7 @@ static void rdma_listener_put(struct rdma_listener *l)
 
 /* ---- ports -------------------------------------------------------------------------------- */
 
+/* May connections of @dev, NULL: of any device, go over that port? */
 bool rdma_port_allowed(const struct npulink_device *dev, const struct net *net,
 		       const struct ib_device *ibdev, u32 num)
 {
@@ -124,8 +125,8 @@ bool rdma_port_allowed(const struct npulink_device *dev, const struct net *net,
 
 	spin_lock(&rdma_ports_lock);
 	list_for_each_entry(p, &rdma_ports, node)
-		found |= p->port->dev == dev && p->port->net == net && p->ibdev == ibdev &&
-			 p->num == num;
+		found |= (!dev || p->port->dev == dev) && p->port->net == net &&
+			 p->ibdev == ibdev && p->num == num;
 	spin_unlock(&rdma_ports_lock);
 	return found;
 }

@@ -294,10 +294,17 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code);
  * Every survivor has to call it, at its own time; it does not wait for the others.
  * One that dies before it has is noticed like any death: @shrunk fails, and can be
  * shrunk again. After a failure that killed nobody (an abort, a deadline) all
- * ranks survive. Only for ranks of one machine so far.
+ * ranks survive.
  *
- * Return: 0; -EINVAL: @comm has not failed; -EEXIST: called before; -EPERM, -ENOMEM,
- * -ENODEV: see coll_comm_last_error() of @comm.
+ * If ranks are on several machines, it waits until these have agreed on who survives: a
+ * machine that does not answer is waited for as long as coll_config.peer_timeout_ns said
+ * when @comm was made. Machines that reach none of the others go on by themselves, with the
+ * ranks that they have. Who reaches some of those who go on together, but not all, gets
+ * -ESHUTDOWN.
+ *
+ * Return: 0; -EINVAL: @comm has not failed; -EEXIST: called before; -ESHUTDOWN: the others
+ * go on without this rank; -EPERM, -ENOMEM, -ENODEV, -EHOSTUNREACH: see
+ * coll_comm_last_error() of @comm.
  */
 int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 		     const struct coll_config *config);

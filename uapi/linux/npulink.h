@@ -479,15 +479,35 @@ struct npulink_comm_status {
  * @out_id: id of the new communicator
  * @out_rank: own rank in it
  * @out_nranks: number of its ranks
+ * @map: address of __u32 [number of ranks of comm_id], or 0: the rank in comm_id of each of
+ *	its ranks is written there
  *
  * Joins the communicator of the survivors: the ranks whose process lived, and that had
  * not left, when the first of them asked. They keep their order. Each survivor
  * has to ask; if one dies or leaves instead, the new communicator fails as any other
  * does, and can be shrunk in turn, also by those who find it failed when they join.
  *
+ * If there are ranks on other nodes, the nodes agree on who survives, and whoever asks before
+ * that waits: as long as it takes to hear from all nodes, and for those that do not answer as
+ * long as peer_timeout_ms of COMM_CREATE says; a few times that if nodes die meanwhile, or do
+ * not do their part. A signal ends the wait, not the agreement. Ranks survive on other nodes,
+ * too, without having asked.
+ *
+ * Only nodes that all reach each other go on together. Where there are several such groups,
+ * each goes on by itself if it reaches none of the others: a group of ranks that was cut off
+ * does not know whether others live. Else those go on that include the lowest ranks, and the
+ * other ones, who reach some of them, get ESHUTDOWN. No rank is in two groups. A node that is
+ * cut off at the moment at which all have agreed may count among the survivors some that have
+ * gone on without it; what they have is their own, and its communicator fails
+ * (NPULINK_CAUSE_LINK) when it needs them.
+ *
  *  - EINVAL: the communicator has not failed
- *  - EOPNOTSUPP: it has ranks on other nodes
  *  - EEXIST: asked before
+ *  - ESHUTDOWN: the others go on without this rank
+ *  - EOPNOTSUPP: it has ranks on more than 8,192 nodes, or besides others more ranks than that
+ *    on one
+ *  - EHOSTUNREACH: it has ranks on other nodes, and no port is bound to the device any more
+ *  - EINTR: a signal arrived while waiting for other nodes
  */
 struct npulink_comm_shrink {
 	__u32 size;
@@ -496,6 +516,7 @@ struct npulink_comm_shrink {
 	__u32 out_id;
 	__u32 out_rank;
 	__u32 out_nranks;
+	__aligned_u64 map;
 };
 #define NPULINK_COMM_SHRINK _IO(NPULINK_TYPE, NPULINK_CMD_COMM_SHRINK)
 

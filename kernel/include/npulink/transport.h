@@ -47,13 +47,15 @@ struct npulink_port {
 /**
  * struct npulink_put - one connection, from a local rank to one elsewhere
  * @transport: who carries it
- * @dev: the local rank's device
+ * @dev: the local rank's device; NULL: any port that is bound in @net will do
  * @net: network namespace of the rank's process
  * @secret: the communicator's
  * @tag: what the transport's tag() has made of it
  * @rank: local rank
  * @peer: rank that it leads to; the lower of the two connects
  * @checksum: the communicator's: both ends must agree
+ * @agree: for an agreement about who is left (core/agree.c), not a rank's: who is not there
+ *	   is not waited for
  * @timeout_ms: how long a peer that does not answer is waited for; 0 until open, if the
  *	user has no wish
  * @addr: where that one is
@@ -71,6 +73,7 @@ struct npulink_put {
 	u32 rank;
 	u32 peer;
 	bool checksum;
+	bool agree;
 	u32 timeout_ms;
 	struct npulink_addr addr;
 	struct npulink_buf *buf;
@@ -85,7 +88,8 @@ struct npulink_put {
  * @kind: NPULINK_PEER_*
  * @owner: module, held by each port and each connection
  *
- * Those callbacks that are called with the rank's lock held do not sleep, and call nothing
+ * Those callbacks that are called with the rank's lock held (an agreement's, of its
+ * connections) do not sleep, and call nothing
  * in the core. What they start ends in one call from the list below, or in
  * npulink_put_down(), after which nothing is in flight any more.
  */

@@ -29,6 +29,19 @@
  * the last write of each grant. The sender keeps what it sent until the receiver says
  * GOOD. What arrived damaged is asked for once more: DATA by AGAIN, a chunk by a GRANT with
  * NPULINK_WIRE_TWICE, and the answer has that flag, too.
+ *
+ * Agreement. Machines that go on without some ranks of a failed communicator (COMM_SHRINK)
+ * agree on who is left over connections of another kind, one between any two of them. A
+ * machine is called by the lowest rank that is said to be on it, and has a place: machines are
+ * counted in the order of these ranks. Tag and MACs are made from a hash of the secret (keyed
+ * BLAKE2s with the secret as key, over the label "npulink agree"; its first 16 bytes), so
+ * that nothing said on one kind of connection is of use on the other. Who is called and has gone
+ * on without the caller refuses with NPULINK_WIRE_FAILED. When it knows which of the others
+ * it can reach, each machine tells them by ALIVE, again whenever that changes. The first
+ * machine of those that a machine can reach decides: it makes all that are to go on an OFFER,
+ * each of them ACCEPTs, then it says COMMIT, which each passes on to all the others. Who is left
+ * out is told so by WITHOUT. The new secret is a hash of the old one, of the nonce of
+ * the OFFER, and of which ranks go on, so it is not sent.
  */
 #ifndef NPULINK_WIRE_H
 #define NPULINK_WIRE_H
@@ -36,7 +49,7 @@
 #include <linux/types.h>
 
 #define NPULINK_WIRE_MAGIC	0x6b6c706eU	/* "nplk" */
-#define NPULINK_WIRE_VERSION	3
+#define NPULINK_WIRE_VERSION	4
 #define NPULINK_WIRE_SLOT	4096U		/* one message with its payload */
 #define NPULINK_WIRE_EAGER	(NPULINK_WIRE_SLOT - 128U)
 #define NPULINK_WIRE_CHUNK	(128U << 10)	/* largest grant */
@@ -120,6 +133,16 @@ struct npulink_wire_auth {
 #define NPULINK_WIRE_STATUS	12
 #define NPULINK_WIRE_TYPES	13
 
+/* Of an agreement. */
+#define NPULINK_WIRE_ALIVE	32
+#define NPULINK_WIRE_OFFER	33
+#define NPULINK_WIRE_ACCEPT	34
+#define NPULINK_WIRE_COMMIT	35
+#define NPULINK_WIRE_WITHOUT	36
+#define NPULINK_WIRE_AGREES	37
+
+#define NPULINK_WIRE_PLACES	8192U	/* machines of an agreement, and ranks of each */
+
 #define NPULINK_WIRE_P2P	1
 #define NPULINK_WIRE_SENDS	2
 #define NPULINK_WIRE_TWICE	4
@@ -173,6 +196,21 @@ struct npulink_wire_status {
 } __packed;
 
 /**
+ * struct npulink_wire_agree - of an agreement
+ * @decider: OFFER, ACCEPT, COMMIT: place of the machine that made the offer, which
+ *	     numbers its offers by @number of struct npulink_wire_msg, from 1
+ * @size: ALIVE, OFFER: bytes of payload
+ * @nonce: OFFER: random
+ * @reserved: 0
+ */
+struct npulink_wire_agree {
+	__le32 decider;
+	__le32 size;
+	__u8 nonce[16];
+	__u8 reserved[88];
+} __packed;
+
+/**
  * struct npulink_wire_msg - header of every message
  * @type: NPULINK_WIRE_DATA ..
  * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair;
@@ -193,6 +231,7 @@ struct npulink_wire_status {
  * @sum: SUM: CRC32C of the chunk; DATA: of the payload
  * @reserved: 0
  * @status: ASK, STATUS: instead of all from @call on
+ * @agree: ALIVE, OFFER, ACCEPT, COMMIT, WITHOUT: the same
  *
  * Members that a type does not use are 0.
  */
@@ -203,6 +242,7 @@ struct npulink_wire_msg {
 	__le32 seq;
 	__le64 number;
 	union {
+		struct npulink_wire_agree agree;
 		struct {
 			struct npulink_wire_call call;
 			__le64 len;
@@ -247,6 +287,34 @@ struct npulink_wire_cause {
 	struct npulink_wire_call calls[2];
 	__u8 ip[16];
 	__u8 port[32];
+} __packed;
+
+/**
+ * struct npulink_wire_alive - payload of ALIVE
+ * @cause: why the communicator has failed
+ * @places: a hash of which rank is where
+ * @nplaces: number of machines
+ * @nranks: ranks that are said to be on the sender's machine
+ * @dead: machines that it cannot reach, by place, the first in the lowest bit
+ * @live: which of those ranks live, in their order; always the same
+ */
+struct npulink_wire_alive {
+	struct npulink_wire_cause cause;
+	__le64 places;
+	__le32 nplaces;
+	__le32 nranks;
+	__u8 dead[NPULINK_WIRE_PLACES / 8];
+	__u8 live[NPULINK_WIRE_PLACES / 8];
+} __packed;
+
+static_assert(sizeof(struct npulink_wire_alive) <= NPULINK_WIRE_EAGER);
+
+/**
+ * struct npulink_wire_offer - payload of OFFER
+ * @places: machines that are to go on; the sender and the receiver among them
+ */
+struct npulink_wire_offer {
+	__u8 places[NPULINK_WIRE_PLACES / 8];
 } __packed;
 
 #endif /* NPULINK_WIRE_H */

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * agree.h - the machines of a communicator that has failed agree on who goes on (COMM_SHRINK).
+ *
+ * Each machine has a place (npulink/wire.h), and takes part as one: it answers for the ranks
+ * that it has. The agreement begins with the first rank that asks, anywhere; on other machines
+ * with the first call. It ends once, and what was agreed on holds for good.
+ *
+ *   agree.c        who is alive, who decides, what is accepted
+ *   agree_msg.c    what is said, and what the transport says
+ *   agree_place.c  which rank is on which machine, here and in what comes after
+ *
+ * The model is agree.pml.
+ */
+#ifndef NPULINK_AGREE_H
+#define NPULINK_AGREE_H
+
+#include <npulink/transport.h>
+#include "core.h"
+
+#define NPULINK_PLACE_BYTES	(NPULINK_WIRE_PLACES / 8)
+
+enum npulink_agree_state {
+	NPULINK_AGREE_IDLE,
+	NPULINK_AGREE_RUNNING,
+	NPULINK_AGREE_ENDING,		/* connections are being closed */
+	NPULINK_AGREE_OVER,
+};
+
+enum npulink_place_state {
+	NPULINK_PLACE_NEW,
+	NPULINK_PLACE_CALLING,
+	NPULINK_PLACE_UP,
+	NPULINK_PLACE_LOST,
+};
+
+/*
+ * An offer: the machines that are to go on.
+ * @number: of the machine that made it; 0: there is none
+ * @taken: we have accepted it
+ */
+struct npulink_offer_of {
+	u32 decider;
+	u32 number;
+	bool taken;
+	u8 nonce[16];
+	u8 places[NPULINK_PLACE_BYTES];
+};
+
+/*
+ * struct npulink_place - a machine
+ * @first: the lowest rank that is said to be there
+ * @nranks: how many are
+ * @addr: where it is called
+ * @opened: the transport knows the connection: it is to be closed
+ * @full: the transport has refused something, and will say when it has room
+ * @want: what it is to be told, a mask of message types from ALIVE on
+ * @said: it has told us who is alive:
+ * @dead: machines that it cannot reach
+ * @live: its ranks that live, see npulink/wire.h
+ * @agreed: the number of our last offer that it has accepted
+ * @offer: its own last one
+ */
+struct npulink_place {
+	struct npulink_put put;
+	struct npulink_agree *agree;
+	u32 first;
+	u32 nranks;
+	u8 node[16];
+	struct npulink_addr addr;
+	u8 state;
+	bool opened;
+	bool full;
+	bool said;
+	u8 want;
+	u32 tx_seq;
+	u32 rx_seq;
+	u8 dead[NPULINK_PLACE_BYTES];
+	u8 live[NPULINK_PLACE_BYTES];
+	u32 agreed;
+	struct npulink_offer_of offer;
+};
+
+/*
+ * struct npulink_agree - an agreement, of one communicator
+ * @lock: all that follows, and each place; taken with interrupts off
+ * @asked: a rank here wants it, or a member elsewhere has told us
+ * @ended: @result is what comes of it: 0: @accepted holds; -ESHUTDOWN: without us
+ * @changed: there is news for the others of whom we cannot reach
+ * @counted: it is known which of our ranks live
+ * @opened: the worker has tried to connect to all others
+ * @known: what comes of it, and if that is a communicator, there it is
+ * @began: in jiffies; like @since, when what is waited for now began, and @probed
+ * @bound_ms: how long who does not answer is waited for
+ * @accepted: a copy of the offer that was accepted last
+ * @picked: whom we would offer to go on
+ * @heir_tag: of the communicator that @accepted would make, for an agreement of its own
+ * @rank: as whom we use ports and memory, as long as it runs
+ * @heir: the communicator of those who go on; held until the last rank has left this one
+ */
+struct npulink_agree {
+	struct npulink_comm *comm;
+	struct net *net;
+	u32 nplaces;
+	u32 self;
+	u32 *place_of;			/* by rank */
+	u64 hash;			/* of place_of */
+	wait_queue_head_t wq;
+	struct delayed_work work;
+
+	spinlock_t lock;		/* see above */
+	u8 state;
+	bool asked;
+	bool ended;
+	bool changed;
+	bool counted;
+	bool opened;
+	bool known;
+	int result;
+	unsigned long began;
+	unsigned long since;
+	unsigned long probed;
+	u32 bound_ms;
+	struct npulink_offer_of accepted;
+	u8 picked[NPULINK_PLACE_BYTES];
+	u8 heir_tag[NPULINK_TAG_LEN];
+	struct npulink_rank *rank;
+	const struct npulink_transport *transport;
+	struct npulink_comm *heir;
+	struct npulink_place places[];
+};
+
+static inline bool npulink_has_place(const u8 *places, u32 i)
+{
+	return places[i / 8] >> (i % 8) & 1;
+}
+
+static inline void npulink_add_place(u8 *places, u32 i)
+{
+	places[i / 8] |= 1 << (i % 8);
+}
+
+/* Does @places name one that is not below @n? */
+static inline bool npulink_places_beyond(const u8 *places, u32 n)
+{
+	for (; n % 8; n++)
+		if (npulink_has_place(places, n))
+			return true;
+	return memchr_inv(places + n / 8, 0, NPULINK_PLACE_BYTES - n / 8);
+}
+
+/* agree.c */
+void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank, bool asked);
+void npulink_agree_kick(struct npulink_agree *agree);
+void npulink_agree_work(struct npulink_agree *agree);
+void npulink_agree_gone(struct npulink_place *place);
+void npulink_agree_lose(struct npulink_place *place);
+void npulink_agree_end(struct npulink_agree *agree, int result);
+bool npulink_agree_commit(struct npulink_agree *agree, const struct npulink_place *from,
+			  u32 decider, u32 number);
+int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag);
+bool npulink_agree_awaits(struct npulink_comm *comm, const struct net *net, u32 index);
+
+/* agree_msg.c */
+#define NPULINK_WANT(type)	BIT((type) - NPULINK_WIRE_ALIVE)
+
+void npulink_agree_pump(struct npulink_place *place);
+void npulink_agree_last(struct npulink_place *place, struct npulink_wire_msg *msg, u8 type);
+void npulink_agree_up(struct npulink_put *put);
+bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len);
+void npulink_agree_room(struct npulink_put *put);
+void npulink_agree_lost(struct npulink_put *put, int status);
+
+/* agree_place.c */
+void npulink_agree_secret(const u8 *secret, u8 *out);
+struct npulink_agree *npulink_agree_get(struct npulink_comm *comm, struct npulink_rank *rank);
+struct npulink_agree *npulink_agree_inherit(struct npulink_agree *from, struct npulink_comm *heir,
+					    const u32 *map);
+void npulink_heir_secret(const struct npulink_agree *agree, const struct npulink_offer_of *offer,
+			 u8 *secret);
+void npulink_heir_tags(const struct npulink_agree *agree, const u8 *secret, u8 *agree_secret,
+		       u8 *agree_tag);
+int npulink_agree_heir(struct npulink_agree *agree);
+
+#endif /* NPULINK_AGREE_H */

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * agree_msg.c - what machines say to each other that agree on who goes on, and what the
+ * transport says of their connections. Nothing of it is believed before it was checked, and who
+ * says what it may not say is lost to us.
+ */
+#include "agree.h"
+#include "remote.h"
+
+#define to_place(p) container_of(p, struct npulink_place, put)
+
+/* ---- what we say ------------------------------------------------------------------ */
+
+static struct npulink_place *npulink_agree_self(struct npulink_agree *agree)
+{
+	return &agree->places[agree->self];
+}
+
+static void npulink_agree_stamp(struct npulink_place *place, struct npulink_wire_msg *msg, u8 type)
+{
+	*msg = (struct npulink_wire_msg) {
+		.type = type, .seq = cpu_to_le32(place->tx_seq),
+	};
+}
+
+static u32 npulink_agree_alive(struct npulink_agree *agree, struct npulink_wire_alive *body)
+{
+	struct npulink_place *self = npulink_agree_self(agree);
+
+	npulink_cause_to_wire(&body->cause, &agree->comm->cause);
+	body->places = cpu_to_le64(agree->hash);
+	body->nplaces = cpu_to_le32(agree->nplaces);
+	body->nranks = cpu_to_le32(self->nranks);
+	memcpy(body->dead, self->dead, sizeof(body->dead));
+	memcpy(body->live, self->live, sizeof(body->live));
+	return sizeof(*body);
+}
+
+static u32 npulink_agree_fill(struct npulink_place *place, struct npulink_wire_msg *msg, void *body)
+{
+	struct npulink_agree *agree = place->agree;
+	const struct npulink_offer_of *ours = &npulink_agree_self(agree)->offer;
+	const struct npulink_offer_of *offer = msg->type == NPULINK_WIRE_OFFER ? ours :
+					       &agree->accepted;
+
+	switch (msg->type) {
+	case NPULINK_WIRE_ALIVE:
+		return npulink_agree_alive(agree, body);
+	case NPULINK_WIRE_WITHOUT:
+		return 0;
+	}
+	msg->number = cpu_to_le64(offer->number);
+	msg->agree.decider = cpu_to_le32(offer->decider);
+	if (msg->type != NPULINK_WIRE_OFFER)
+		return 0;
+	memcpy(msg->agree.nonce, offer->nonce, sizeof(msg->agree.nonce));
+	memcpy(body, offer->places, sizeof(offer->places));
+	return sizeof(struct npulink_wire_offer);
+}
+
+/* Say what is due, in the order of the types. */
+void npulink_agree_pump(struct npulink_place *place)
+{
+	struct npulink_operand body = { .buf = place->put.buf, .off = NPULINK_MESSAGE_BYTES };
+	struct npulink_wire_msg msg;
+	u32 len;
+
+	lockdep_assert_held(&place->agree->lock);
+	while (place->want && place->state == NPULINK_PLACE_UP && !place->full) {
+		u8 what = __ffs(place->want);
+
+		npulink_agree_stamp(place, &msg, NPULINK_WIRE_ALIVE + what);
+		len = npulink_agree_fill(place, &msg, npulink_operand_va(&body));
+		msg.agree.size = cpu_to_le32(len);
+		if (place->put.transport->send(&place->put, &msg, &body, len)) {
+			place->full = true;
+			return;
+		}
+		place->tx_seq++;
+		place->want &= ~BIT(what);
+	}
+}
+
+/* The message that a connection is closed with: COMMIT, WITHOUT. */
+void npulink_agree_last(struct npulink_place *place, struct npulink_wire_msg *msg, u8 type)
+{
+	lockdep_assert_held(&place->agree->lock);
+	npulink_agree_stamp(place, msg, type);
+	npulink_agree_fill(place, msg, NULL);
+}
+
+/* ---- what is said to us ----------------------------------------------------------- */
+
+static const char *npulink_agree_told_alive(struct npulink_place *place,
+					    const struct npulink_wire_alive *body)
+{
+	struct npulink_agree *agree = place->agree;
+	struct npulink_cause cause;
+	const char *wrong;
+
+	wrong = npulink_cause_from_wire(&cause, &body->cause, agree->comm->nranks);
+	if (wrong)
+		return wrong;
+	if (le64_to_cpu(body->places) != agree->hash ||
+	    le32_to_cpu(body->nplaces) != agree->nplaces ||
+	    le32_to_cpu(body->nranks) != place->nranks)
+		return "where ranks are";
+	if (npulink_places_beyond(body->dead, agree->nplaces) ||
+	    npulink_places_beyond(body->live, place->nranks))
+		return "a machine or rank that is not there";
+	if (place->said && memcmp(place->live, body->live, sizeof(place->live)))
+		return "other ranks than before";
+	place->said = true;
+	memcpy(place->dead, body->dead, sizeof(place->dead));
+	memcpy(place->live, body->live, sizeof(place->live));
+	/* It may have failed for a reason that nobody here has met with. */
+	npulink_comm_fail(agree->comm, &cause);
+	agree->asked = true;
+	return NULL;
+}
+
+static const char *npulink_agree_told_offer(struct npulink_place *place,
+					    const struct npulink_wire_msg *msg,
+					    const struct npulink_wire_offer *body)
+{
+	struct npulink_agree *agree = place->agree;
+	u64 number = le64_to_cpu(msg->number);
+
+	if (!place->said || number <= place->offer.number || number > U32_MAX)
+		return "number of an offer";
+	if (le32_to_cpu(msg->agree.decider) != place - agree->places ||
+	    npulink_places_beyond(body->places, agree->nplaces) ||
+	    !npulink_has_place(body->places, place - agree->places) ||
+	    !npulink_has_place(body->places, agree->self))
+		return "machines of an offer";
+	place->offer = (struct npulink_offer_of) {
+		.decider = place - agree->places, .number = number,
+	};
+	memcpy(place->offer.nonce, msg->agree.nonce, sizeof(place->offer.nonce));
+	memcpy(place->offer.places, body->places, sizeof(place->offer.places));
+	return NULL;
+}
+
+static const char *npulink_agree_told_accept(struct npulink_place *place,
+					     const struct npulink_wire_msg *msg)
+{
+	struct npulink_agree *agree = place->agree;
+	const struct npulink_offer_of *offer = &npulink_agree_self(agree)->offer;
+	u64 number = le64_to_cpu(msg->number);
+
+	if (le32_to_cpu(msg->agree.decider) != agree->self || !number || number > offer->number)
+		return "an offer that was not made";
+	/* An earlier one is worth nothing any more. */
+	if (number == offer->number && npulink_has_place(offer->places, place - agree->places))
+		place->agreed = number;
+	return NULL;
+}
+
+static u32 npulink_agree_size(u8 type)
+{
+	return type == NPULINK_WIRE_ALIVE ? sizeof(struct npulink_wire_alive) :
+	       type == NPULINK_WIRE_OFFER ? sizeof(struct npulink_wire_offer) : 0;
+}
+
+/* Returns what is wrong with it, or NULL. */
+static const char *npulink_agree_told(struct npulink_place *place, const void *bytes, u32 len)
+{
+	struct npulink_wire_msg msg;
+
+	if (len < sizeof(msg) || len > NPULINK_WIRE_SLOT)
+		return "size";
+	memcpy(&msg, bytes, sizeof(msg));
+	bytes += sizeof(msg);
+	len -= sizeof(msg);
+	if (msg.type < NPULINK_WIRE_ALIVE || msg.type >= NPULINK_WIRE_AGREES)
+		return "type";
+	if (le32_to_cpu(msg.seq) != place->rx_seq)
+		return "sequence number";
+	if (len != npulink_agree_size(msg.type) || le32_to_cpu(msg.agree.size) != len)
+		return "payload";
+	if (msg.flags || msg.credits ||
+	    memchr_inv(msg.agree.reserved, 0, sizeof(msg.agree.reserved)) ||
+	    (msg.type != NPULINK_WIRE_OFFER &&
+	     memchr_inv(msg.agree.nonce, 0, sizeof(msg.agree.nonce))))
+		return "unused members";
+	if ((msg.type == NPULINK_WIRE_ALIVE || msg.type == NPULINK_WIRE_WITHOUT) &&
+	    (msg.number || msg.agree.decider))
+		return "unused members";
+	place->rx_seq++;
+	switch (msg.type) {
+	case NPULINK_WIRE_ALIVE:
+		return npulink_agree_told_alive(place, bytes);
+	case NPULINK_WIRE_OFFER:
+		return npulink_agree_told_offer(place, &msg, bytes);
+	case NPULINK_WIRE_ACCEPT:
+		return npulink_agree_told_accept(place, &msg);
+	case NPULINK_WIRE_COMMIT:
+		if (le64_to_cpu(msg.number) <= U32_MAX &&
+		    npulink_agree_commit(place->agree, place, le32_to_cpu(msg.agree.decider),
+					 le64_to_cpu(msg.number)))
+			return NULL;
+		return "an offer that was not accepted";
+	}
+	/* WITHOUT. Only who has agreed with others says so. */
+	if (!place->said)
+		return "that we are left out, too early";
+	npulink_agree_end(place->agree, -ESHUTDOWN);
+	return NULL;
+}
+
+bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len)
+{
+	struct npulink_place *place = to_place(put);
+	struct npulink_agree *agree = place->agree;
+	const char *wrong;
+	unsigned long flags;
+
+	spin_lock_irqsave(&agree->lock, flags);
+	/* It may come before npulink_put_up() has. */
+	if (place->state == NPULINK_PLACE_CALLING)
+		place->state = NPULINK_PLACE_UP;
+	if (place->state == NPULINK_PLACE_UP && !agree->ended) {
+		wrong = npulink_agree_told(place, bytes, len);
+		if (wrong) {
+			dev_warn_ratelimited(&agree->rank->dev->dev,
+					     "the machine of rank %u at %pI6c broke the protocol: %s\n",
+					     place->first, place->addr.ip, wrong);
+			npulink_agree_lose(place);
+		}
+		npulink_agree_kick(agree);
+	}
+	spin_unlock_irqrestore(&agree->lock, flags);
+	return false;
+}
+
+/* ---- what the transport says ------------------------------------------------------ */
+
+void npulink_agree_up(struct npulink_put *put)
+{
+	struct npulink_place *place = to_place(put);
+	unsigned long flags;
+
+	spin_lock_irqsave(&place->agree->lock, flags);
+	if (place->state == NPULINK_PLACE_CALLING)
+		place->state = NPULINK_PLACE_UP;
+	npulink_agree_kick(place->agree);
+	spin_unlock_irqrestore(&place->agree->lock, flags);
+}
+
+void npulink_agree_room(struct npulink_put *put)
+{
+	struct npulink_place *place = to_place(put);
+	unsigned long flags;
+
+	spin_lock_irqsave(&place->agree->lock, flags);
+	place->full = false;
+	npulink_agree_pump(place);
+	spin_unlock_irqrestore(&place->agree->lock, flags);
+}
+
+void npulink_agree_lost(struct npulink_put *put, int status)
+{
+	struct npulink_place *place = to_place(put);
+	struct npulink_agree *agree = place->agree;
+	unsigned long flags;
+
+	spin_lock_irqsave(&agree->lock, flags);
+	/* They have agreed, and we were not there. */
+	if (status == -ECONNABORTED && place->state == NPULINK_PLACE_CALLING)
+		npulink_agree_end(agree, -ESHUTDOWN);
+	npulink_agree_gone(place);
+	npulink_agree_kick(agree);
+	spin_unlock_irqrestore(&agree->lock, flags);
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * rdma_shrink.c - three machines whose ranks go on after a failure, in a communicator of those
+ * who are left: ranks are killed, one never asks, machines cannot reach each other, and the
+ * machine that decides is killed while they agree. What all who go on then compute is right.
+ *
+ * npulink-test: machines=3 mem=512 modules=none timeout=300
+ */
+#include "remote.h"
+
+#define MACHINES	3
+#define BOUND		"2"	/* seconds until a machine that does not answer is lost */
+
+/* ---- small things ------------------------------------------------------------------ */
+
+/* Tell the other machines, in a directory that all have, that we have come so far. */
+static void mark_path(char path[256], const char *what, unsigned int of)
+{
+	snprintf(path, 256, "%s/../shrink-%s-%u", getenv("NPULINK_RESULTS"), what, of);
+}
+
+static void mark(const char *what)
+{
+	char path[256];
+	int fd;
+
+	mark_path(path, what, machine);
+	fd = open(path, O_CREAT | O_WRONLY, 0644);
+	if (fd >= 0)
+		close(fd);
+}
+
+static bool marked(const char *what, unsigned int of)
+{
+	char path[256];
+
+	mark_path(path, what, of);
+	for (int i = 0; i < 3000; i++) {
+		if (!access(path, F_OK))
+			return true;
+		usleep(20000);
+	}
+	remote_fail("machine %u has not come to \"%s\"", of, what);
+	return false;
+}
+
+/*
+ * @fn on each rank, @per on each machine; those in the mask @victims end by SIGKILL, and are
+ * not missed. Returns how many of ours failed.
+ */
+static int ranks_and_victims(unsigned int per, unsigned int victims, remote_fn fn)
+{
+	pid_t pids[8] = { };
+	int status, bad = 0;
+
+	remote_port += 2;
+	for (unsigned int i = 0; i < per; i++) {
+		unsigned int rank = machine * per + i;
+		struct coll_comm *comm;
+		int rc;
+
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		alarm(300);
+		comm = remote_join_at(rank, MACHINES * per, remote_port, 0);
+		if (!comm)
+			_exit(1);
+		rc = fn(comm, rank);
+		if (coll_comm_destroy(comm))
+			rc = remote_fail("rank %u cannot leave", rank);
+		_exit(!!rc);
+	}
+	for (unsigned int i = 0; i < per; i++) {
+		bool victim = victims >> (machine * per + i) & 1;
+
+		waitpid(pids[i], &status, 0);
+		bad += victim ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : !!status;
+	}
+	return bad;
+}
+
+/* Some operations until it fails; 0 if it does not. */
+static int use(struct coll_comm *comm, int times)
+{
+	static char in[20000], out[20000];
+	int rc = 0;
+
+	for (int i = 0; i < times && !rc; i++)
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	return rc;
+}
+
+#define UNTIL_IT_FAILS	1000000
+
+static int check_all(struct coll_comm *comm)
+{
+	static const size_t counts[] = { 3, 5000 };
+	int bad = 0;
+
+	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names) && !bad; coll++)
+		for (size_t i = 0; i < ARRAY_SIZE(counts) && !bad; i++) {
+			struct coll_case c = {
+				.collective = coll, .count = counts[i], .dtype = COLL_INT32,
+				.op = COLL_SUM, .root = trial_rooted(coll) ?
+							coll_comm_size(comm) - 1 : 0,
+				.in_place = i,
+			};
+
+			bad = remote_case(comm, coll_comm_rank(comm), &c);
+		}
+	return bad;
+}
+
+/* How many times that may be waited for until it is known who is left; the host may be busy. */
+#define PATIENCE	4
+
+/* Go on with those in @left, a mask of ranks, of which we have been @rank. NULL: it failed. */
+static struct coll_comm *go_on(struct coll_comm *comm, unsigned int rank, unsigned int left,
+			       uint64_t deadline_ns)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	unsigned int n = __builtin_popcount(left);
+	unsigned int place = __builtin_popcount(left & ((1U << rank) - 1));
+	struct coll_comm *shrunk, *again;
+	double start = now();
+	int rc;
+
+	config.deadline_ns = deadline_ns;
+	rc = coll_comm_shrink(comm, &shrunk, &config);
+	if (rc) {
+		remote_fail("rank %u: shrink: %d: %s", rank, rc, coll_comm_last_error(comm));
+		return NULL;
+	}
+	ksft_print_msg("rank %u: %u of %u after %.2f s\n", rank, coll_comm_rank(shrunk),
+		       coll_comm_size(shrunk), now() - start);
+	if (now() - start > PATIENCE * atof(BOUND))
+		remote_fail("rank %u: that is too late", rank);
+	else if (coll_comm_size(shrunk) != n || coll_comm_rank(shrunk) != place)
+		remote_fail("rank %u: not %u of %u", rank, place, n);
+	else if (coll_comm_shrink(comm, &again, NULL) != -EEXIST)
+		remote_fail("rank %u: there are two places for it", rank);
+	else
+		return shrunk;
+	coll_comm_destroy(shrunk);
+	return NULL;
+}
+
+#define LONG	240000000000ULL
+
+/* ---- ranks that are killed ----------------------------------------------------------- */
+
+static int dies(void)
+{
+	kill(getpid(), SIGKILL);
+	return 1;
+}
+
+/* The last of six, and then the first. */
+static int two_deaths(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *five, *four = NULL;
+	int rc;
+
+	rc = use(comm, 2);
+	if (rank == 5 && !rc)
+		return dies();
+	rc = rc ?: use(comm, UNTIL_IT_FAILS);
+	if (rc != -EOWNERDEAD)
+		return remote_check(rc ?: 1, comm, rank, "the first death");
+	five = go_on(comm, rank, 0x1f, LONG);
+	if (!five)
+		return 1;
+	rc = check_all(five) ?: use(five, 2);
+	if (!rank && !rc)
+		return dies();
+	rc = rc ?: use(five, UNTIL_IT_FAILS);
+	if (rc == -EOWNERDEAD)
+		four = go_on(five, rank, 0x1e, LONG);
+	else
+		remote_check(rc ?: 1, five, rank, "the second death");
+	rc = !four || check_all(four) || coll_comm_destroy(four);
+	return rc | !!coll_comm_destroy(five);
+}
+
+/* ---- who is late, and who is left out -------------------------------------------------- */
+
+/* Rank 2 lives, and never asks: it is counted, and what waits for it ends by its deadline. */
+static int never_asks(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *shrunk;
+	int rc;
+
+	rc = use(comm, 1);
+	if (rank == 1)
+		coll_comm_abort(comm, 1);
+	rc = rc ?: use(comm, UNTIL_IT_FAILS);
+	if (rc != -ECANCELED)
+		return remote_check(rc ?: 1, comm, rank, "an abort");
+	if (rank == 2)
+		return !marked("missed", 0) || !marked("missed", 1);
+	/* Longer than a rank that is not there is waited for: this one is expected. */
+	shrunk = go_on(comm, rank, 7, 2500000000ULL);
+	if (!shrunk)
+		return 1;
+	rc = use(shrunk, 1);
+	mark("missed");
+	if (rc != -ETIMEDOUT)
+		return remote_check(rc ?: 1, shrunk, rank, "a rank that does not come");
+	return !!coll_comm_destroy(shrunk);
+}
+
+/* The cable between two machines, at our end. */
+static int cable(unsigned int to, bool cut)
+{
+	return run("tc qdisc %s dev eth%u root netem loss 100%%", cut ? "add" : "del",
+		   to < machine ? to : to - 1);
+}
+
+/* 1 and 2 do not reach each other, and both reach 0: with which the lower one goes on. */
+static int left_out(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *shrunk = comm;
+	struct coll_state state = { };
+	int rc = use(comm, 1), bad = 0;
+
+	if (rank && cable(3 - rank, true))
+		return remote_fail("no netem");
+	mark("cut");
+	for (unsigned int i = 0; i < MACHINES; i++)
+		bad |= !marked("cut", i);
+	if (!rank)
+		coll_comm_abort(comm, 1);
+	while (!rc && !bad && !state.status) {
+		rc = coll_comm_status(comm, &state);
+		usleep(10000);
+	}
+	if (rank == 2) {
+		rc = coll_comm_shrink(comm, &shrunk, NULL);
+		if (rc != -ESHUTDOWN || shrunk ||
+		    !strstr(coll_comm_last_error(comm), "without this rank"))
+			bad = remote_check(rc ?: 1, comm, rank, "left out");
+	} else {
+		shrunk = go_on(comm, rank, 3, LONG);
+		bad |= !shrunk || check_all(shrunk) || coll_comm_destroy(shrunk);
+	}
+	return bad | (rank ? cable(3 - rank, false) : 0);
+}
+
+/* ---- machines that are killed, or cut off ------------------------------------------------ */
+
+/* After two that were left found that they are alone: each goes on by itself. */
+static int alone(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *shrunk;
+	int rc;
+
+	if (use(comm, 1) || cable(3 - machine, true))
+		return remote_fail("rank %u: no netem", rank);
+	rc = use(comm, UNTIL_IT_FAILS);
+	if (rc != -ENOLINK)
+		return remote_check(rc ?: 1, comm, rank, "a cable that is cut");
+	shrunk = go_on(comm, rank, 1 << rank, LONG);
+	return !shrunk || check_all(shrunk) || coll_comm_destroy(shrunk);
+}
+
+/*
+ * All abort and shrink it again and again, and machine 0, which decides, is killed meanwhile.
+ * Whatever it was doing, the others find out, and agree.
+ */
+static int decider_dies(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_comm *now_it = comm, *shrunk;
+	unsigned int n = MACHINES, times = 0;
+	int rc, bad = 0;
+
+	if (!rank && !fork()) {
+		usleep(getenv("NPULINK_SOAK") ? 60000000 : 1500000);
+		_exit(!!remote_kill(0));
+	}
+	while (n == MACHINES && !bad) {
+		struct coll_config config = COLL_CONFIG_INIT;
+
+		config.deadline_ns = LONG;
+		rc = use(now_it, 1);
+		if (!rc && rank)
+			rc = use(now_it, UNTIL_IT_FAILS);
+		else if (!rc)
+			rc = coll_comm_abort(now_it, 1) ?: -ECANCELED;
+		if (rc != -ECANCELED && rc != -ENOLINK)
+			bad = remote_check(rc ?: 1, now_it, rank, "while the machine dies");
+		rc = coll_comm_shrink(now_it, &shrunk, &config);
+		if (rc)
+			return remote_check(rc, now_it, rank, "shrink");
+		if (now_it != comm)
+			bad |= !!coll_comm_destroy(now_it);
+		now_it = shrunk;
+		n = coll_comm_size(shrunk);
+		times++;
+	}
+	ksft_print_msg("rank %u: %u of %u after the %uth time\n", rank, coll_comm_rank(now_it), n,
+		       times);
+	if (n != 2 || coll_comm_rank(now_it) != rank - 1)
+		bad = remote_fail("rank %u: that is wrong", rank);
+	bad = bad || check_all(now_it) || alone(now_it, rank - 1);
+	if (now_it != comm)
+		bad |= !!coll_comm_destroy(now_it);
+	return bad;
+}
+
+int main(void)
+{
+	remote_setup(2, 20000);
+	run("modprobe sch_netem");
+	setenv("COLL_PEER_TIMEOUT", BOUND, 1);
+	ksft_print_header();
+	ksft_set_plan(6);
+	ksft_test_result(!ranks_and_victims(2, 0x21, two_deaths), "a rank is killed, and another one\n");
+	ksft_test_result(!ranks_and_victims(1, 0, never_asks), "a rank does not ask\n");
+	ksft_test_result(!ranks_and_victims(1, 0, left_out), "two machines cannot reach each other\n");
+	/* What has failed on a machine that is killed would be forgotten. */
+	if (!machine && ksft_get_fail_cnt())
+		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
+	ksft_test_result(!ranks_and_victims(1, 0, decider_dies),
+			 "the machine that decides is killed, and the others are cut off\n");
+	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");
+	ksft_test_result(remote_teardown(), "the modules can be removed\n");
+	ksft_finished();
+}
