@@ -153,6 +153,8 @@ HELLO(hello_rank, m->rank = 2)
 HELLO(hello_own_rank, m->rank = 1)
 HELLO(hello_flags, m->flags = NPULINK_WIRE_CHECKSUM)
 HELLO(hello_knock, m->flags = NPULINK_WIRE_KNOCK)
+HELLO(hello_lost, m->flags = NPULINK_WIRE_KNOCK | NPULINK_WIRE_LOST)
+HELLO(hello_only_lost, m->flags = NPULINK_WIRE_LOST)
 
 static const struct wrong_hello wrong_hellos[] = {
 	{ "nothing", hello_right, 0 },
@@ -163,6 +165,8 @@ static const struct wrong_hello wrong_hellos[] = {
 	{ "our own rank", hello_own_rank, -1 },
 	{ "checksums that are not wanted", hello_flags, -1 },
 	{ "that it only wants to know", hello_knock, -1 },
+	{ "that it has lost a connection", hello_lost, -1 },
+	{ "the same, and calls", hello_only_lost, -1 },
 };
 
 static bool refused(struct victim *v, const struct wrong_hello *wrong)
@@ -280,7 +284,7 @@ static void strangers(void)
 static void impostor(void)
 {
 	static const char *const what[] = { "nothing", "a wrong proof", "a refusal" };
-	struct npulink_wire_auth auth;
+	struct npulink_wire_auth auth = { };
 	struct victim v;
 	struct hostile h;
 	uint16_t ours = 0;
@@ -310,11 +314,11 @@ static void impostor(void)
 		.credits = NPULINK_WIRE_CREDITS, .chunk = NPULINK_WIRE_CHUNK,
 		.slot = NPULINK_WIRE_SLOT,
 	};
-	hostile_mac(v.secret, "npulink welcome", &h, h.welcome.mac);
+	hostile_mac(v.secret, "npulink welcome", &h, NULL, h.welcome.mac);
 	ok = ok && !hostile_answer(&h, &h.welcome, sizeof(h.welcome));
 	if (ok)
 		hostile_poll(&h, 5000, 1);
-	hostile_mac(v.secret, "npulink auth", &h, auth.mac);
+	hostile_mac(v.secret, "npulink auth", &h, &auth.place, auth.mac);
 	ok = ok && h.nrecv == 1 && h.last_len == sizeof(auth) &&
 	     !memcmp(h.last, &auth, sizeof(auth));
 	ksft_test_result(ok, "called, we answer right: the caller proves itself as well\n");
@@ -442,6 +446,7 @@ LIE(lie_type, m->type = NPULINK_WIRE_TYPES)
 LIE(lie_good, m->type = NPULINK_WIRE_GOOD; m->size = 0)
 LIE(lie_flags, m->flags = 0x80)
 LIE(lie_twice, m->flags = NPULINK_WIRE_TWICE)
+LIE(lie_renewed, m->flags = NPULINK_WIRE_RENEWED)
 LIE(lie_seq, m->seq = 1)
 LIE(lie_credits, m->credits = 1)
 LIE(lie_reserved, m->reserved[33] = 1)
@@ -469,6 +474,7 @@ static const struct lie lies[] = {
 	PLAIN("a word about checksums", lie_good),
 	PLAIN("unknown flags", lie_flags),
 	PLAIN("a flag of checksums", lie_twice),
+	PLAIN("a flag of grants", lie_renewed),
 	PLAIN("a number too far", lie_seq),
 	{ .what = "the same message again", .make = lie_none, .twice = true },
 	PLAIN("credits that it never got", lie_credits),

@@ -113,7 +113,7 @@ struct npulink_comm {
  * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
- * @far: the peer is on another machine, at @addr
+ * @far: the peer is on another machine, at @addrs, @naddrs of them
  * @remote: the connection to it, from the first plan that needs it
  */
 struct npulink_conn {
@@ -128,7 +128,8 @@ struct npulink_conn {
 	struct list_head p2p[2];
 	u64 p2p_next[2];
 	bool far;
-	struct npulink_addr addr;
+	u32 naddrs;
+	struct npulink_addr addrs[NPULINK_PEER_ADDRS];
 	struct npulink_remote *remote;
 };
 
@@ -192,7 +193,7 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 
 void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
-				      const struct npulink_addr *far);
+				      const struct npulink_addr *far, u32 naddrs);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
