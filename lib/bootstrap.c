@@ -19,6 +19,7 @@
 #include "bootstrap.h"
 
 #define DEFAULT_TIMEOUT_NS	120000000000ULL
+#define MORE			(NPULINK_PEER_ADDRS - 1)
 
 /* What every rank tells all others first; of one byte order, as all of npulink is. */
 struct record {
@@ -28,6 +29,7 @@ struct record {
 	uint32_t reserved;
 	uint8_t nonce[16];
 	struct npulink_peer where;	/* kind LOCAL: not to be reached from elsewhere */
+	struct npulink_addr more[MORE];	/* zeros where there is none */
 	char host[64];
 	char text[208];
 };
@@ -231,17 +233,33 @@ static int exchange(struct coll_bootstrap *b, struct record *mine, struct record
 	return b->ops->allgather(b, mine, sizeof(*mine), all);
 }
 
+/* The next one of @n, unless it is known: several ports may have one address. */
+static bool add_address(struct record *mine, uint32_t n, const struct npulink_addr *addr)
+{
+	if (!memcmp(&mine->where.addr, addr, sizeof(*addr)))
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		if (!memcmp(&mine->more[i], addr, sizeof(*addr)))
+			return false;
+	mine->more[n] = *addr;
+	return true;
+}
+
 /* Where this rank is. */
 static void describe(struct record *mine, struct coll_dev *dev)
 {
 	struct npulink_port_info port;
+	uint32_t n = 0;
 
 	memcpy(mine->where.node_id, dev->info.out_node_id, sizeof(mine->where.node_id));
 	gethostname(mine->host, sizeof(mine->host) - 1);
-	if (coll_drv_port(&dev->drv, &port))
+	if (coll_drv_port(&dev->drv, 0, &port))
 		return;
 	mine->where.kind = port.out_kind;
 	mine->where.addr = port.out_addr;
+	for (uint32_t i = 1; n < MORE && !coll_drv_port(&dev->drv, i, &port); i++)
+		if (add_address(mine, n, &port.out_addr))
+			n++;
 }
 
 /* What the machines are called, for the texts of failures. Takes over @machine. */
@@ -261,11 +279,12 @@ static int name_machines(struct coll_comm *comm, const struct record *all, uint3
 static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const struct record *all)
 {
 	struct npulink_peer *peers = calloc(b->nranks, sizeof(*peers));
+	struct npulink_addr (*more)[MORE] = calloc(b->nranks, sizeof(*more));
 	uint32_t *machine = calloc(b->nranks, sizeof(*machine));
 	uint32_t nmachines = 0;
 	int rc = 0;
 
-	if (!peers || !machine) {
+	if (!peers || !machine || !more) {
 		rc = coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
 		goto out;
 	}
@@ -279,11 +298,13 @@ static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const str
 		if (same_machine(&all[i], &all[b->rank])) {
 			peers[i].kind = NPULINK_PEER_LOCAL;
 			peers[i].addr = (struct npulink_addr) { };
+		} else {
+			memcpy(more[i], all[i].more, sizeof(more[i]));
 		}
 	}
 	if (nmachines == 1)
 		goto out;
-	rc = coll_drv_comm_peers(&comm->dev->drv, comm->id, peers, b->nranks);
+	rc = coll_drv_comm_peers(&comm->dev->drv, comm->id, peers, b->nranks, *more, MORE);
 	if (!rc)
 		rc = coll_topo_machines(&comm->topo, machine, b->nranks);
 	if (!rc)
@@ -295,6 +316,7 @@ static int introduce(struct coll_bootstrap *b, struct coll_comm *comm, const str
 		machine = NULL;
 out:
 	free(peers);
+	free(more);
 	free(machine);
 	return rc;
 }

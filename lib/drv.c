@@ -198,21 +198,24 @@ int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t r
 	return rc;
 }
 
-/* Where this device can be reached from other machines; -ENOENT: nowhere. */
-int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port)
+/* Where this device can be reached from other machines, over its port @index; -ENOENT: nowhere. */
+int coll_drv_port(struct coll_drv *drv, uint32_t index, struct npulink_port_info *port)
 {
-	*port = (struct npulink_port_info) { .size = sizeof(*port) };
+	*port = (struct npulink_port_info) { .size = sizeof(*port), .index = index };
 	return drv_call_again(drv, NPULINK_PORT_INFO, port);
 }
 
+/* With @nmore more addresses of each. */
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
-			uint32_t n)
+			uint32_t n, const struct npulink_addr *more, uint32_t nmore)
 {
 	struct npulink_comm_peers arg = {
 		.size = sizeof(arg),
 		.comm_id = id,
 		.npeers = n,
 		.peers = (uintptr_t)peers,
+		.nmore = nmore,
+		.more = (uintptr_t)more,
 	};
 
 	return drv_call_again(drv, NPULINK_COMM_PEERS, &arg);

@@ -51,9 +51,9 @@ int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool
 int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
 			 uint32_t nranks, uint32_t flags, uint32_t peer_timeout_ms, uint32_t *id);
-int coll_drv_port(struct coll_drv *drv, struct npulink_port_info *port);
+int coll_drv_port(struct coll_drv *drv, uint32_t index, struct npulink_port_info *port);
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
-			uint32_t n);
+			uint32_t n, const struct npulink_addr *more, uint32_t nmore);
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
 int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t *map,
 			 struct npulink_comm_shrink *out);

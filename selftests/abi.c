@@ -62,8 +62,10 @@ LAYOUT(npulink_addr, port, 16);
 SIZE(npulink_port_info, 88);
 LAYOUT(npulink_port_info, out_name, 16);
 LAYOUT(npulink_port_info, out_addr, 48);
-SIZE(npulink_comm_peers, 32);
+SIZE(npulink_comm_peers, 48);
 LAYOUT(npulink_comm_peers, peers, 24);
+LAYOUT(npulink_comm_peers, nmore, 32);
+LAYOUT(npulink_comm_peers, more, 40);
 SIZE(npulink_result, 64);
 LAYOUT(npulink_result, status, 16);
 LAYOUT(npulink_result, step, 36);
@@ -288,7 +290,8 @@ FIXTURE_VARIANT_ADD(abi, comm_create) {
 FIXTURE_VARIANT_ADD(abi, comm_peers) {
 	IOCTL(NPULINK_COMM_PEERS, npulink_comm_peers, fill_comm_peers, 0,
 	      offsetof(struct npulink_comm_peers, comm_id),
-	      offsetof(struct npulink_comm_peers, reserved))
+	      offsetof(struct npulink_comm_peers, reserved)),
+	.first = offsetof(struct npulink_comm_peers, nmore)
 };
 
 FIXTURE_VARIANT_ADD(abi, comm_abort) {

@@ -35,6 +35,7 @@ struct hostile {
 	size_t answer_len;
 	bool lost;
 	bool deaf;			/* nothing is received */
+	struct npulink_wire_auth ready;	/* of who was called */
 	int nrecv;			/* messages that have come, the last of them: */
 	char *last;
 	uint32_t last_len;
@@ -42,7 +43,8 @@ struct hostile {
 
 /* BLAKE2s with a key, as RFC 7693 has it. */
 static inline bool hostile_mac(const uint8_t secret[16], const char *label,
-			       const struct hostile *h, uint8_t out[32])
+			       const struct hostile *h, const struct npulink_wire_place *place,
+			       uint8_t out[32])
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "BLAKE2SMAC", NULL);
 	EVP_MAC_CTX *ctx = EVP_MAC_CTX_new(mac);
@@ -55,6 +57,8 @@ static inline bool hostile_mac(const uint8_t secret[16], const char *label,
 		ok = EVP_MAC_update(ctx, (const void *)&h->hello, sizeof(h->hello)) &&
 		     EVP_MAC_update(ctx, (const void *)&h->welcome,
 				    offsetof(struct npulink_wire_welcome, mac));
+	if (ok && place)
+		ok = EVP_MAC_update(ctx, (const void *)place, sizeof(*place));
 	ok = ok && EVP_MAC_final(ctx, out, &len, 32) && len == 32;
 	EVP_MAC_CTX_free(ctx);
 	EVP_MAC_free(mac);
@@ -71,7 +75,7 @@ static inline struct npulink_wire_hello hostile_hello(const uint8_t secret[16], 
 	};
 	uint8_t mac[32];
 
-	hostile_mac(secret, "npulink tag", NULL, mac);
+	hostile_mac(secret, "npulink tag", NULL, NULL, mac);
 	memcpy(hello.tag, mac, sizeof(hello.tag));
 	memset(hello.nonce, 0x5a, sizeof(hello.nonce));
 	return hello;
@@ -296,6 +300,12 @@ static inline void hostile_poll(struct hostile *h, int ms, int enough)
 			}
 			if (wc.opcode != IBV_WC_RECV)
 				continue;
+			/* Who was called says so before anything else. */
+			if (!h->listener && wc.byte_len == sizeof(struct npulink_wire_auth)) {
+				h->ready = *(struct npulink_wire_auth *)
+					   (h->mem + wc.wr_id * NPULINK_WIRE_SLOT);
+				continue;
+			}
 			h->nrecv++;
 			h->last = h->mem + wc.wr_id * NPULINK_WIRE_SLOT;
 			h->last_len = wc.byte_len;
@@ -355,13 +365,18 @@ static inline int hostile_write(struct hostile *h, uint64_t addr, uint32_t rkey,
 	return ibv_post_send(h->id->qp, &wr, &bad);
 }
 
-/* Prove that we know the secret, after ESTABLISHED. */
+/* Prove that we know the secret, after ESTABLISHED, and be at @seq. */
+static inline int hostile_prove_at(struct hostile *h, const uint8_t secret[16], uint32_t seq)
+{
+	struct npulink_wire_auth auth = { .place.seq = seq };
+
+	hostile_mac(secret, "npulink auth", h, &auth.place, auth.mac);
+	return hostile_send(h, &auth, sizeof(auth));
+}
+
 static inline int hostile_prove(struct hostile *h, const uint8_t secret[16])
 {
-	struct npulink_wire_auth auth;
-
-	hostile_mac(secret, "npulink auth", h, auth.mac);
-	return hostile_send(h, &auth, sizeof(auth));
+	return hostile_prove_at(h, secret, 0);
 }
 
 #endif /* SELFTESTS_HOSTILE_H */

@@ -117,7 +117,7 @@ static void derive(const uint8_t secret[16], const char *label, uint8_t out[16])
 {
 	uint8_t mac[32];
 
-	hostile_mac(secret, label, NULL, mac);
+	hostile_mac(secret, label, NULL, NULL, mac);
 	memcpy(out, mac, 16);
 }
 

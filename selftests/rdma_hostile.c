@@ -63,6 +63,8 @@ HELLO(hello_rank, m->rank = 2)
 HELLO(hello_own_rank, m->rank = 1)
 HELLO(hello_flags, m->flags = NPULINK_WIRE_CHECKSUM)
 HELLO(hello_knock, m->flags = NPULINK_WIRE_KNOCK)
+HELLO(hello_lost, m->flags = NPULINK_WIRE_KNOCK | NPULINK_WIRE_LOST)
+HELLO(hello_only_lost, m->flags = NPULINK_WIRE_LOST)
 
 static const struct wrong_hello wrong_hellos[] = {
 	/* The connection manager fills up with zeros. */
@@ -78,6 +80,8 @@ static const struct wrong_hello wrong_hellos[] = {
 	{ "our own rank", hello_own_rank, NPULINK_WIRE_LATER, -1 },
 	{ "checksums that are not wanted", hello_flags, NPULINK_WIRE_LATER, -1 },
 	{ "that it only wants to know", hello_knock, NPULINK_WIRE_LATER, -1 },
+	{ "that it has lost a connection", hello_lost, NPULINK_WIRE_LATER, -1 },
+	{ "the same, and calls", hello_only_lost, NPULINK_WIRE_LATER, -1 },
 };
 
 static bool refused(struct victim *v, const struct wrong_hello *wrong)
@@ -232,18 +236,18 @@ static bool answer_wrong(struct hostile *h, const struct victim *v, unsigned int
 /* The caller proves itself as well. */
 static bool answer_right(struct hostile *h, const struct victim *v)
 {
-	struct npulink_wire_auth auth;
+	struct npulink_wire_auth auth = { };
 	bool ok;
 
 	h->nrecv = 0;
 	h->lost = false;
 	ok = !hostile_called(h, 5000);
 	h->welcome = unproved_welcome();
-	hostile_mac(v->secret, "npulink welcome", h, h->welcome.mac);
+	hostile_mac(v->secret, "npulink welcome", h, NULL, h->welcome.mac);
 	ok = ok && !hostile_answer(h, &h->welcome, sizeof(h->welcome));
 	if (ok)
 		hostile_poll(h, 5000, 1);
-	hostile_mac(v->secret, "npulink auth", h, auth.mac);
+	hostile_mac(v->secret, "npulink auth", h, &auth.place, auth.mac);
 	return ok && h->nrecv == 1 && h->last_len == sizeof(auth) &&
 	       !memcmp(h->last, &auth, sizeof(auth));
 }
@@ -385,6 +389,7 @@ LIE(lie_type, m->type = NPULINK_WIRE_TYPES)
 LIE(lie_good, m->type = NPULINK_WIRE_GOOD; m->size = 0)
 LIE(lie_flags, m->flags = 0x80)
 LIE(lie_twice, m->flags = NPULINK_WIRE_TWICE)
+LIE(lie_renewed, m->flags = NPULINK_WIRE_RENEWED)
 LIE(lie_seq, m->seq = 1)
 LIE(lie_credits, m->credits = 1)
 LIE(lie_reserved, m->reserved[33] = 1)
@@ -412,6 +417,7 @@ static const struct lie lies[] = {
 	PLAIN("a word about checksums", lie_good),
 	PLAIN("unknown flags", lie_flags),
 	PLAIN("a flag of checksums", lie_twice),
+	PLAIN("a flag of grants", lie_renewed),
 	PLAIN("a number too far", lie_seq),
 	{ .what = "the same message again", .make = lie_none, .twice = true },
 	PLAIN("credits that it never got", lie_credits),

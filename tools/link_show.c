@@ -22,6 +22,7 @@ struct row {
 	struct link link;	/* to another machine: steps, bytes, down */
 	char via[32];
 	uint32_t conns;		/* 0: between devices of this machine */
+	uint32_t switches;	/* times that they went on over another port */
 	double rate;		/* bytes per second since the last time, -1: not known */
 };
 
@@ -70,6 +71,7 @@ static void add_remote(struct rows *rows, const struct see_conn *conn, bool out)
 		memcpy(row->link.type, conn->kind, sizeof(row->link.type));
 	}
 	row->conns++;
+	row->switches += conn->switches;
 	row->link.steps += out ? conn->sent_steps : conn->steps;
 	row->link.bytes += out ? conn->sent_bytes : conn->bytes;
 	row->link.errors += conn->state == NPULINK_CONN_STATE_DOWN;
@@ -162,6 +164,7 @@ static struct json_object *row_json(const struct row *row, const struct calibrat
 	} else {
 		put_str(obj, "via", row->via);
 		put_u64(obj, "connections", row->conns);
+		put_u64(obj, "switches", row->switches);
 	}
 	put_number(obj, "alpha_s", cal->alpha, local && cal->file);
 	put_number(obj, "beta_s_per_byte", cal->beta, local && cal->file);
@@ -184,7 +187,10 @@ static void row_text(const struct row *row)
 	       human_bytes(link->bytes, bytes), rate, speed, link->errors, link->damaged);
 	if (opts.details && !row->conns)
 		printf(" %9" PRIu64 " %9" PRIu64, link->doorbells, link->inline_bells);
-	printf("%s%s\n", *row->via ? " " : "", row->via);
+	printf("%s%s", *row->via ? " " : "", row->via);
+	if (row->switches)
+		printf(", port changed %ux", row->switches);
+	putchar('\n');
 }
 
 static void rows_text(const struct rows *rows, const struct calibration *cal)

@@ -25,6 +25,8 @@ static const char *event_name(const struct see_event *e)
 	case NPULINK_EVENT_LINK_DOWN:	return "link-down";
 	case NPULINK_EVENT_SLOW:	return "slow";
 	case NPULINK_EVENT_SUSPECT:	return "suspected";
+	case NPULINK_EVENT_PORT_LOST:	return "port-lost";
+	case NPULINK_EVENT_PORT_NEXT:	return "port-next";
 	case NPULINK_EVENT_FAIL:
 		return e->cause == NPULINK_CAUSE_DEADLINE ? "stuck" : cause_name(e->cause);
 	default:
@@ -39,7 +41,7 @@ static void event_text(const struct see_event *e)
 		.code = e->code, .number = e->number, .place = e->place, .circle = e->circle,
 	};
 	time_t seconds = e->time / 1000000000;
-	char when[32], text[CAUSE_TEXT], a[24], b[24];
+	char when[32], text[CAUSE_TEXT], a[24], b[24], ip[48];
 	struct tm tm;
 
 	localtime_r(&seconds, &tm);
@@ -53,6 +55,14 @@ static void event_text(const struct see_event *e)
 	case NPULINK_EVENT_LINK_UP:
 	case NPULINK_EVENT_LINK_DOWN:
 		printf("npu%u -> npu%u\n", e->dev, e->peer_dev);
+		break;
+	case NPULINK_EVENT_PORT_LOST:
+		printf("comm %u: rank %u has lost rank %u on %s over port %s, and tries others\n",
+		       e->comm, e->rank, e->peer, ip_text(e->place.ip, ip), e->place.port);
+		break;
+	case NPULINK_EVENT_PORT_NEXT:
+		printf("comm %u: rank %u goes on with rank %u on %s over port %s\n", e->comm,
+		       e->rank, e->peer, ip_text(e->place.ip, ip), e->place.port);
 		break;
 	case NPULINK_EVENT_SLOW:
 		printf("comm %u: operation %" PRIu64 " of rank %u takes %s, expected at most %s",
@@ -138,8 +148,9 @@ static const char usage[] =
 	"Usage: npulink [-j] monitor [-n N]\n"
 	"\n"
 	"Prints events as they happen: devices that come and go, links that go down and up,\n"
-	"operations that are slow or stuck, and communicators that fail: death of a rank,\n"
-	"mismatch, abort, ... No privilege is needed.\n"
+	"operations that are slow or stuck, connections to other machines that go on over\n"
+	"another port, and communicators that fail: death of a rank, mismatch, abort, ...\n"
+	"No privilege is needed.\n"
 	"\n"
 	"  -n, --count N  stop after N events\n"
 	"  -j, --json     JSON, one object a line\n";

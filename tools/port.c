@@ -15,13 +15,15 @@ static const char add_usage[] =
 	"Usage: npulink link add DEV rdma PORT\n"
 	"\n"
 	"Binds an RDMA port, as in rxe0/1, to a device: its ranks then reach ranks on other\n"
-	"machines over it, and are reached there. Whoever uses them must be in the network\n"
+	"machines over it, and are reached there. If it has several, and one is lost, they go\n"
+	"on over another one. Whoever uses them must be in the network\n"
 	"namespace in which this was called. Needs CAP_NET_ADMIN. See: npulink link ports\n";
 
 static const char del_usage[] =
 	"Usage: npulink link del DEV rdma PORT\n"
 	"\n"
-	"Undoes \"npulink link add\". Communicators that use the port fail.\n";
+	"Undoes \"npulink link add\". Communicators that use the port go on over another one,\n"
+	"or fail if there is none.\n";
 
 static int port_change(bool add, int argc, char **argv)
 {

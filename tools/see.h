@@ -70,6 +70,7 @@ struct see_conn {
 	uint8_t ip[16];
 	uint32_t state;		/* 0: not connected yet */
 	char kind[16], via[32];
+	uint32_t switches;	/* times that it went on over another port */
 	uint64_t sent_steps, sent_bytes;
 	bool answered, asked;
 	struct see_status status;	/* what the peer's kernel says of it */

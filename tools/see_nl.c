@@ -180,6 +180,7 @@ static int parse_conn(struct nlattr **a, void *item)
 	conn->state = get_u32(a, NPULINK_A_CONN_STATE);
 	get_str(a, NPULINK_A_CONN_KIND, conn->kind, sizeof(conn->kind));
 	get_str(a, NPULINK_A_CONN_VIA, conn->via, sizeof(conn->via));
+	conn->switches = get_u32(a, NPULINK_A_CONN_SWITCHES);
 	conn->sent_steps = get_u64(a, NPULINK_A_CONN_SENT_STEPS);
 	conn->sent_bytes = get_u64(a, NPULINK_A_CONN_SENT_BYTES);
 	conn->asked = a[NPULINK_A_CONN_ASKED];

@@ -48,6 +48,7 @@ const char *conn_state_name(uint32_t state)
 	case NPULINK_CONN_STATE_UP:		return "up";
 	case NPULINK_CONN_STATE_LEFT:		return "left";
 	case NPULINK_CONN_STATE_DOWN:		return "down";
+	case NPULINK_CONN_STATE_RESUMING:	return "resuming";
 	default:				return "none";
 	}
 }

@@ -406,8 +406,10 @@ static int npulink_agree_open_one(struct npulink_place *place)
 		.transport = agree->transport, .net = agree->net,
 		.secret = agree->comm->agree_secret, .tag = agree->comm->agree_tag,
 		.rank = agree->places[agree->self].first, .peer = place->first, .agree = true,
-		.timeout_ms = agree->rank->peer_timeout_ms, .addr = place->addr,
+		.timeout_ms = agree->rank->peer_timeout_ms, .addr = place->at.addrs[0],
+		.naddrs = place->at.naddrs,
 	};
+	memcpy(put->addrs, place->at.addrs, sizeof(put->addrs));
 	put->buf = npulink_buf_alloc_pages(agree->rank->file, NPULINK_MESSAGE_BYTES + PAGE_SIZE);
 	if (IS_ERR(put->buf)) {
 		rc = PTR_ERR(put->buf);

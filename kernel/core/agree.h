@@ -51,7 +51,7 @@ struct npulink_offer_of {
  * struct npulink_place - a machine
  * @first: the lowest rank that is said to be there
  * @nranks: how many are
- * @addr: where it is called
+ * @at: where it is
  * @opened: the transport knows the connection: it is to be closed
  * @full: the transport has refused something, and will say when it has room
  * @want: what it is to be told, a mask of message types from ALIVE on
@@ -66,8 +66,7 @@ struct npulink_place {
 	struct npulink_agree *agree;
 	u32 first;
 	u32 nranks;
-	u8 node[16];
-	struct npulink_addr addr;
+	struct npulink_where at;
 	u8 state;
 	bool opened;
 	bool full;

@@ -224,7 +224,7 @@ bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len)
 		if (wrong) {
 			dev_warn_ratelimited(&agree->rank->dev->dev,
 					     "the machine of rank %u at %pI6c broke the protocol: %s\n",
-					     place->first, place->addr.ip, wrong);
+					     place->first, place->at.addrs[0].ip, wrong);
 			npulink_agree_lose(place);
 		}
 		npulink_agree_kick(agree);
@@ -243,6 +243,8 @@ void npulink_agree_up(struct npulink_put *put)
 	spin_lock_irqsave(&place->agree->lock, flags);
 	if (place->state == NPULINK_PLACE_CALLING)
 		place->state = NPULINK_PLACE_UP;
+	/* There is nothing to repeat, but who was called answers. */
+	put->transport->resend(put, 0);
 	npulink_agree_kick(place->agree);
 	spin_unlock_irqrestore(&place->agree->lock, flags);
 }

@@ -129,7 +129,7 @@ static bool npulink_place_is(struct npulink_rank *rank, u32 first, const struct 
 	const struct npulink_conn *other = xa_load(&rank->conns, first);
 	bool far = other && other->far;
 
-	return conn ? far && !memcmp(other->node, conn->node, sizeof(conn->node)) : !far;
+	return conn ? far && !memcmp(other->at.node, conn->at.node, sizeof(conn->at.node)) : !far;
 }
 
 /* As @rank was told. */
@@ -175,8 +175,7 @@ static struct npulink_agree *npulink_agree_build(struct npulink_comm *comm,
 		conn = xa_load(&rank->conns, firsts[i]);
 		if (!conn || !conn->far)
 			continue;
-		memcpy(agree->places[i].node, conn->node, sizeof(conn->node));
-		agree->places[i].addr = conn->addr;
+		agree->places[i].at = conn->at;
 	}
 	if (npulink_agree_count(agree)) {
 		npulink_agree_free(agree);
@@ -240,9 +239,7 @@ struct npulink_agree *npulink_agree_inherit(struct npulink_agree *from, struct n
 	for (i = 0; i < from->nplaces; i++) {
 		if (at[i] == ~0U)
 			continue;
-		memcpy(agree->places[at[i]].node, from->places[i].node,
-		       sizeof(from->places[i].node));
-		agree->places[at[i]].addr = from->places[i].addr;
+		agree->places[at[i]].at = from->places[i].at;
 	}
 	agree->self = at[from->self];
 	agree->net = get_net(from->net);
@@ -296,13 +293,10 @@ int npulink_agree_introduce(struct npulink_rank *rank, struct npulink_rank *old)
 	rank->net = get_net(agree->net);
 	for (i = 0; i < comm->nranks; i++) {
 		struct npulink_conn *was = xa_load(&old->conns, comm->map[i]), *conn;
-		struct npulink_peer peer = { .kind = NPULINK_PEER_RDMA };
 
 		if (!was || !was->far)
 			continue;
-		memcpy(peer.node_id, was->node, sizeof(peer.node_id));
-		peer.addr = was->addr;
-		conn = npulink_conn_get(rank, i, &peer);
+		conn = npulink_conn_get(rank, i, &was->at);
 		if (IS_ERR(conn))
 			return PTR_ERR(conn);
 		if (!(i & 0xff))

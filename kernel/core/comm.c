@@ -11,7 +11,6 @@
 #include <linux/siphash.h>
 #include <linux/random.h>
 #include <linux/sched/signal.h>
-#include <linux/uaccess.h>
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
 #include <crypto/algapi.h>
@@ -530,9 +529,9 @@ void npulink_rank_destroy(struct npulink_object *obj)
 
 /* ---- peers ------------------------------------------------------------------------------ */
 
-/* The rank's record of @peer, made on first use, if @far there. May sleep. */
+/* The rank's record of @peer, made on first use, if it is not NULL @far there. May sleep. */
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
-				      const struct npulink_peer *far)
+				      const struct npulink_where *far)
 {
 	struct npulink_conn *conn = xa_load(&rank->conns, peer), *old;
 
@@ -545,8 +544,7 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 	conn->dev = NPULINK_NO_DEV;
 	if (far) {
 		conn->far = true;
-		memcpy(conn->node, far->node_id, sizeof(conn->node));
-		conn->addr = far->addr;
+		conn->at = *far;
 	}
 	INIT_LIST_HEAD(&conn->p2p[0]);
 	INIT_LIST_HEAD(&conn->p2p[1]);
@@ -724,59 +722,6 @@ struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
 	if (IS_ERR(obj))
 		return ERR_CAST(obj);
 	return container_of(obj, struct npulink_rank, obj);
-}
-
-static int npulink_comm_peer(struct npulink_rank *rank, u32 index,
-			     const struct npulink_peer *peer)
-{
-	bool here = !memcmp(peer->node_id, npulink_node_id, sizeof(peer->node_id));
-	bool local = peer->kind == NPULINK_PEER_LOCAL;
-	struct npulink_conn *conn;
-
-	if (peer->kind > NPULINK_PEER_RDMA || peer->reserved ||
-	    memchr_inv(peer->addr.reserved, 0, sizeof(peer->addr.reserved)))
-		return -EOPNOTSUPP;
-	if (here != local)
-		return -EADDRNOTAVAIL;
-	if (!here)
-		return npulink_remote_describe(rank, index, peer);
-	if (memchr_inv(&peer->addr, 0, sizeof(peer->addr)))
-		return -EOPNOTSUPP;
-	/* It needs no record: ranks of one node meet by themselves. */
-	conn = xa_load(&rank->conns, index);
-	return conn && conn->far ? -EBUSY : 0;
-}
-
-int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd)
-{
-	struct npulink_comm_peers *cmd = ucmd->cmd;
-	struct npulink_peer __user *user = u64_to_user_ptr(cmd->peers);
-	struct npulink_rank *rank;
-	u32 i, last;
-	int rc = 0;
-
-	if (cmd->flags || cmd->reserved)
-		return -EOPNOTSUPP;
-	rank = npulink_rank_lookup(ucmd->file, cmd->comm_id);
-	if (IS_ERR(rank))
-		return PTR_ERR(rank);
-	if (check_add_overflow(cmd->first, cmd->npeers, &last) || last > rank->comm->nranks)
-		rc = -EINVAL;
-	for (i = 0; !rc && i < cmd->npeers; i++) {
-		struct npulink_peer peer;
-
-		if (copy_from_user(&peer, &user[i], sizeof(peer)))
-			rc = -EFAULT;
-		else
-			rc = npulink_comm_peer(rank, cmd->first + i, &peer);
-		if (!(i & 0xfff)) {
-			cond_resched();
-			if (fatal_signal_pending(current))
-				rc = rc ?: -EINTR;
-		}
-	}
-	npulink_rank_put(rank);
-	return rc;
 }
 
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd)

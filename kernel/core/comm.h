@@ -106,6 +106,13 @@ struct npulink_comm {
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
 };
 
+/* Where a rank of another machine is: its node, and the addresses of the ports that lead there. */
+struct npulink_where {
+	u8 node[16];
+	u32 naddrs;
+	struct npulink_addr addrs[NPULINK_PEER_ADDRS];
+};
+
 /*
  * struct npulink_conn - what a rank knows of one peer
  * @peer: the peer's rank structure, referenced, once it has joined
@@ -117,7 +124,7 @@ struct npulink_comm {
  * @ledger: how long was waited for it, NULL without flight recorder
  * @p2p: point-to-point operations in flight, [0] receive, [1] send
  * @p2p_next: number of the next one
- * @far: the peer is on another machine, @node, at @addr
+ * @far: the peer is on another machine, @at
  * @remote: the connection to it, from the first plan that needs it
  */
 struct npulink_conn {
@@ -132,8 +139,7 @@ struct npulink_conn {
 	struct list_head p2p[2];
 	u64 p2p_next[2];
 	bool far;
-	u8 node[16];
-	struct npulink_addr addr;
+	struct npulink_where at;
 	struct npulink_remote *remote;
 };
 
@@ -197,7 +203,7 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 
 void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
-				      const struct npulink_peer *far);
+				      const struct npulink_where *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,

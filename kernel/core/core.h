@@ -100,6 +100,8 @@ void npulink_notify(const struct npulink_notice *notice, kuid_t uid);
 void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause);
 void npulink_notify_dev(const struct npulink_device *dev, bool added);
 void npulink_notify_link(const struct npulink_link *link, bool up);
+void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
+			 bool lost);
 void npulink_notify_exit(void);
 void npulink_slow_told(struct npulink_op *op, u64 ns);
 void npulink_slow_init(void);
@@ -125,7 +127,7 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
 bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
 			    struct npulink_operand *o);
-int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_peer *at);
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_where *at);
 
 /* ---- agree*.c */
 

@@ -237,6 +237,12 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 		    npulink_genl_put_circle(skb, NPULINK_A_EVENT_CIRCLE, &n->circle))
 			return -EMSGSIZE;
 		break;
+	case NPULINK_EVENT_PORT_LOST:
+	case NPULINK_EVENT_PORT_NEXT:
+		if (npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
+					   n->port))
+			return -EMSGSIZE;
+		break;
 	case NPULINK_EVENT_SLOW:
 		if (nla_put_u64_64bit(skb, NPULINK_A_EVENT_AGE, n->age_ns, NPULINK_A_EVENT_PAD) ||
 		    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LIMIT, n->limit_ns,

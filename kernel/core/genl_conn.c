@@ -9,7 +9,9 @@
 /* As the connection was at one moment. */
 struct npulink_remote_info {
 	u8 state;
+	u32 switches;
 	char via[32];
+	struct npulink_addr addr;
 	u64 sent_steps;
 	u64 sent_bytes;
 	u64 answered_ns;
@@ -23,6 +25,8 @@ static u32 npulink_genl_conn_state(u8 state)
 	switch (state) {
 	case NPULINK_REMOTE_UP:
 		return NPULINK_CONN_STATE_UP;
+	case NPULINK_REMOTE_RESUMING:
+		return NPULINK_CONN_STATE_RESUMING;
 	case NPULINK_REMOTE_LEFT:
 		return NPULINK_CONN_STATE_LEFT;
 	case NPULINK_REMOTE_DOWN:
@@ -78,12 +82,21 @@ static int npulink_genl_put_asked(struct sk_buff *skb, const struct npulink_remo
 	return 0;
 }
 
+static int npulink_genl_put_addr(struct sk_buff *skb, const struct npulink_addr *addr)
+{
+	if (nla_put(skb, NPULINK_A_CONN_IP, sizeof(addr->ip), addr->ip) ||
+	    nla_put_u16(skb, NPULINK_A_CONN_CM, be16_to_cpu(addr->port)))
+		return -EMSGSIZE;
+	return 0;
+}
+
 static int npulink_genl_fill_remote(struct sk_buff *skb, struct npulink_remote *remote)
 {
 	struct npulink_remote_info info = {};
 
 	spin_lock_irq(&remote->rank->lock);
 	info.state = remote->state;
+	info.switches = remote->switches;
 	info.sent_steps = remote->sent_steps;
 	info.sent_bytes = remote->sent_bytes;
 	info.answered_ns = remote->answered_ns;
@@ -93,8 +106,11 @@ static int npulink_genl_fill_remote(struct sk_buff *skb, struct npulink_remote *
 	spin_unlock_irq(&remote->rank->lock);
 	/* The transport writes it while nobody may have to wait for us; its last byte stays 0. */
 	memcpy(info.via, remote->put.via, sizeof(info.via) - 1);
+	info.addr = remote->put.addr;
 
-	if (nla_put_u32(skb, NPULINK_A_CONN_STATE, npulink_genl_conn_state(info.state)) ||
+	if (npulink_genl_put_addr(skb, &info.addr) ||
+	    nla_put_u32(skb, NPULINK_A_CONN_SWITCHES, info.switches) ||
+	    nla_put_u32(skb, NPULINK_A_CONN_STATE, npulink_genl_conn_state(info.state)) ||
 	    nla_put_string(skb, NPULINK_A_CONN_KIND, remote->put.transport->name) ||
 	    (*info.via && nla_put_string(skb, NPULINK_A_CONN_VIA, info.via)) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_CONN_SENT_STEPS, info.sent_steps,
@@ -123,11 +139,9 @@ static int npulink_genl_fill_conn(struct sk_buff *skb, struct npulink_rank *rank
 	    nla_put_u64_64bit(skb, NPULINK_A_CONN_BYTES, atomic64_read(&conn->bytes),
 			      NPULINK_A_CONN_PAD))
 		return -EMSGSIZE;
-	if (conn->far &&
-	    (nla_put(skb, NPULINK_A_CONN_IP, sizeof(conn->addr.ip), conn->addr.ip) ||
-	     nla_put_u16(skb, NPULINK_A_CONN_CM, be16_to_cpu(conn->addr.port))))
-		return -EMSGSIZE;
-	return remote ? npulink_genl_fill_remote(skb, remote) : 0;
+	if (remote)
+		return npulink_genl_fill_remote(skb, remote);
+	return conn->far ? npulink_genl_put_addr(skb, &conn->at.addrs[0]) : 0;
 }
 
 /* Goes on with the peer args[2] of rank args[1]. They stay as long as the rank. */

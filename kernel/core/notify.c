@@ -13,7 +13,7 @@
 #define NPULINK_NOTICES		512	/* in the ring; a power of two */
 #define NPULINK_NOTICE_SHARE	128	/* of one user, in the ring */
 #define NPULINK_NOTICE_RATE	128	/* of one user and type, in a second */
-#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_SUSPECT + 1)
+#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_PORT_NEXT + 1)
 #define NPULINK_NOTICE_USERS	64
 
 /*
@@ -173,6 +173,25 @@ void npulink_notify_link(const struct npulink_link *link, bool up)
 	notice.dev = link->dev->id;
 	notice.peer_dev = link->peer->id;
 	npulink_notify(&notice, INVALID_UID);
+}
+
+/*
+ * The connection of @rank and @peer at @ip over @port is lost, and another one is looked for, or
+ * it was found there. Any context but NMI.
+ */
+void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
+			 bool lost)
+{
+	struct npulink_notice notice = NPULINK_NOTICE(lost ? NPULINK_EVENT_PORT_LOST :
+							     NPULINK_EVENT_PORT_NEXT);
+
+	notice.dev = rank->dev->id;
+	notice.comm = rank->comm->serial;
+	notice.rank = rank->rank;
+	notice.peer = peer;
+	memcpy(notice.ip, ip, sizeof(notice.ip));
+	strscpy(notice.port, port, sizeof(notice.port));
+	npulink_notify(&notice, rank->comm->uid);
 }
 
 /* Nobody notifies any more. */

@@ -24,10 +24,15 @@ void npulink_remote_set_state(struct npulink_remote *remote, u8 state)
 		ok = remote->state == NPULINK_REMOTE_NEW;
 		break;
 	case NPULINK_REMOTE_UP:
-		ok = remote->state == NPULINK_REMOTE_CONNECTING;
+		ok = remote->state == NPULINK_REMOTE_CONNECTING ||
+		     remote->state == NPULINK_REMOTE_RESUMING;
+		break;
+	case NPULINK_REMOTE_RESUMING:
+		ok = remote->state == NPULINK_REMOTE_UP;
 		break;
 	case NPULINK_REMOTE_LEFT:
-		ok = remote->state == NPULINK_REMOTE_UP;
+		ok = remote->state == NPULINK_REMOTE_UP ||
+		     remote->state == NPULINK_REMOTE_RESUMING;
 		break;
 	case NPULINK_REMOTE_DOWN:
 		ok = true;
@@ -70,8 +75,12 @@ void npulink_remote_op_less(struct npulink_op *op, struct npulink_run *run)
 /* Say in @cause where it went wrong between this rank and the peer. */
 void npulink_remote_place(const struct npulink_remote *remote, struct npulink_cause *cause)
 {
-	memcpy(cause->ip, remote->put.addr.ip, sizeof(cause->ip));
-	strscpy(cause->port, remote->put.via, sizeof(cause->port));
+	bool resuming = remote->state == NPULINK_REMOTE_RESUMING;
+
+	/* Of several that were tried, what was lost first. */
+	memcpy(cause->ip, resuming ? remote->lost_ip : remote->put.addr.ip, sizeof(cause->ip));
+	strscpy(cause->port, resuming ? remote->lost_port : remote->put.via,
+		sizeof(cause->port));
 }
 
 void npulink_remote_fail(struct npulink_remote *remote, u32 code)
@@ -133,42 +142,20 @@ void npulink_put_room(struct npulink_put *put)
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_room);
 
-void npulink_put_up(struct npulink_put *put)
-{
-	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
-	unsigned long flags;
-	NPULINK_DEFINE_RUN_IRQ(run);
-
-	if (put->agree) {
-		npulink_agree_up(put);
-		return;
-	}
-	rank = remote->rank;
-	spin_lock_irqsave(&rank->lock, flags);
-	if (remote->state == NPULINK_REMOTE_CONNECTING)
-		npulink_remote_set_state(remote, NPULINK_REMOTE_UP);
-	npulink_remote_pump(remote, &run);
-	spin_unlock_irqrestore(&rank->lock, flags);
-	npulink_run(&run);
-	/* It may have failed before there was anybody to tell. */
-	if (READ_ONCE(rank->comm->failed))
-		npulink_remote_abort(rank);
-}
-EXPORT_SYMBOL_NPULINK(npulink_put_up);
-
 static void npulink_remote_lost(struct npulink_remote *remote, int status)
 {
 	struct npulink_rank *rank = remote->rank;
 	struct npulink_put *put = &remote->put;
+	struct npulink_cause where = {};
 
 	lockdep_assert_held(&rank->lock);
 	if (status && remote->state != NPULINK_REMOTE_LEFT && !rank->closed &&
 	    !READ_ONCE(rank->comm->failed)) {
+		npulink_remote_place(remote, &where);
 		dev_warn_ratelimited(&rank->dev->dev,
 				     "rank %u has lost rank %u at %pI6c over %s: error %d\n",
-				     rank->rank, put->peer, put->addr.ip,
-				     *put->via ? put->via : "no port", -status);
+				     rank->rank, put->peer, where.ip,
+				     *where.port ? where.port : "no port", -status);
 		npulink_remote_fail(remote, -status);
 	}
 }
@@ -228,8 +215,11 @@ void npulink_put_down(struct npulink_put *put, int status)
 			op = grant->step->op;
 			npulink_remote_grant_free(remote, grant);
 			npulink_remote_op_less(op, &run);
+		} else if (grant->state == NPULINK_GRANT_RENEW) {
+			npulink_remote_grant_free(remote, grant);
 		}
 	}
+	npulink_remote_writes_down(remote, &run);
 	/* It may have left with something under way that will not land now. */
 	if (remote->left && !rank->closed)
 		npulink_remote_fail_missed(remote);
@@ -328,7 +318,8 @@ static void npulink_remote_tick(struct work_struct *work)
 	if (remote->state == NPULINK_REMOTE_DOWN || !npulink_remote_needed(remote))
 		goto out;
 	npulink_remote_look(remote);
-	if (remote->state == NPULINK_REMOTE_CONNECTING || remote->shut)
+	if (remote->state == NPULINK_REMOTE_CONNECTING ||
+	    remote->state == NPULINK_REMOTE_RESUMING || remote->shut)
 		goto out;
 	/* Who has said goodbye may still owe us what it has taken. */
 	remote->put.transport->probe(&remote->put);
@@ -395,16 +386,20 @@ void npulink_remote_abort(struct npulink_rank *rank)
 }
 
 /* A rank is elsewhere. May sleep. */
-int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_peer *at)
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_where *at)
 {
-	const struct npulink_addr *addr = &at->addr;
 	struct net *net = current->nsproxy->net_ns;
 	struct npulink_conn *conn;
 	struct npulink_port *port;
 	u8 tag[NPULINK_TAG_LEN], agree_tag[NPULINK_TAG_LEN], secret[16];
 	int rc = 0;
+	u32 i;
 
-	if (peer == rank->rank || !addr->port || !memchr_inv(addr->ip, 0, sizeof(addr->ip)))
+	for (i = 0; i < at->naddrs; i++)
+		if (!at->addrs[i].port ||
+		    !memchr_inv(at->addrs[i].ip, 0, sizeof(at->addrs[i].ip)))
+			return -EINVAL;
+	if (peer == rank->rank)
 		return -EINVAL;
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, net);
@@ -440,7 +435,7 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (IS_ERR(conn))
 		return PTR_ERR(conn);
 	/* It was there before, as that of a plan that took it for a local one, or elsewhere. */
-	return conn->far && !memcmp(&conn->addr, addr, sizeof(*addr)) ? 0 : -EBUSY;
+	return conn->far && !memcmp(&conn->at, at, sizeof(*at)) ? 0 : -EBUSY;
 }
 
 static void npulink_remote_delete(struct npulink_remote *remote)
@@ -494,7 +489,9 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->put.checksum = remote->check;
 	remote->put.rank = rank->rank;
 	remote->put.peer = conn->rank;
-	remote->put.addr = conn->addr;
+	memcpy(remote->put.addrs, conn->at.addrs, sizeof(conn->at.addrs));
+	remote->put.naddrs = conn->at.naddrs;
+	remote->put.addr = conn->at.addrs[0];
 	memcpy(remote->put.via, via, sizeof(via));
 	remote->put.buf = npulink_buf_alloc_pages(rank->file, NPULINK_MESSAGE_BYTES +
 						  NPULINK_LANDING_BYTES);
@@ -566,7 +563,8 @@ void npulink_remote_close(struct npulink_conn *conn)
 	if (smp_load_acquire(&remote->rank->comm->failed))
 		npulink_remote_abort(remote->rank);
 	spin_lock_irq(&remote->rank->lock);
-	up = remote->state == NPULINK_REMOTE_UP && !remote->rank->comm->failed;
+	up = (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING) &&
+	     !remote->rank->comm->failed;
 	npulink_remote_msg(remote, &bye, NPULINK_WIRE_BYE, NULL, false);
 	npulink_remote_stamp(remote, &bye);
 	/* Nothing may follow it. */

@@ -23,6 +23,7 @@ enum npulink_remote_state {
 	NPULINK_REMOTE_NEW,
 	NPULINK_REMOTE_CONNECTING,
 	NPULINK_REMOTE_UP,
+	NPULINK_REMOTE_RESUMING,	/* its connection is lost, another one is being made */
 	NPULINK_REMOTE_LEFT,		/* the peer has said goodbye */
 	NPULINK_REMOTE_DOWN,
 };
@@ -32,7 +33,7 @@ enum npulink_remote_state {
  * @tx_node: on remote->tx: there may be something to send
  * @rx_node: on remote->rx: wants chunks
  * @sent: bytes handed to the transport
- * @acked: bytes that are in the peer's memory
+ * @acked: bytes that are in the peer's memory, and are not sent again
  * @granted: bytes that the peer has been granted
  * @shown: bytes that the sequencer has been shown, in the mirror's cell
  * @grant: the grant that it is shown, if they landed beside their destination
@@ -44,6 +45,7 @@ enum npulink_remote_state {
  * @asked: we have asked the peer for grants
  * @reqed: ever: it is not sent as a message any more
  * @writes: under way
+ * @crc: with checksums and a window, of the bytes of a chunk up to @acked
  * @said: the peer has said that the first @good bytes are good
  * @twice: it was sent for the second time
  * @kept: what was sent is kept until the peer has said that it is good
@@ -69,6 +71,7 @@ struct npulink_remote_step {
 	bool kept;
 	bool said;
 	u32 writes;
+	u32 crc;
 	u64 good;
 };
 
@@ -84,10 +87,12 @@ enum npulink_grant_state {
 	NPULINK_GRANT_REVOKING,	/* it has written, and the key is being revoked */
 	NPULINK_GRANT_LANDED,	/* the bytes wait for the engine, or before that, for their sum */
 	NPULINK_GRANT_AGAIN,	/* they were damaged: to be granted once more */
+	NPULINK_GRANT_RENEW,	/* the connection was lost: to be granted over the next one */
 };
 
 /*
- * Memory that the peer may fill. Holds op->inflight while the key is valid. With checksums:
+ * Memory that the peer may fill. Holds op->inflight while the key is valid, or may be. With
+ * checksums:
  * @summed: @sum is known; @good: it is that of what has landed; @twice: for the second time.
  */
 struct npulink_grant {
@@ -132,6 +137,21 @@ struct npulink_offer {
 	struct npulink_remote_step *step;
 };
 
+/*
+ * A write that the transport has, or that was under way when the connection was lost, @unsure: it
+ * is not known whether it has arrived. @step: NULL: free; @end: byte of the step behind it;
+ * @imm: the grant's; @last: of the grant; @crc: with checksums, of the chunk up to @end.
+ */
+struct npulink_write {
+	struct npulink_remote_step *step;
+	u64 end;
+	u32 len;
+	u32 imm;
+	u32 crc;
+	bool last;
+	bool unsure;
+};
+
 /* A message that is kept: DATA, until it has been taken. */
 struct npulink_held {
 	bool used;
@@ -146,7 +166,7 @@ struct npulink_held {
 };
 
 /*
- * struct npulink_remote - the connection between a rank here and one elsewhere
+ * struct npulink_remote - the session between a rank here and one elsewhere
  * @put: the transport's view
  * @link: counters
  * @credits: DATA messages that we may send
@@ -165,6 +185,11 @@ struct npulink_held {
  * @opened_once: the transport knows it: it is to be closed
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
+ * @writes: that are not known to have arrived
+ * @lost_ip: where the peer was when the connection was lost, while RESUMING
+ * @lost_port: our port, the same
+ * @switches: how often it has gone on over another one
+ * @renew: grants are to be renewed
  * @tick: looks after operations that take long
  * @told: when it has last told the peer what we wait for, in jiffies
  */
@@ -181,6 +206,7 @@ struct npulink_remote {
 	bool left;
 	bool opened_once;
 	bool check;
+	bool renew;
 	u32 nanswers;
 	u32 tx_seq;
 	u32 rx_seq;
@@ -195,10 +221,14 @@ struct npulink_remote {
 	u64 sent_steps;
 	u64 sent_bytes;
 	u64 open_sent[2];		/* the last operation + 1 that OPEN was sent for */
+	u8 lost_ip[16];
+	char lost_port[32];
+	u32 switches;
 	struct list_head tx;
 	struct list_head rx;
 	struct npulink_grant grants[NPULINK_WIRE_GRANTS];
 	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
+	struct npulink_write writes[NPULINK_PUT_WRITES];
 	struct npulink_held held[NPULINK_PUT_RX];
 	u64 opened[2][NPULINK_MAX_INFLIGHT];
 	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
@@ -257,6 +287,9 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 			  const struct npulink_call *call, struct npulink_run *run);
 void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			       u64 bytes, struct npulink_run *run);
+void npulink_remote_write_arrived(struct npulink_remote *remote, struct npulink_write *w,
+				  struct npulink_run *run);
+void npulink_remote_writes_down(struct npulink_remote *remote, struct npulink_run *run);
 
 /* Where bytes that are known to lie in one piece are. */
 static inline void *npulink_operand_va(const struct npulink_operand *o)
@@ -281,6 +314,8 @@ void npulink_remote_slot_free(struct npulink_remote *remote, u32 slot);
 void npulink_remote_recv_next(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			      struct npulink_run *run);
 int npulink_remote_grant_send(struct npulink_remote *remote, struct npulink_grant *grant);
+void npulink_remote_grant_landed(struct npulink_remote *remote, struct npulink_grant *grant,
+				 struct npulink_run *run);
 
 /* Chunk @landing of the connection, where bytes lie beside their destination. */
 static inline struct npulink_operand npulink_landing(const struct npulink_remote *remote,
@@ -291,6 +326,10 @@ static inline struct npulink_operand npulink_landing(const struct npulink_remote
 		.off = NPULINK_MESSAGE_BYTES + (u64)landing * NPULINK_WIRE_CHUNK,
 	};
 }
+
+/* remote_resume.c */
+bool npulink_remote_renew(struct npulink_remote *remote);
+void npulink_remote_released(struct npulink_remote *remote);
 
 /* remote_check.c */
 void npulink_check_good(struct npulink_remote *remote, const struct npulink_remote_step *rs);

@@ -8,7 +8,7 @@
  * may be pulled at any time, after which nothing arrives and only those notice who wait for
  * an acknowledgement. What the core does under the rank's lock is one step here, as
  * nothing else can come between; what devices do, and what is done without the lock, is
- * interleaved. Modelled are
+ * interleaved. A connection that is followed by another one is session.pml's. Modelled are
  *
  *   - npulink_remote_pump(): npulink_recv_step(), rdma_grant(), npulink_send_write(),
  *     rdma_write();
@@ -16,7 +16,7 @@
  *     and _down(), and when: rdma_recv_done(), rdma_revoke_done(), rdma_write_done();
  *   - npulink_op_publish() with npulink_remote_op_connect(), npulink_comm_flood() with
  *     npulink_remote_abort() and npulink_op_fail(), npulink_remote_op_finish();
- *   - npulink_remote_close(), rdma_close(); rdma_conn_work(), rdma_conn_teardown();
+ *   - npulink_remote_close(), rdma_close(); rdma_conn_work(), rdma_lane_teardown();
  *   - who notices a lost peer: retries that are used up, npulink_remote_tick(), the
  *     connection manager's message.
  *
@@ -339,7 +339,7 @@ inline down(e)
 	fi
 }
 
-/* rdma_conn_work(), or rdma_close(), with rdma_conn_teardown() */
+/* rdma_conn_work(), or rdma_close(), with rdma_lane_teardown() */
 proctype worker(byte e)
 {
 	failing[e] || closing[e];

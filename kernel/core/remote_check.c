@@ -170,7 +170,7 @@ void npulink_check_chunk(struct npulink_remote *remote, struct npulink_grant *gr
 	if (npulink_check_arrived(remote, &at, grant->len, grant->sum)) {
 		grant->good = true;
 		npulink_remote_recv_next(remote, rs, run);
-	} else if (grant->twice || remote->state != NPULINK_REMOTE_UP) {
+	} else if (grant->twice || remote->state >= NPULINK_REMOTE_LEFT) {
 		npulink_check_fail(remote, rs->op->number, rs->step);
 	} else {
 		grant->twice = true;

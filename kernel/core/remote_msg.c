@@ -48,7 +48,7 @@ int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *
 	int rc;
 
 	lockdep_assert_held(&remote->rank->lock);
-	if (remote->full)
+	if (remote->full || remote->state == NPULINK_REMOTE_RESUMING)
 		return -EAGAIN;
 	npulink_remote_stamp(remote, msg);
 	msg->size = cpu_to_le32(len);
@@ -89,7 +89,7 @@ void npulink_remote_pump(struct npulink_remote *remote, struct npulink_run *run)
 	lockdep_assert_held(&remote->rank->lock);
 	if (remote->state != NPULINK_REMOTE_UP || remote->full)
 		return;
-	if (remote->check && !npulink_check_pump(remote))
+	if (!npulink_remote_renew(remote) || (remote->check && !npulink_check_pump(remote)))
 		return;
 	npulink_remote_rx(remote, run);
 	npulink_remote_tx(remote, run);
@@ -190,6 +190,8 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 		return "type";
 	if (remote->check && (msg->type == NPULINK_WIRE_DATA || msg->type == NPULINK_WIRE_GRANT))
 		flags |= NPULINK_WIRE_TWICE;
+	if (msg->type == NPULINK_WIRE_GRANT)
+		flags |= NPULINK_WIRE_RENEWED;
 	if (msg->flags & ~flags)
 		return "flags";
 	if (le32_to_cpu(msg->seq) != remote->rx_seq)
@@ -241,11 +243,14 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 		return npulink_agree_recv(put, bytes, len);
 	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
-	/* It may come before npulink_put_up() has. */
-	if (remote->state == NPULINK_REMOTE_CONNECTING)
-		npulink_remote_set_state(remote, NPULINK_REMOTE_UP);
-	if (remote->state != NPULINK_REMOTE_UP || remote->shut)
+	/* What had come over a connection that is lost, but was acknowledged, is taken as well. */
+	if (remote->state != NPULINK_REMOTE_UP && remote->state != NPULINK_REMOTE_RESUMING)
 		goto out;
+	/* We are leaving: it is only counted, for the case that our goodbye has to be repeated. */
+	if (remote->shut) {
+		remote->rx_seq++;
+		goto out;
+	}
 	if (len < sizeof(msg) || len > NPULINK_WIRE_SLOT) {
 		npulink_remote_violation(remote, "size");
 		goto out;

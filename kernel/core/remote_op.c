@@ -205,7 +205,7 @@ static bool npulink_remote_missing(const struct npulink_remote *remote,
 		if (!grant->state || grant->step != rs)
 			continue;
 		if (grant->state == NPULINK_GRANT_OUT || grant->state == NPULINK_GRANT_AGAIN ||
-		    (remote->check && !grant->summed))
+		    grant->state == NPULINK_GRANT_RENEW || (remote->check && !grant->summed))
 			return true;
 		if (grant->state == NPULINK_GRANT_LANDED && (grant->good || !remote->check) &&
 		    grant->off >= rs->shown)
@@ -321,12 +321,20 @@ void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run)
 			struct npulink_offer *offer = &remote->offers[i];
 
 			if (grant->state && grant->step->op == op) {
-				WARN_ON_ONCE(grant->state != NPULINK_GRANT_LANDED &&
-					     grant->state != NPULINK_GRANT_AGAIN);
+				WARN_ON_ONCE(grant->state == NPULINK_GRANT_OUT ||
+					     grant->state == NPULINK_GRANT_REVOKING);
 				npulink_remote_grant_free(remote, grant);
 			}
 			if (offer->state && offer->step && offer->step->op == op)
 				offer->state = NPULINK_OFFER_FREE;
+		}
+		for (i = 0; i < NPULINK_PUT_WRITES; i++) {
+			struct npulink_write *w = &remote->writes[i];
+
+			if (w->step && w->step->op == op) {
+				WARN_ON_ONCE(!w->unsure);
+				w->step = NULL;
+			}
 		}
 		for (i = 0; i < NPULINK_PUT_RX; i++)
 			if (remote->held[i].used && remote->held[i].step &&

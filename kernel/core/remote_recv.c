@@ -22,7 +22,7 @@ void npulink_remote_slot_free(struct npulink_remote *remote, u32 slot)
 	remote->held[slot].step = NULL;
 	remote->held_count--;
 	remote->owed++;
-	if (remote->state == NPULINK_REMOTE_UP)
+	if (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING)
 		remote->put.transport->recycle(&remote->put, slot);
 }
 
@@ -180,6 +180,8 @@ int npulink_remote_grant_send(struct npulink_remote *remote, struct npulink_gran
 	npulink_remote_msg(remote, &msg, NPULINK_WIRE_GRANT, rs, false);
 	if (grant->twice)
 		msg.flags |= NPULINK_WIRE_TWICE;
+	if (grant->state == NPULINK_GRANT_RENEW)
+		msg.flags |= NPULINK_WIRE_RENEWED;
 	msg.off = cpu_to_le64(grant->off);
 	msg.imm = cpu_to_le32((u32)(u16)(grant->generation + 1) << 16 | index);
 	rc = npulink_remote_post_grant(remote, index, &to, grant->len, &msg);
@@ -323,18 +325,40 @@ void npulink_put_arrived(struct npulink_put *put, u32 imm)
 	}
 	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
-	if (remote->state == NPULINK_REMOTE_UP) {
+	if (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING) {
 		if (grant->state != NPULINK_GRANT_OUT ||
 		    imm != ((u32)grant->generation << 16 | (imm % NPULINK_WIRE_GRANTS))) {
 			npulink_remote_violation(remote, "immediate");
 		} else {
 			grant->state = NPULINK_GRANT_REVOKING;
-			put->transport->revoke(put, imm % NPULINK_WIRE_GRANTS);
+			/* The key of a connection that is lost goes with it. */
+			if (remote->state == NPULINK_REMOTE_UP)
+				put->transport->revoke(put, imm % NPULINK_WIRE_GRANTS);
 		}
 	}
 	spin_unlock_irqrestore(&rank->lock, flags);
 }
 EXPORT_SYMBOL_NPULINK(npulink_put_arrived);
+
+/* All bytes of a grant are there, and its key is worth nothing. */
+void npulink_remote_grant_landed(struct npulink_remote *remote, struct npulink_grant *grant,
+				 struct npulink_run *run)
+{
+	struct npulink_remote_step *rs = grant->step;
+
+	grant->state = NPULINK_GRANT_LANDED;
+	if (rs->direct) {
+		u64 shown = grant->off + grant->len;
+
+		npulink_remote_grant_free(remote, grant);
+		npulink_recv_show(rs, shown, run);
+	} else if (!remote->check) {
+		npulink_remote_recv_next(remote, rs, run);
+	} else if (grant->summed) {
+		npulink_check_chunk(remote, grant, run);
+	}
+	npulink_remote_op_less(rs->op, run);
+}
 
 void npulink_put_revoked(struct npulink_put *put, u32 index)
 {
@@ -345,22 +369,8 @@ void npulink_put_revoked(struct npulink_put *put, u32 index)
 	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
-	if (grant->state == NPULINK_GRANT_REVOKING) {
-		struct npulink_remote_step *rs = grant->step;
-
-		grant->state = NPULINK_GRANT_LANDED;
-		if (rs->direct) {
-			u64 shown = grant->off + grant->len;
-
-			npulink_remote_grant_free(remote, grant);
-			npulink_recv_show(rs, shown, &run);
-		} else if (!remote->check) {
-			npulink_remote_recv_next(remote, rs, &run);
-		} else if (grant->summed) {
-			npulink_check_chunk(remote, grant, &run);
-		}
-		npulink_remote_op_less(rs->op, &run);
-	}
+	if (grant->state == NPULINK_GRANT_REVOKING)
+		npulink_remote_grant_landed(remote, grant, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);

@@ -4,6 +4,15 @@
  */
 #include "remote.h"
 
+/* Does a step send out of a window, which is used again as the peer gets what is in it? */
+static bool npulink_send_windowed(const struct npulink_remote_step *rs)
+{
+	const struct npulink_step *st = &rs->op->plan->steps[rs->step];
+
+	return st->op != NPULINK_STEP_SEND && st->flags & NPULINK_STEP_F_TRANSIENT &&
+	       st->src2_off;
+}
+
 /* Where byte @off of what a step sends is, and up to where it lies in one piece. */
 static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
 				 struct npulink_operand *o, u64 *piece)
@@ -16,7 +25,7 @@ static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
 	if (st->op == NPULINK_STEP_SEND) {
 		slot = st->src_slot;
 		base = st->src_off;
-	} else if (st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off) {
+	} else if (npulink_send_windowed(rs)) {
 		*piece = min(*piece, st->src2_off - off % st->src2_off);
 		off %= st->src2_off;
 	}
@@ -58,6 +67,16 @@ static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
 	return found;
 }
 
+static struct npulink_write *npulink_send_record(struct npulink_remote *remote)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_PUT_WRITES; i++)
+		if (!remote->writes[i].step)
+			return &remote->writes[i];
+	return NULL;
+}
+
 /* Fill what the peer has offered. 0: no more for now; -EAGAIN: the transport is full. */
 static int npulink_send_write(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			      u64 avail, struct npulink_run *run)
@@ -65,6 +84,7 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 	u64 len_all = rs->op->plan->steps[rs->step].len;
 	struct npulink_offer *offer;
 	struct npulink_operand from;
+	struct npulink_write *w;
 	u64 piece;
 	bool last;
 	int rc;
@@ -81,10 +101,14 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 		}
 		if (avail <= at)
 			break;
+		w = npulink_send_record(remote);
+		/* The end of one of those under way brings us back. */
+		if (!w)
+			return -EAGAIN;
 		npulink_send_operand(rs, at, &from, &piece);
 		piece = min3(piece, avail - at, (u64)offer->len - offer->sent);
 		last = offer->sent + piece == offer->len;
-		rc = remote->put.transport->write(&remote->put, rs, &from, piece,
+		rc = remote->put.transport->write(&remote->put, w, &from, piece,
 						  offer->addr + offer->sent, offer->rkey, last,
 						  offer->imm);
 		if (rc) {
@@ -93,6 +117,10 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 		}
 		if (remote->check)
 			offer->crc = npulink_operand_crc_add(offer->crc, &from, piece);
+		*w = (struct npulink_write) {
+			.step = rs, .end = at + piece, .len = piece, .imm = offer->imm,
+			.crc = offer->crc, .last = last,
+		};
 		rs->op->inflight++;
 		rs->writes++;
 		offer->sent += piece;
@@ -183,6 +211,35 @@ void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run)
 	}
 }
 
+/* Have we all that the peer has no more been given, as its connection was lost? */
+static bool npulink_send_may_renew(const struct npulink_remote_step *rs,
+				   const struct npulink_wire_msg *msg, bool twice)
+{
+	u64 off = le64_to_cpu(msg->off);
+
+	if (!rs)
+		return false;
+	if (twice)
+		return true;
+	return npulink_send_windowed(rs) ? off + le32_to_cpu(msg->size) > rs->acked :
+					   off >= rs->acked;
+}
+
+/*
+ * Send the bytes of @offer again: all of them; or out of a window, from where they may have
+ * been overwritten on, for which the peer's device has acknowledged those before.
+ */
+static void npulink_send_rewind(struct npulink_remote_step *rs, struct npulink_offer *offer)
+{
+	rs->sent = min(rs->sent, offer->off);
+	if (npulink_send_windowed(rs) && rs->acked > offer->off) {
+		rs->sent = rs->acked;
+		offer->sent = rs->acked - offer->off;
+		offer->crc = rs->crc;
+	}
+	rs->done = false;
+}
+
 /* The peer has granted us memory. */
 void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			  const struct npulink_call *call, struct npulink_run *run)
@@ -193,6 +250,7 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
 	u64 offer_end = le64_to_cpu(msg->off) + le32_to_cpu(msg->size);
 	bool twice = msg->flags & NPULINK_WIRE_TWICE;
+	bool renewed = msg->flags & NPULINK_WIRE_RENEWED;
 	struct npulink_remote_step *rs;
 	bool later, bad;
 
@@ -208,8 +266,17 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		npulink_check_lost(remote, le64_to_cpu(msg->number));
 		return;
 	}
+	if (renewed && !later && !bad && !npulink_send_may_renew(rs, msg, twice)) {
+		npulink_remote_released(remote);
+		return;
+	}
 	if (!rs && !later)
 		return;
+	/* What was sent to it went over a connection that is no more. */
+	if (renewed && !twice && rs && rs->writes && le64_to_cpu(msg->off) < rs->sent) {
+		npulink_remote_violation(remote, "renewed grant");
+		return;
+	}
 	if (twice && (!rs || offer_end > rs->sent || le64_to_cpu(msg->off) < rs->good)) {
 		npulink_remote_violation(remote, "grant for what was not sent");
 		return;
@@ -222,28 +289,78 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),
 		.step_len = le64_to_cpu(msg->len), .call = *call, .step = rs,
 	};
+	if (renewed && rs && !twice && offer->off < rs->sent)
+		npulink_send_rewind(rs, offer);
 	if (rs && list_empty(&rs->tx_node))
 		list_add_tail(&rs->tx_node, &remote->tx);
+}
+
+/*
+ * A write has arrived. The peer's device says so of each, but only the last one of a grant is told
+ * to the peer itself; until then all of the grant may have to be sent again, and is kept, as far
+ * as there is room.
+ */
+void npulink_remote_write_arrived(struct npulink_remote *remote, struct npulink_write *w,
+				  struct npulink_run *run)
+{
+	struct npulink_remote_step *rs = w->step;
+
+	if (rs->kept) {
+		npulink_check_settle(remote, rs, run);
+	} else if (npulink_send_windowed(rs)) {
+		rs->crc = w->crc;
+		npulink_remote_send_acked(remote, rs, w->len, run);
+	} else if (w->last && w->end > rs->acked) {
+		npulink_remote_send_acked(remote, rs, w->end - rs->acked, run);
+	}
+}
+
+/* A peer that has left in good order has got all, if it could not say so any more. */
+static void npulink_send_left(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      struct npulink_run *run)
+{
+	u64 rest = rs->sent - rs->acked;
+
+	if (remote->left && !rs->kept && rs->done && !rs->writes && rest)
+		npulink_remote_send_acked(remote, rs, rest, run);
+}
+
+/* There will be no connection any more that says what has become of them. */
+void npulink_remote_writes_down(struct npulink_remote *remote, struct npulink_run *run)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_PUT_WRITES; i++) {
+		struct npulink_remote_step *rs = remote->writes[i].step;
+
+		remote->writes[i].step = NULL;
+		if (rs)
+			npulink_send_left(remote, rs, run);
+	}
 }
 
 void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_remote_step *rs = cookie;
+	struct npulink_write *w = cookie;
+	struct npulink_remote_step *rs = w->step;
 	struct npulink_rank *rank = remote->rank;
+	struct npulink_op *op = rs->op;
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
 	rs->writes--;
-	if (rs->kept)
-		npulink_check_settle(remote, rs, &run);
-	else if (len)
-		npulink_remote_send_acked(remote, rs, len, &run);
-	/* A peer that has left in good order has got all, if it could not say so any more. */
-	else if (remote->left && rs->done && !rs->writes)
-		npulink_remote_send_acked(remote, rs, rs->sent - rs->acked, &run);
-	npulink_remote_op_less(rs->op, &run);
+	if (len) {
+		npulink_remote_write_arrived(remote, w, &run);
+		w->step = NULL;
+	} else {
+		w->unsure = true;
+		if (rs->kept)
+			npulink_check_settle(remote, rs, &run);
+		npulink_send_left(remote, rs, &run);
+	}
+	npulink_remote_op_less(op, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);

@@ -9,17 +9,20 @@
 #include "rdma.h"
 
 /* The library's function needs no module, no memory and no certain context. */
-static void rdma_mac(const u8 *secret, const char *label, const struct rdma_conn *conn, u8 *mac)
+static void rdma_mac(const u8 *secret, const char *label, const struct rdma_lane *lane,
+		     const struct npulink_wire_place *place, u8 *mac)
 {
 	struct blake2s_state state;
 
 	blake2s_init_key(&state, BLAKE2S_HASH_SIZE, secret, 16);
 	blake2s_update(&state, label, strlen(label) + 1);
-	if (conn) {
-		blake2s_update(&state, (const u8 *)&conn->hello, sizeof(conn->hello));
-		blake2s_update(&state, (const u8 *)&conn->welcome,
+	if (lane) {
+		blake2s_update(&state, (const u8 *)&lane->hello, sizeof(lane->hello));
+		blake2s_update(&state, (const u8 *)&lane->welcome,
 			       offsetof(struct npulink_wire_welcome, mac));
 	}
+	if (place)
+		blake2s_update(&state, (const u8 *)place, sizeof(*place));
 	blake2s_final(&state, mac);
 }
 
@@ -27,7 +30,7 @@ void rdma_auth_tag(const u8 *secret, u8 *tag)
 {
 	u8 mac[BLAKE2S_HASH_SIZE];
 
-	rdma_mac(secret, "npulink tag", NULL, mac);
+	rdma_mac(secret, "npulink tag", NULL, NULL, mac);
 	memcpy(tag, mac, NPULINK_TAG_LEN);
 }
 
@@ -58,35 +61,39 @@ bool rdma_auth_limits(const struct npulink_wire_hello *hello)
 	       le32_to_cpu(hello->slot) == NPULINK_WIRE_SLOT;
 }
 
-/* Is @conn what the caller wants? */
+/* Is @conn what the caller wants? Or what it knocks for. */
 bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello)
 {
+	u32 flags = le32_to_cpu(hello->flags);
+
+	if (flags & NPULINK_WIRE_KNOCK)
+		flags &= ~(NPULINK_WIRE_KNOCK | NPULINK_WIRE_LOST);
 	return le32_to_cpu(hello->rank) == conn->put->peer &&
 	       le32_to_cpu(hello->peer) == conn->put->rank &&
-	       le32_to_cpu(hello->flags) == (conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0) &&
+	       flags == (conn->put->checksum ? NPULINK_WIRE_CHECKSUM : 0) &&
 	       !crypto_memneq(hello->tag, conn->put->tag, NPULINK_TAG_LEN);
 }
 
-/* The answer to conn->hello. */
-void rdma_auth_welcome(struct rdma_conn *conn)
+/* The answer to lane->hello. */
+void rdma_auth_welcome(struct rdma_lane *lane)
 {
-	conn->welcome = (struct npulink_wire_welcome) {
+	lane->welcome = (struct npulink_wire_welcome) {
 		.magic = cpu_to_le32(NPULINK_WIRE_MAGIC),
 		.version = cpu_to_le16(NPULINK_WIRE_VERSION),
 		.credits = cpu_to_le16(NPULINK_WIRE_CREDITS),
 		.chunk = cpu_to_le32(NPULINK_WIRE_CHUNK),
 		.slot = cpu_to_le32(NPULINK_WIRE_SLOT),
 	};
-	get_random_bytes(conn->welcome.nonce, sizeof(conn->welcome.nonce));
-	rdma_mac(conn->put->secret, "npulink welcome", conn, conn->welcome.mac);
+	get_random_bytes(lane->welcome.nonce, sizeof(lane->welcome.nonce));
+	rdma_mac(lane->conn->put->secret, "npulink welcome", lane, NULL, lane->welcome.mac);
 }
 
-bool rdma_auth_check_welcome(const struct rdma_conn *conn)
+bool rdma_auth_check_welcome(const struct rdma_lane *lane)
 {
-	const struct npulink_wire_welcome *w = &conn->welcome;
+	const struct npulink_wire_welcome *w = &lane->welcome;
 	u8 mac[32];
 
-	rdma_mac(conn->put->secret, "npulink welcome", conn, mac);
+	rdma_mac(lane->conn->put->secret, "npulink welcome", lane, NULL, mac);
 	return le32_to_cpu(w->magic) == NPULINK_WIRE_MAGIC &&
 	       le16_to_cpu(w->version) == NPULINK_WIRE_VERSION &&
 	       le16_to_cpu(w->credits) == NPULINK_WIRE_CREDITS &&
@@ -95,16 +102,24 @@ bool rdma_auth_check_welcome(const struct rdma_conn *conn)
 	       !crypto_memneq(mac, w->mac, sizeof(mac));
 }
 
-/* The caller's proof. */
-void rdma_auth_make(const struct rdma_conn *conn, struct npulink_wire_auth *auth)
+static const char *rdma_auth_label(bool caller)
 {
-	rdma_mac(conn->put->secret, "npulink auth", conn, auth->mac);
+	return caller ? "npulink auth" : "npulink ready";
 }
 
-bool rdma_auth_check(const struct rdma_conn *conn, const struct npulink_wire_auth *auth)
+/* Our own proof, over auth->place. */
+void rdma_auth_make(const struct rdma_lane *lane, struct npulink_wire_auth *auth)
+{
+	rdma_mac(lane->conn->put->secret, rdma_auth_label(lane->conn->active), lane, &auth->place,
+		 auth->mac);
+}
+
+/* The other one's. */
+bool rdma_auth_check(const struct rdma_lane *lane, const struct npulink_wire_auth *auth)
 {
 	u8 mac[32];
 
-	rdma_mac(conn->put->secret, "npulink auth", conn, mac);
-	return !crypto_memneq(mac, auth->mac, sizeof(mac));
+	rdma_mac(lane->conn->put->secret, rdma_auth_label(!lane->conn->active), lane,
+		 &auth->place, mac);
+	return !crypto_memneq(mac, auth->mac, sizeof(mac)) && !auth->place.reserved;
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * cm.c - the life of a connection. The lower rank calls, again and again as long as the
- * other one is not ready; the other one waits to be called. What has gone wrong before
+ * cm.c - the life of a session. The lower rank calls, again and again as long as the
+ * other one is not ready; the other one waits to be called (answer.c). What has gone wrong before
  * the peer has proved that it knows the secret is nobody's failure, but the end of that try; how
- * long that goes on is alive.c's business. All is taken down by the connection's worker, which
- * waits for everything else.
+ * long that goes on is alive.c's business. A connection that was up and is lost is followed by
+ * another one, if there are other ports, and the core agrees. All is taken down by the session's
+ * worker, which waits for everything else.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -16,12 +17,12 @@
 
 LIST_HEAD(rdma_conns);
 
-static int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
-
 static void rdma_conn_release(struct kref *kref)
 {
 	struct rdma_conn *conn = container_of(kref, struct rdma_conn, kref);
 
+	kfree(conn->lanes[0].first);
+	kfree(conn->lanes[1].first);
 	kvfree(conn);
 }
 
@@ -39,11 +40,31 @@ void rdma_conn_fail(struct rdma_conn *conn, int status)
 	mod_delayed_work(rdma_wq, &conn->work, 0);
 }
 
-/* Have the core begin nothing more, if there will be no connection any more. */
-void rdma_conn_lost(struct rdma_conn *conn)
+/* Have the core begin nothing more, as there will be no connection any more, or another one. */
+static void rdma_conn_lost(struct rdma_conn *conn)
 {
+	if (conn->resuming && conn->state == RDMA_CONN_RESET) {
+		/* It may have been told meanwhile that the peer has left. */
+		if (npulink_put_broken(conn->put, conn->status))
+			return;
+		conn->resuming = false;
+		conn->state = RDMA_CONN_FAILED;
+	}
 	if (conn->state == RDMA_CONN_FAILED || conn->state == RDMA_CONN_CLOSED)
 		npulink_put_lost(conn->put, conn->status);
+}
+
+/* What had come over the connection was handled. */
+void rdma_conn_drained(struct rdma_conn *conn)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&conn->lock, flags);
+	conn->was_up = conn->up;
+	conn->up = false;
+	conn->rx_live = false;
+	spin_unlock_irqrestore(&conn->lock, flags);
+	rdma_conn_lost(conn);
 }
 
 /* It will not be tried again. The same. */
@@ -61,7 +82,7 @@ void rdma_conn_give_up(struct rdma_conn *conn, int status)
 }
 
 /* Tell the core that there will be no connection (any more), if that is so. */
-void rdma_conn_tell(struct rdma_conn *conn)
+static void rdma_conn_tell(struct rdma_conn *conn)
 {
 	if (conn->state != RDMA_CONN_FAILED && conn->state != RDMA_CONN_CLOSED)
 		return;
@@ -70,11 +91,20 @@ void rdma_conn_tell(struct rdma_conn *conn)
 	conn->told = true;
 }
 
-/* So that a peer which does not answer is given up in time, whatever is lost on the way. */
-static void rdma_conn_timeouts(const struct rdma_conn *conn, struct rdma_cm_id *id)
+/* Nothing is in flight any more, and no key is worth anything. */
+void rdma_conn_ended(struct rdma_conn *conn)
 {
-	/* 4.096 us * 2^n, eight times. */
-	u64 n = (u64)conn->put->timeout_ms * 1000000 / 4096 / 8;
+	if (conn->was_up && conn->state == RDMA_CONN_RESET)
+		npulink_put_halted(conn->put);
+	conn->was_up = false;
+	rdma_conn_tell(conn);
+}
+
+/* So that a peer which does not answer is given up in time, whatever is lost on the way. */
+void rdma_conn_timeouts(const struct rdma_conn *conn, struct rdma_cm_id *id)
+{
+	/* 4.096 us * 2^n, eight times; sooner if there is another port to be tried after that. */
+	u64 n = (u64)conn->put->timeout_ms * 1000000 / 4096 / (conn->several ? 24 : 8);
 
 	rdma_set_ack_timeout(id, clamp_t(int, n ? ilog2(n) : 0, 8, 21));
 	rdma_set_min_rnr_timer(id, 12);		/* 0.64 ms; 0 would be 655 ms */
@@ -91,83 +121,102 @@ void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len)
 
 /* ---- calling ---------------------------------------------------------------------------- */
 
-/* Find the way to the peer. */
-int rdma_conn_resolve(struct rdma_conn *conn, struct rdma_cm_id *id)
+static void rdma_sockaddr(struct sockaddr_storage *ss, const u8 *ip, __be16 port)
 {
-	const struct npulink_addr *addr = &conn->put->addr;
-	struct sockaddr_storage ss = {};
+	struct sockaddr_in *sin = (struct sockaddr_in *)ss;
+	struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)ss;
 
-	if (ipv6_addr_v4mapped((const struct in6_addr *)addr->ip)) {
-		struct sockaddr_in *sin = (struct sockaddr_in *)&ss;
-
+	memset(ss, 0, sizeof(*ss));
+	if (ipv6_addr_v4mapped((const struct in6_addr *)ip)) {
 		sin->sin_family = AF_INET;
-		sin->sin_port = addr->port;
-		memcpy(&sin->sin_addr, addr->ip + 12, 4);
+		sin->sin_port = port;
+		memcpy(&sin->sin_addr, ip + 12, 4);
 	} else {
-		struct sockaddr_in6 *sin6 = (struct sockaddr_in6 *)&ss;
-
 		sin6->sin6_family = AF_INET6;
-		sin6->sin6_port = addr->port;
-		memcpy(&sin6->sin6_addr, addr->ip, 16);
+		sin6->sin6_port = port;
+		memcpy(&sin6->sin6_addr, ip, 16);
 	}
-	return rdma_resolve_addr(id, NULL, (struct sockaddr *)&ss, RDMA_RESOLVE_MS);
+}
+
+/*
+ * Pair number @target of those of ports that may lead to the peer: its addresses one after the
+ * other, as the routing table says; if that may be of no help, in each second round from one of our
+ * own addresses.
+ */
+void rdma_aim(const struct rdma_conn *conn, u32 target, struct rdma_aim *aim)
+{
+	const struct npulink_put *put = conn->put;
+	u32 round = target / put->naddrs, own;
+
+	memset(aim, 0, sizeof(*aim));
+	aim->to = put->addrs[target % put->naddrs];
+	own = rdma_own_addr(put->dev, put->net, round / 2, aim->from);
+	aim->bound = round % 2 && own > 1 && (put->naddrs == 1 || conn->resuming);
+}
+
+/* Find the way to the peer. */
+int rdma_conn_resolve(struct rdma_cm_id *id, const struct rdma_aim *aim)
+{
+	struct sockaddr_storage to, from;
+
+	rdma_sockaddr(&to, aim->to.ip, aim->to.port);
+	rdma_sockaddr(&from, aim->from, 0);
+	return rdma_resolve_addr(id, aim->bound ? (struct sockaddr *)&from : NULL,
+				 (struct sockaddr *)&to, RDMA_RESOLVE_MS);
 }
 
 static int rdma_conn_call(struct rdma_conn *conn)
 {
+	struct rdma_lane *lane = conn->lane;
 	struct rdma_cm_id *id;
+	struct rdma_aim aim;
 
 	lockdep_assert_held(&conn->setup);
-	id = rdma_create_id(conn->put->net, rdma_conn_event, conn, RDMA_PS_TCP, IB_QPT_RC);
+	id = rdma_create_id(conn->put->net, rdma_conn_event, lane, RDMA_PS_TCP, IB_QPT_RC);
 	if (IS_ERR(id))
 		return PTR_ERR(id);
-	conn->id = id;
-	conn->tried = jiffies;
+	lane->id = id;
+	lane->since = jiffies;
 	conn->state = RDMA_CONN_TRYING;
-	rdma_auth_hello(conn, &conn->hello);
+	rdma_aim(conn, conn->target, &aim);
+	conn->put->addr = aim.to;
+	rdma_auth_hello(conn, &lane->hello);
 	rdma_conn_timeouts(conn, id);
-	return rdma_conn_resolve(conn, id);
+	return rdma_conn_resolve(id, &aim);
 }
 
-static int rdma_conn_resolved(struct rdma_conn *conn, struct rdma_cm_id *id)
+static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 {
+	struct rdma_conn *conn = lane->conn;
 	int rc;
 
 	if (!rdma_port_allowed(conn->put->dev, conn->put->net, id->device, id->port_num))
 		return -EHOSTUNREACH;
-	rc = rdma_conn_setup(conn, id);
+	rdma_conn_name(conn, id);
+	rc = rdma_lane_setup(lane, id);
 	return rc ?: rdma_resolve_route(id, RDMA_RESOLVE_MS);
 }
 
-static int rdma_conn_connect(struct rdma_conn *conn, struct rdma_cm_id *id)
+static int rdma_conn_connect(const struct rdma_lane *lane, struct rdma_cm_id *id)
 {
 	struct rdma_conn_param param;
 
-	rdma_conn_param(&param, &conn->hello, sizeof(conn->hello));
+	rdma_conn_param(&param, &lane->hello, sizeof(lane->hello));
 	return rdma_connect_locked(id, &param);
 }
 
 /* The peer has answered our call. */
-static int rdma_conn_established(struct rdma_conn *conn, const struct rdma_cm_event *event)
+static int rdma_conn_established(struct rdma_lane *lane, const struct rdma_cm_event *event)
 {
-	struct npulink_wire_auth auth;
-	int rc;
-
-	if (!conn->active)
+	if (!lane->conn->active)
 		return 0;
-	if (event->param.conn.private_data_len < sizeof(conn->welcome))
+	if (event->param.conn.private_data_len < sizeof(lane->welcome))
 		return -EPROTO;
-	memcpy(&conn->welcome, event->param.conn.private_data, sizeof(conn->welcome));
-	if (!rdma_auth_check_welcome(conn))
+	memcpy(&lane->welcome, event->param.conn.private_data, sizeof(lane->welcome));
+	if (!rdma_auth_check_welcome(lane))
 		return -EACCES;
-	rdma_auth_make(conn, &auth);
-	conn->state = RDMA_CONN_OPEN;
-	/* Pairs with rdma_recv_done(): the answer may be here before we are done. */
-	smp_store_release(&conn->up, true);
-	rc = rdma_send_auth(conn, &auth);
-	if (!rc)
-		npulink_put_up(conn->put);
-	return rc;
+	lane->conn->state = RDMA_CONN_OPEN;
+	return rdma_lane_up(lane);
 }
 
 static int rdma_conn_rejected(struct rdma_conn *conn, struct rdma_cm_id *id,
@@ -183,24 +232,25 @@ static int rdma_conn_rejected(struct rdma_conn *conn, struct rdma_cm_id *id,
 	return -ECONNREFUSED;
 }
 
-static int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
+int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
-	struct rdma_conn *conn = id->context;
+	struct rdma_lane *lane = id->context;
+	struct rdma_conn *conn = lane->conn;
 	int rc = 0;
 
 	mutex_lock(&conn->setup);
-	if (conn->id != id ||
-	    (conn->state != RDMA_CONN_TRYING && conn->state != RDMA_CONN_OPEN))
+	if (lane->id != id || (lane == conn->lane && conn->state != RDMA_CONN_TRYING &&
+			       conn->state != RDMA_CONN_OPEN))
 		goto out;
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		rc = rdma_conn_resolved(conn, id);
+		rc = rdma_conn_resolved(lane, id);
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
-		rc = rdma_conn_connect(conn, id);
+		rc = rdma_conn_connect(lane, id);
 		break;
 	case RDMA_CM_EVENT_ESTABLISHED:
-		rc = rdma_conn_established(conn, event);
+		rc = rdma_conn_established(lane, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		rc = rdma_conn_rejected(conn, id, event);
@@ -221,141 +271,119 @@ static int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		break;
 	}
 	if (rc)
-		rdma_conn_fail(conn, rc);
+		rdma_lane_fail(lane, rc);
 out:
 	mutex_unlock(&conn->setup);
 	return 0;
 }
 
-/* ---- being called ------------------------------------------------------------------------ */
-
-static int rdma_refuse(struct rdma_cm_id *id, u8 reason)
-{
-	rdma_reject(id, &reason, sizeof(reason), IB_CM_REJ_CONSUMER_DEFINED);
-	/* The caller destroys the id. */
-	return -ECONNREFUSED;
-}
-
-/* Take the call if @conn is the one that is meant, and waits. */
-static bool rdma_conn_answer(struct rdma_conn *conn, const struct rdma_listener *listener,
-			     struct rdma_cm_id *id, const struct npulink_wire_hello *hello)
-{
-	struct rdma_conn_param param;
-	int rc;
-
-	if (conn->active || conn->put->net != listener->net ||
-	    !rdma_auth_check_hello(conn, hello))
-		return false;
-	mutex_lock(&conn->setup);
-	if (conn->state != RDMA_CONN_IDLE || conn->failing) {
-		mutex_unlock(&conn->setup);
-		return false;
-	}
-	/* From here on the id is ours. */
-	id->context = conn;
-	id->event_handler = rdma_conn_event;
-	conn->id = id;
-	conn->tried = jiffies;
-	conn->state = RDMA_CONN_OPEN;
-	conn->hello = *hello;
-	rdma_conn_timeouts(conn, id);
-	rdma_auth_welcome(conn);
-	rc = rdma_conn_setup(conn, id);
-	rdma_conn_param(&param, &conn->welcome, sizeof(conn->welcome));
-	if (!rc)
-		rc = rdma_accept(id, &param);
-	if (rc)
-		rdma_conn_fail(conn, rc);
-	mutex_unlock(&conn->setup);
-	return true;
-}
-
-/* Why a call is not taken. */
-static u8 rdma_refusal(const struct rdma_listener *listener,
-		       const struct npulink_wire_hello *hello)
-{
-	switch (npulink_put_expected(listener->net, hello->tag, le32_to_cpu(hello->peer))) {
-	case 0:
-		return NPULINK_WIRE_LATER;
-	case -ECONNABORTED:
-		return NPULINK_WIRE_FAILED;
-	default:
-		return NPULINK_WIRE_NOBODY;
-	}
-}
-
-int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
-		      struct rdma_cm_event *event)
-{
-	struct npulink_wire_hello hello;
-	struct rdma_conn *conn;
-	bool taken = false;
-
-	if (event->param.conn.private_data_len < sizeof(hello))
-		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
-	memcpy(&hello, event->param.conn.private_data, sizeof(hello));
-	if (!rdma_auth_limits(&hello))
-		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
-	mutex_lock(&rdma_lock);
-	list_for_each_entry(conn, &rdma_conns, node) {
-		if (!rdma_port_allowed(conn->put->dev, listener->net, id->device, id->port_num))
-			continue;
-		taken = rdma_conn_answer(conn, listener, id, &hello);
-		if (taken)
-			break;
-	}
-	mutex_unlock(&rdma_lock);
-	return taken ? 0 : rdma_refuse(id, rdma_refusal(listener, &hello));
-}
-
-/* The caller's first message. Softirq context. */
-void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len)
-{
-	struct npulink_wire_auth auth;
-	unsigned long flags;
-	bool up;
-
-	if (conn->active || len != sizeof(auth)) {
-		rdma_conn_fail(conn, -EPROTO);
-		return;
-	}
-	memcpy(&auth, msg, sizeof(auth));
-	if (!rdma_auth_check(conn, &auth)) {
-		rdma_conn_fail(conn, -EACCES);
-		return;
-	}
-	/* One that is failing is taken down as what was never up, see rdma_conn_work(). */
-	spin_lock_irqsave(&conn->lock, flags);
-	up = !conn->failing;
-	if (up)
-		/* After what the handshake wrote: who sees it up may use it without the lock. */
-		smp_store_release(&conn->up, true);
-	spin_unlock_irqrestore(&conn->lock, flags);
-	if (up)
-		npulink_put_up(conn->put);
-}
-
 /* ---- the worker ----------------------------------------------------------------------------- */
+
+/* What there is to do as long as nothing has failed. Under conn->setup. */
+static int rdma_conn_go_on(struct rdma_conn *conn)
+{
+	if (conn->state == RDMA_CONN_IDLE)
+		return conn->active ? rdma_conn_call(conn) : 0;
+	if (conn->state == RDMA_CONN_OPEN && !conn->active && !READ_ONCE(conn->up) &&
+	    READ_ONCE(conn->lane->proved))
+		return rdma_lane_up(conn->lane);
+	return 0;
+}
+
+/* A call that was lost is repeated; who has been called had to be there. */
+static unsigned int rdma_conn_patience(const struct rdma_conn *conn)
+{
+	u32 bound = conn->put->timeout_ms;
+
+	if (conn->several)
+		return max(bound / (conn->active ? 10 : 4), bound > 400 ? 200 : bound / 2);
+	return conn->active ? bound / 2 : bound;
+}
+
+/* What becomes of a session whose connection fails. */
+static void rdma_conn_failing(struct rdma_conn *conn)
+{
+	unsigned long flags;
+
+	lockdep_assert_held(&conn->setup);
+	spin_lock_irqsave(&conn->lock, flags);
+	conn->state = RDMA_CONN_RESET;
+	if (conn->final || (conn->up && (!conn->several || !conn->status)))
+		conn->state = RDMA_CONN_FAILED;
+	else if (conn->up)
+		conn->resuming = true;
+	spin_unlock_irqrestore(&conn->lock, flags);
+	if (conn->state == RDMA_CONN_FAILED)
+		return;
+	conn->target++;
+	if (!conn->up)
+		return;
+	conn->lost = conn->status;
+	conn->absent = 0;
+	conn->delay = RDMA_RETRY_MIN;
+	conn->patience = rdma_conn_patience(conn);
+	/* Its silence counts, but only as far as we listened. */
+	conn->heard_of = jiffies;
+	if (conn->status == -EHOSTDOWN)
+		conn->heard_of -= min(jiffies - READ_ONCE(conn->lane->heard),
+				      msecs_to_jiffies(conn->put->timeout_ms) / 2);
+	conn->knocked = jiffies - HZ * 3600;
+}
+
+/* It has been taken down. Is it to be tried again? */
+static bool rdma_conn_again(struct rdma_conn *conn)
+{
+	lockdep_assert_held(&conn->setup);
+	if (conn->state != RDMA_CONN_RESET)
+		return false;
+	if (rdma_lane_next(conn)) {
+		conn->state = RDMA_CONN_OPEN;
+		rdma_answer_addr(conn, conn->lane->id);
+	} else {
+		conn->state = RDMA_CONN_IDLE;
+	}
+	if (conn->resuming)
+		mod_delayed_work(rdma_wq, &conn->watch, 0);
+	/* Shut or given up meanwhile: that was overwritten just now. */
+	if (conn->final)
+		rdma_conn_fail(conn, conn->status);
+	return conn->state == RDMA_CONN_OPEN || conn->active;
+}
+
+/* The other lane, if that has failed, or is for nobody any more. */
+static void rdma_conn_other(struct rdma_conn *conn)
+{
+	struct rdma_lane *lane;
+	bool over;
+
+	mutex_lock(&conn->setup);
+	lane = rdma_lane_other(conn);
+	over = lane->used && (READ_ONCE(lane->failing) || conn->state >= RDMA_CONN_FAILED);
+	mutex_unlock(&conn->setup);
+	if (!over)
+		return;
+	rdma_lane_teardown(lane);
+	mutex_lock(&conn->setup);
+	lane->used = false;
+	mutex_unlock(&conn->setup);
+}
 
 static void rdma_conn_work(struct work_struct *work)
 {
 	struct rdma_conn *conn = container_of(to_delayed_work(work), struct rdma_conn, work);
-	unsigned long flags;
-	bool again = false;
+	unsigned int delay;
 	int rc;
 
 	mutex_lock(&conn->setup);
 	if (conn->state >= RDMA_CONN_FAILED)
 		goto out;
 	if (!READ_ONCE(conn->failing)) {
-		rc = conn->active && conn->state == RDMA_CONN_IDLE ? rdma_conn_call(conn) : 0;
+		rc = rdma_conn_go_on(conn);
 		if (!rc)
 			goto out;
 		rdma_conn_fail(conn, rc);
 	}
-	spin_lock_irqsave(&conn->lock, flags);
-	conn->state = conn->up || conn->final ? RDMA_CONN_FAILED : RDMA_CONN_RESET;
-	spin_unlock_irqrestore(&conn->lock, flags);
+	rdma_conn_failing(conn);
 	mutex_unlock(&conn->setup);
 
 	/*
@@ -364,27 +392,27 @@ static void rdma_conn_work(struct work_struct *work)
 	 */
 	if (conn->status != -ECONNRESET)
 		rdma_conn_lost(conn);
-	rdma_conn_teardown(conn);
-	rdma_conn_tell(conn);
+	rdma_lane_teardown(conn->lane);
+	rdma_conn_ended(conn);
 
 	mutex_lock(&conn->setup);
-	if (conn->state == RDMA_CONN_RESET) {
-		spin_lock_irqsave(&conn->lock, flags);
-		conn->failing = false;
-		spin_unlock_irqrestore(&conn->lock, flags);
-		conn->state = RDMA_CONN_IDLE;
-		again = conn->active;
-		/* Shut or given up meanwhile: that was overwritten just now. */
-		if (conn->final)
-			rdma_conn_fail(conn, conn->status);
-	}
-	if (again) {
-		queue_delayed_work(rdma_wq, &conn->work, msecs_to_jiffies(conn->delay));
+	if (rdma_conn_again(conn)) {
+		delay = conn->state == RDMA_CONN_OPEN ? 0 : conn->delay;
+		queue_delayed_work(rdma_wq, &conn->work, msecs_to_jiffies(delay));
 		conn->delay = min3(conn->delay * 2, conn->put->timeout_ms / 8,
 				   (unsigned int)RDMA_RETRY_MAX);
 	}
 out:
 	mutex_unlock(&conn->setup);
+	rdma_conn_other(conn);
+}
+
+/* Over that device of theirs; NULL: over none yet, or none any more. */
+static bool rdma_conn_uses(struct rdma_conn *conn, const struct ib_device *ibdev)
+{
+	if (!ibdev)
+		return !READ_ONCE(conn->lane->ibdev);
+	return READ_ONCE(conn->lanes[0].ibdev) == ibdev || READ_ONCE(conn->lanes[1].ibdev) == ibdev;
 }
 
 /*
@@ -394,12 +422,13 @@ out:
 void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev, int status)
 {
 	struct rdma_conn *conn, *found;
+	u32 i;
 
 	do {
 		found = NULL;
 		mutex_lock(&rdma_lock);
 		list_for_each_entry(conn, &rdma_conns, node) {
-			if (READ_ONCE(conn->ibdev) != ibdev)
+			if (!rdma_conn_uses(conn, ibdev))
 				continue;
 			/* One of no device may use the ports of others, but not this one. */
 			if (dev && conn->put->dev != dev && (conn->put->dev || !ibdev))
@@ -412,9 +441,10 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		}
 		mutex_unlock(&rdma_lock);
 		if (found) {
-			if (ibdev)
-				rdma_conn_fail(found, status);
-			else
+			for (i = 0; ibdev && i < ARRAY_SIZE(found->lanes); i++)
+				if (READ_ONCE(found->lanes[i].ibdev) == ibdev)
+					rdma_lane_fail(&found->lanes[i], status);
+			if (!ibdev)
 				rdma_conn_give_up(found, status);
 			flush_delayed_work(&found->work);
 			kref_put(&found->kref, rdma_conn_release);
@@ -427,6 +457,8 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 int rdma_open(struct npulink_put *put)
 {
 	struct rdma_conn *conn = kvzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
+	u8 ip[16];
+	u32 i;
 
 	if (!conn)
 		return -ENOMEM;
@@ -435,16 +467,29 @@ int rdma_open(struct npulink_put *put)
 		put->timeout_ms = READ_ONCE(rdma_peer_timeout);
 	conn->put = put;
 	conn->active = put->rank < put->peer;
+	/* An agreement is begun anew, with whoever is there. */
+	conn->several = !put->agree &&
+			(put->naddrs > 1 || rdma_own_addr(put->dev, put->net, 0, ip) > 1);
 	conn->delay = RDMA_RETRY_MIN;
 	conn->heard_of = jiffies;
 	conn->knocked = jiffies;
-	/* A call that was lost is repeated; who has been called had to be there. */
-	conn->patience = conn->active ? put->timeout_ms / 2 : put->timeout_ms;
+	conn->patience = rdma_conn_patience(conn);
+	conn->lane = &conn->lanes[0];
+	put->tx_free = BIT(NPULINK_PUT_TX) - 1;
 	mutex_init(&conn->setup);
 	spin_lock_init(&conn->lock);
 	init_completion(&conn->last_sent);
 	INIT_DELAYED_WORK(&conn->work, rdma_conn_work);
 	INIT_DELAYED_WORK(&conn->watch, rdma_alive_watch);
+	/* Both now, and not when the second one is needed: they are charged to who is here. */
+	for (i = 0; i < ARRAY_SIZE(conn->lanes); i++) {
+		conn->lanes[i].conn = conn;
+		conn->lanes[i].first = kzalloc(2 * RDMA_FIRST_LEN, GFP_KERNEL_ACCOUNT);
+		if (!conn->lanes[i].first) {
+			kref_put(&conn->kref, rdma_conn_release);
+			return -ENOMEM;
+		}
+	}
 	put->priv = conn;
 	atomic_inc(&rdma_nconns);
 	mutex_lock(&rdma_lock);
@@ -456,20 +501,34 @@ int rdma_open(struct npulink_put *put)
 	return 0;
 }
 
+/*
+ * Send @msg, and wait until it has arrived: if the connection is lost just now, over the next one,
+ * unless the peer's machine says that nobody waits for it.
+ */
+static void rdma_close_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg)
+{
+	unsigned long end = jiffies + HZ;
+	int rc = -ENOTCONN;
+
+	if (conn->several)
+		end = jiffies + max_t(unsigned long, HZ, msecs_to_jiffies(conn->put->timeout_ms));
+	mutex_lock(&conn->setup);
+	if ((conn->up && conn->state == RDMA_CONN_OPEN) || conn->resuming)
+		rc = rdma_send_last(conn, msg, NULL, 0);
+	mutex_unlock(&conn->setup);
+	while (!rc && time_before(jiffies, end) && READ_ONCE(conn->state) < RDMA_CONN_FAILED &&
+	       !(READ_ONCE(conn->resuming) && READ_ONCE(conn->absent)) &&
+	       !wait_for_completion_timeout(&conn->last_sent, HZ / 20))
+		;
+}
+
 void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
 {
 	struct rdma_conn *conn = put->priv;
+	struct rdma_lane *other;
 
-	if (msg) {
-		mutex_lock(&conn->setup);
-		if (conn->up && conn->state == RDMA_CONN_OPEN &&
-		    !rdma_send_last(conn, msg, NULL, 0)) {
-			mutex_unlock(&conn->setup);
-			wait_for_completion_timeout(&conn->last_sent, HZ);
-		} else {
-			mutex_unlock(&conn->setup);
-		}
-	}
+	if (msg)
+		rdma_close_last(conn, msg);
 	/* What the peer is to be told of a failure goes before the connection does. */
 	if (READ_ONCE(conn->shutting))
 		wait_for_completion_timeout(&conn->last_sent, HZ);
@@ -482,8 +541,11 @@ void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
 	mutex_unlock(&conn->setup);
 	rdma_alive_end(conn);
 	cancel_delayed_work_sync(&conn->work);
-	rdma_conn_teardown(conn);
+	rdma_lane_teardown(conn->lane);
 	rdma_conn_tell(conn);
+	other = rdma_lane_other(conn);
+	if (other->used)
+		rdma_lane_teardown(other);
 	/* A completion may have failed it once more. */
 	cancel_delayed_work_sync(&conn->work);
 	atomic_dec(&rdma_nconns);

@@ -4,14 +4,17 @@
  * it meets in remote.c).
  *
  * The rank that is called, as its peer may do what it likes at any time: call, prove that it
- * knows the secret, go away, call again. Meanwhile the first plan that needs the connection
+ * knows the secret, go away, call again; with one port, see session.pml for several. Meanwhile the first plan that needs the connection
  * is made, the communicator fails or not, the core sends what it has as soon as the
  * connection is up, and at last the rank leaves. Modelled are
  *
  *   - npulink_remote_resolve() with rdma_open();
  *   - npulink_remote_abort() with rdma_shut(); npulink_remote_close() with rdma_close();
- *   - rdma_conn_answer(), rdma_conn_authenticated(), npulink_put_up(), rdma_send();
- *   - rdma_conn_fail(), rdma_conn_work(), rdma_conn_teardown(), npulink_put_down().
+ *   - rdma_answer(), rdma_lane_first(), rdma_lane_begin(), npulink_put_up(), rdma_send();
+ *   - rdma_conn_fail(), rdma_conn_work(), rdma_lane_teardown(), npulink_put_down().
+ *
+ * The connection is up in the handler of the first message, as it is where we have called. Who was
+ * called leaves that to the worker, which is one of the orders that are searched.
  *
  * Checked: what is not there is not touched (a connection before it is made, a queue pair after
  * it was destroyed), the core is told of the end of what it was told was up, once, nobody
@@ -97,7 +100,7 @@ inline tell()
 	fi
 }
 
-/* rdma_conn_teardown() */
+/* rdma_lane_teardown() */
 inline teardown()
 {
 	if
@@ -114,7 +117,7 @@ inline teardown()
 
 bool handling;		/* a completion handler is at work */
 
-/* rdma_recv_done() of the first message: rdma_conn_authenticated(), npulink_put_up() */
+/* rdma_lane_first_done(), rdma_lane_begin(), npulink_put_up() */
 proctype softirq()
 {
 	bool ok;
@@ -149,7 +152,7 @@ end:	do
 	od
 }
 
-/* rdma_conn_answer(), and what goes wrong later */
+/* rdma_answer(), and what goes wrong later */
 proctype peer()
 {
 end:	do

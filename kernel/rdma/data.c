@@ -48,51 +48,72 @@ static void rdma_copy(void *to, const struct npulink_operand *from, u32 len)
 
 /* ---- messages ---------------------------------------------------------------------- */
 
-int rdma_rx_post(struct rdma_conn *conn, u32 slot)
+int rdma_rx_post(struct rdma_lane *lane, u32 slot)
 {
 	struct ib_sge sge = {
-		.addr = conn->rx[slot].dma, .length = NPULINK_WIRE_SLOT,
-		.lkey = conn->pd->local_dma_lkey,
+		.addr = lane->rx[slot].dma, .length = NPULINK_WIRE_SLOT,
+		.lkey = lane->pd->local_dma_lkey,
 	};
-	struct ib_recv_wr wr = { .wr_cqe = &conn->rx[slot].cqe, .sg_list = &sge, .num_sge = 1 };
+	struct ib_recv_wr wr = { .wr_cqe = &lane->rx[slot].cqe, .sg_list = &sge, .num_sge = 1 };
 
-	ib_dma_sync_single_for_device(conn->ibdev, sge.addr, sge.length, DMA_FROM_DEVICE);
-	return ib_post_recv(conn->id->qp, &wr, NULL);
+	ib_dma_sync_single_for_device(lane->ibdev, sge.addr, sge.length, DMA_FROM_DEVICE);
+	return ib_post_recv(lane->id->qp, &wr, NULL);
 }
 
 void rdma_recycle(struct npulink_put *put, u32 slot)
 {
 	struct rdma_conn *conn = put->priv;
+	unsigned long flags;
+	int rc = 0;
 
-	if (READ_ONCE(conn->up) && rdma_rx_post(conn, slot))
+	/* Without a connection, it is there for the next one. */
+	spin_lock_irqsave(&conn->lock, flags);
+	conn->rx_kept &= ~BIT(slot);
+	if (conn->rx_live)
+		rc = rdma_rx_post(conn->lane, slot);
+	spin_unlock_irqrestore(&conn->lock, flags);
+	if (rc)
 		rdma_conn_fail(conn, -EIO);
+}
+
+/* Before the core is asked, as it may be done with the slot at once. */
+static void rdma_rx_keep(struct rdma_conn *conn, u32 slot, bool keep)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&conn->lock, flags);
+	if (keep)
+		conn->rx_kept |= BIT(slot);
+	else
+		conn->rx_kept &= ~BIT(slot);
+	spin_unlock_irqrestore(&conn->lock, flags);
 }
 
 void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct rdma_rx *rx = container_of(wc->wr_cqe, struct rdma_rx, cqe);
-	struct rdma_conn *conn = wc->qp->qp_context;
-	u32 slot = rx - conn->rx;
-	bool keep = false;
+	struct rdma_slot *rx = container_of(wc->wr_cqe, struct rdma_slot, cqe);
+	struct rdma_lane *lane = wc->qp->qp_context;
+	struct rdma_conn *conn = lane->conn;
+	u32 slot = rx - lane->rx;
 
 	if (wc->status != IB_WC_SUCCESS) {
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
 			rdma_conn_fail(conn, -EIO);
 		return;
 	}
-	ib_dma_sync_single_for_cpu(conn->ibdev, rx->dma, NPULINK_WIRE_SLOT, DMA_FROM_DEVICE);
-	/* Pairs with rdma_conn_set_up(). */
-	if (smp_load_acquire(&conn->up)) {
-		if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM)
-			npulink_put_arrived(conn->put, be32_to_cpu(wc->ex.imm_data));
-		else
-			keep = npulink_put_recv(conn->put, slot, wc->byte_len);
-	} else if (wc->opcode == IB_WC_RECV) {
-		rdma_conn_authenticated(conn, rdma_slot_va(conn->put, slot), wc->byte_len);
+	ib_dma_sync_single_for_cpu(lane->ibdev, rx->dma, NPULINK_WIRE_SLOT, DMA_FROM_DEVICE);
+	/* Pairs with rdma_lane_up(). */
+	if (!smp_load_acquire(&conn->up)) {
+		/* It is failing. */
+	} else if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
+		npulink_put_arrived(conn->put, be32_to_cpu(wc->ex.imm_data));
 	} else {
-		rdma_conn_fail(conn, -EPROTO);
+		rdma_rx_keep(conn, slot, true);
+		if (npulink_put_recv(conn->put, slot, wc->byte_len))
+			return;
+		rdma_rx_keep(conn, slot, false);
 	}
-	if (!keep && rdma_rx_post(conn, slot))
+	if (rdma_rx_post(lane, slot))
 		rdma_conn_fail(conn, -EIO);
 }
 
@@ -120,6 +141,8 @@ static int rdma_take(struct rdma_conn *conn, unsigned long *mask)
 	if (*mask) {
 		bit = __ffs(*mask);
 		*mask &= ~BIT(bit);
+		if (mask == &conn->put->tx_free)
+			conn->tx_last &= ~BIT(bit);
 	} else {
 		conn->starved = true;
 	}
@@ -127,48 +150,65 @@ static int rdma_take(struct rdma_conn *conn, unsigned long *mask)
 	return bit;
 }
 
+/* What could not be begun. */
+static void rdma_give(struct rdma_conn *conn, unsigned long *mask, u32 bit)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&conn->lock, flags);
+	*mask |= BIT(bit);
+	spin_unlock_irqrestore(&conn->lock, flags);
+}
+
 void rdma_tx_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct rdma_tx *tx = container_of(wc->wr_cqe, struct rdma_tx, cqe);
-	struct rdma_conn *conn = wc->qp->qp_context;
+	struct rdma_slot *tx = container_of(wc->wr_cqe, struct rdma_slot, cqe);
+	struct rdma_lane *lane = wc->qp->qp_context;
+	struct rdma_conn *conn = lane->conn;
+	u32 slot = tx - lane->tx;
 
+	/* Without that the message is kept: there may be another connection. */
 	if (wc->status == IB_WC_SUCCESS)
-		WRITE_ONCE(conn->heard, jiffies);
+		WRITE_ONCE(lane->heard, jiffies);
 	else if (wc->status != IB_WC_WR_FLUSH_ERR)
 		rdma_conn_fail(conn, wc->status == IB_WC_RETRY_EXC_ERR ? -EHOSTDOWN : -EIO);
-	if (tx->last) {
+	if (READ_ONCE(conn->tx_last) & BIT(slot) &&
+	    (wc->status == IB_WC_SUCCESS || conn->final || !conn->several)) {
 		complete(&conn->last_sent);
 		rdma_conn_fail(conn, 0);
 	}
-	rdma_freed(conn, &conn->tx_free, tx - conn->tx);
+	if (wc->status == IB_WC_SUCCESS)
+		rdma_freed(conn, &conn->put->tx_free, slot);
+}
+
+void *rdma_tx_va(struct rdma_conn *conn, u32 slot)
+{
+	return rdma_slot_va(conn->put, NPULINK_PUT_RX + slot);
 }
 
 /* A slot's message, behind what else is to be done before it. */
-static int rdma_tx_post(struct rdma_conn *conn, u32 slot, u32 len, struct ib_send_wr *first)
+int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first)
 {
-	struct rdma_tx *tx = &conn->tx[slot];
-	struct ib_sge sge = { .addr = tx->dma, .length = len, .lkey = conn->pd->local_dma_lkey };
+	struct rdma_lane *lane = conn->lane;
+	struct rdma_slot *tx = &lane->tx[slot];
+	u32 len = conn->tx_len[slot];
+	struct ib_sge sge = { .addr = tx->dma, .length = len, .lkey = lane->pd->local_dma_lkey };
 	struct ib_send_wr wr = {
 		.wr_cqe = &tx->cqe, .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_SEND,
 		.send_flags = IB_SEND_SIGNALED,
 	};
 
-	ib_dma_sync_single_for_device(conn->ibdev, tx->dma, len, DMA_TO_DEVICE);
+	ib_dma_sync_single_for_device(lane->ibdev, tx->dma, len, DMA_TO_DEVICE);
 	if (first)
 		first->next = &wr;
-	return ib_post_send(conn->id->qp, first ?: &wr, NULL);
-}
-
-static void *rdma_tx_va(struct rdma_conn *conn, u32 slot)
-{
-	return rdma_slot_va(conn->put, NPULINK_PUT_RX + slot);
+	return ib_post_send(lane->id->qp, first ?: &wr, NULL);
 }
 
 int rdma_send(struct npulink_put *put, const struct npulink_wire_msg *msg,
 	      const struct npulink_operand *from, u32 len)
 {
 	struct rdma_conn *conn = put->priv;
-	int slot = rdma_take(conn, &conn->tx_free);
+	int slot = rdma_take(conn, &put->tx_free);
 	void *va;
 	int rc;
 
@@ -177,58 +217,63 @@ int rdma_send(struct npulink_put *put, const struct npulink_wire_msg *msg,
 	va = rdma_tx_va(conn, slot);
 	memcpy(va, msg, sizeof(*msg));
 	rdma_copy(va + sizeof(*msg), from, len);
-	conn->tx[slot].last = false;
-	rc = rdma_tx_post(conn, slot, sizeof(*msg) + len, NULL);
+	conn->tx_len[slot] = sizeof(*msg) + len;
+	rc = rdma_tx_post(conn, slot, NULL);
 	if (rc) {
+		rdma_give(conn, &put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
 		return -EAGAIN;
 	}
 	return 0;
 }
 
-/* The last message, from memory of the kernel. -EAGAIN: there is no slot for it. */
+/*
+ * The last message, from memory of the kernel. Without a connection it waits for the next one.
+ * -EAGAIN: there is no slot for it.
+ */
 int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
 		   const void *payload, u32 len)
 {
-	int slot = rdma_take(conn, &conn->tx_free);
+	struct npulink_put *put = conn->put;
+	unsigned long flags;
+	int rc = 0, slot;
 	void *va;
-	int rc;
 
+	/* It is whole when it is seen, since the next connection may be there at any time. */
+	spin_lock_irqsave(&conn->lock, flags);
+	slot = put->tx_free ? __ffs(put->tx_free) : -1;
+	if (slot >= 0) {
+		va = rdma_tx_va(conn, slot);
+		memcpy(va, msg, sizeof(*msg));
+		memcpy(va + sizeof(*msg), payload, len);
+		conn->tx_len[slot] = sizeof(*msg) + len;
+		conn->tx_last |= BIT(slot);
+		put->tx_free &= ~BIT(slot);
+	}
+	spin_unlock_irqrestore(&conn->lock, flags);
 	if (slot < 0)
 		return -EAGAIN;
-	va = rdma_tx_va(conn, slot);
-	memcpy(va, msg, sizeof(*msg));
-	memcpy(va + sizeof(*msg), payload, len);
-	conn->tx[slot].last = true;
-	rc = rdma_tx_post(conn, slot, sizeof(*msg) + len, NULL);
-	if (rc)
+	if (READ_ONCE(conn->up))
+		rc = rdma_tx_post(conn, slot, NULL);
+	if (rc) {
+		rdma_give(conn, &conn->put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
+	}
 	return rc;
-}
-
-int rdma_send_auth(struct rdma_conn *conn, const struct npulink_wire_auth *auth)
-{
-	int slot = rdma_take(conn, &conn->tx_free);
-
-	if (slot < 0)
-		return -EAGAIN;
-	memcpy(rdma_tx_va(conn, slot), auth, sizeof(*auth));
-	conn->tx[slot].last = false;
-	return rdma_tx_post(conn, slot, sizeof(*auth), NULL);
 }
 
 /* ---- keys ------------------------------------------------------------------------------ */
 
-void rdma_key_unmap(struct rdma_conn *conn, struct rdma_key *key)
+void rdma_key_unmap(struct rdma_lane *lane, struct rdma_key *key)
 {
 	if (!key->nents)
 		return;
-	ib_dma_unmap_sg(conn->ibdev, key->sg, key->nents, DMA_FROM_DEVICE);
+	ib_dma_unmap_sg(lane->ibdev, key->sg, key->nents, DMA_FROM_DEVICE);
 	key->nents = 0;
 	atomic_dec(&rdma_keys);
 }
 
-static int rdma_key_map(struct rdma_conn *conn, struct rdma_key *key,
+static int rdma_key_map(struct rdma_lane *lane, struct rdma_key *key,
 			const struct npulink_operand *to, u32 len)
 {
 	u32 done = 0, n = 0, offset, piece;
@@ -244,14 +289,14 @@ static int rdma_key_map(struct rdma_conn *conn, struct rdma_key *key,
 		done += piece;
 	}
 	sg_mark_end(&key->sg[n - 1]);
-	mapped = ib_dma_map_sg(conn->ibdev, key->sg, n, DMA_FROM_DEVICE);
+	mapped = ib_dma_map_sg(lane->ibdev, key->sg, n, DMA_FROM_DEVICE);
 	if (!mapped)
 		return -ENOMEM;
 	key->nents = n;
 	atomic_inc(&rdma_keys);
 	if (ib_map_mr_sg(key->mr, key->sg, mapped, NULL, PAGE_SIZE) != mapped ||
 	    key->mr->length != len) {
-		rdma_key_unmap(conn, key);
+		rdma_key_unmap(lane, key);
 		return -EINVAL;
 	}
 	ib_update_fast_reg_key(key->mr, ib_inc_rkey(key->mr->rkey));
@@ -262,26 +307,28 @@ int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand 
 	       struct npulink_wire_msg *msg)
 {
 	struct rdma_conn *conn = put->priv;
-	struct rdma_key *key = &conn->keys[grant];
+	struct rdma_lane *lane = conn->lane;
+	struct rdma_key *key = &lane->keys[grant];
 	struct ib_reg_wr reg = {
 		.wr.opcode = IB_WR_REG_MR, .wr.wr_cqe = &key->cqe, .mr = key->mr,
 		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
 	};
-	int slot = rdma_take(conn, &conn->tx_free);
+	int slot = rdma_take(conn, &put->tx_free);
 	int rc;
 
 	if (slot < 0)
 		return -EAGAIN;
-	rc = rdma_key_map(conn, key, to, len);
+	rc = rdma_key_map(lane, key, to, len);
 	if (!rc) {
 		reg.key = key->mr->rkey;
 		msg->addr = cpu_to_le64(key->mr->iova);
 		msg->rkey = cpu_to_le32(key->mr->rkey);
 		memcpy(rdma_tx_va(conn, slot), msg, sizeof(*msg));
-		conn->tx[slot].last = false;
-		rc = rdma_tx_post(conn, slot, sizeof(*msg), &reg.wr);
+		conn->tx_len[slot] = sizeof(*msg);
+		rc = rdma_tx_post(conn, slot, &reg.wr);
 	}
 	if (rc) {
+		rdma_give(conn, &put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
 		return -EAGAIN;
 	}
@@ -291,12 +338,13 @@ int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand 
 void rdma_revoke(struct npulink_put *put, u32 grant)
 {
 	struct rdma_conn *conn = put->priv;
-	struct rdma_key *key = &conn->keys[grant];
+	struct rdma_lane *lane = conn->lane;
+	struct rdma_key *key = &lane->keys[grant];
 	struct ib_send_wr wr = {
 		.wr_cqe = &key->cqe, .opcode = IB_WR_LOCAL_INV, .send_flags = IB_SEND_SIGNALED,
 		.ex.invalidate_rkey = key->mr->rkey,
 	};
-	int rc = ib_post_send(conn->id->qp, &wr, NULL);
+	int rc = ib_post_send(lane->id->qp, &wr, NULL);
 
 	if (rc)
 		rdma_conn_fail(conn, rc);
@@ -305,30 +353,30 @@ void rdma_revoke(struct npulink_put *put, u32 grant)
 void rdma_revoke_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct rdma_key *key = container_of(wc->wr_cqe, struct rdma_key, cqe);
-	struct rdma_conn *conn = wc->qp->qp_context;
+	struct rdma_lane *lane = wc->qp->qp_context;
 
 	/* Keys of a connection that is broken go with it. */
 	if (wc->status != IB_WC_SUCCESS) {
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
-			rdma_conn_fail(conn, -EIO);
+			rdma_conn_fail(lane->conn, -EIO);
 		return;
 	}
-	rdma_key_unmap(conn, key);
-	npulink_put_revoked(conn->put, key - conn->keys);
+	rdma_key_unmap(lane, key);
+	npulink_put_revoked(lane->conn->put, key - lane->keys);
 }
 
 /* ---- writes ------------------------------------------------------------------------------ */
 
-void rdma_write_unmap(struct rdma_conn *conn, struct rdma_write *w)
+void rdma_write_unmap(struct rdma_lane *lane, struct rdma_write *w)
 {
 	while (w->n) {
 		w->n--;
-		ib_dma_unmap_page(conn->ibdev, w->sge[w->n].addr, w->sge[w->n].length,
+		ib_dma_unmap_page(lane->ibdev, w->sge[w->n].addr, w->sge[w->n].length,
 				  DMA_TO_DEVICE);
 	}
 }
 
-static int rdma_write_map(struct rdma_conn *conn, struct rdma_write *w,
+static int rdma_write_map(struct rdma_lane *lane, struct rdma_write *w,
 			  const struct npulink_operand *from, u32 len)
 {
 	u32 done = 0, offset, piece;
@@ -340,17 +388,17 @@ static int rdma_write_map(struct rdma_conn *conn, struct rdma_write *w,
 		if (WARN_ON_ONCE(w->n == RDMA_PAGES))
 			goto err;
 		piece = rdma_piece(from, done, len - done, &page, &offset);
-		dma = ib_dma_map_page(conn->ibdev, page, offset, piece, DMA_TO_DEVICE);
-		if (ib_dma_mapping_error(conn->ibdev, dma))
+		dma = ib_dma_map_page(lane->ibdev, page, offset, piece, DMA_TO_DEVICE);
+		if (ib_dma_mapping_error(lane->ibdev, dma))
 			goto err;
 		w->sge[w->n++] = (struct ib_sge) {
-			.addr = dma, .length = piece, .lkey = conn->pd->local_dma_lkey,
+			.addr = dma, .length = piece, .lkey = lane->pd->local_dma_lkey,
 		};
 		done += piece;
 	}
 	return 0;
 err:
-	rdma_write_unmap(conn, w);
+	rdma_write_unmap(lane, w);
 	return -ENOMEM;
 }
 
@@ -358,17 +406,18 @@ int rdma_write(struct npulink_put *put, void *cookie, const struct npulink_opera
 	       u64 addr, u32 rkey, bool last, u32 imm)
 {
 	struct rdma_conn *conn = put->priv;
-	int index = rdma_take(conn, &conn->writes_free);
+	struct rdma_lane *lane = conn->lane;
+	int index = rdma_take(conn, &lane->writes_free);
 	struct rdma_write *w;
 	u32 i, k, sge = 0;
 	int rc;
 
 	if (index < 0)
 		return -EAGAIN;
-	w = &conn->writes[index];
+	w = &lane->writes[index];
 	w->cookie = cookie;
 	w->len = len;
-	rc = rdma_write_map(conn, w, from, len);
+	rc = rdma_write_map(lane, w, from, len);
 	if (rc)
 		goto err;
 	for (i = 0; sge < w->n; i++) {
@@ -379,7 +428,7 @@ int rdma_write(struct npulink_put *put, void *cookie, const struct npulink_opera
 		wr->rkey = rkey;
 		wr->wr.opcode = IB_WR_RDMA_WRITE;
 		wr->wr.sg_list = &w->sge[sge];
-		wr->wr.num_sge = min(w->n - sge, conn->sge);
+		wr->wr.num_sge = min(w->n - sge, lane->sge);
 		for (k = 0; k < wr->wr.num_sge; k++)
 			addr += w->sge[sge++].length;
 		if (i)
@@ -393,11 +442,12 @@ int rdma_write(struct npulink_put *put, void *cookie, const struct npulink_opera
 			wr->wr.ex.imm_data = cpu_to_be32(imm);
 		}
 	}
-	rc = ib_post_send(conn->id->qp, &w->wr[0].wr, NULL);
+	rc = ib_post_send(lane->id->qp, &w->wr[0].wr, NULL);
 	if (!rc)
 		return 0;
-	rdma_write_unmap(conn, w);
+	rdma_write_unmap(lane, w);
 err:
+	rdma_give(conn, &lane->writes_free, index);
 	rdma_conn_fail(conn, rc);
 	return -EAGAIN;
 }
@@ -405,19 +455,20 @@ err:
 void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct rdma_write *w = container_of(wc->wr_cqe, struct rdma_write, cqe);
-	struct rdma_conn *conn = wc->qp->qp_context;
+	struct rdma_lane *lane = wc->qp->qp_context;
+	struct rdma_conn *conn = lane->conn;
 	void *cookie = w->cookie;
 	u32 len = w->len;
 
-	rdma_write_unmap(conn, w);
+	rdma_write_unmap(lane, w);
 	if (wc->status == IB_WC_SUCCESS) {
-		WRITE_ONCE(conn->heard, jiffies);
+		WRITE_ONCE(lane->heard, jiffies);
 	} else {
 		len = 0;
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
 			rdma_conn_fail(conn, wc->status == IB_WC_RETRY_EXC_ERR ? -EHOSTDOWN : -EIO);
 	}
-	rdma_freed(conn, &conn->writes_free, w - conn->writes);
+	rdma_freed(conn, &lane->writes_free, w - lane->writes);
 	npulink_put_written(conn->put, cookie, len);
 }
 
@@ -432,35 +483,38 @@ void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc)
 void rdma_probe(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
+	struct rdma_lane *lane = conn->lane;
 	struct ib_rdma_wr wr = {
-		.wr.wr_cqe = &conn->probe_cqe, .wr.opcode = IB_WR_RDMA_WRITE,
+		.wr.wr_cqe = &lane->probe_cqe, .wr.opcode = IB_WR_RDMA_WRITE,
 		.wr.send_flags = IB_SEND_SIGNALED,
 	};
-	int probes = atomic_read(&conn->probes);
+	int probes = atomic_read(&lane->probes);
+	unsigned long bound = msecs_to_jiffies(put->timeout_ms);
 
+	/* With another one, there must be time left to go on over that. */
 	if (!probes) {
-		conn->heard = jiffies;
-	} else if (time_after(jiffies, READ_ONCE(conn->heard) +
-			      msecs_to_jiffies(put->timeout_ms) * 2 / 3)) {
+		WRITE_ONCE(lane->heard, jiffies);
+	} else if (time_after(jiffies, READ_ONCE(lane->heard) +
+			      (conn->several ? bound / 3 : bound * 2 / 3))) {
 		rdma_conn_fail(conn, -EHOSTDOWN);
 		return;
 	}
 	if (probes == RDMA_PROBES)
 		return;
-	atomic_inc(&conn->probes);
-	if (ib_post_send(conn->id->qp, &wr.wr, NULL))
+	atomic_inc(&lane->probes);
+	if (ib_post_send(lane->id->qp, &wr.wr, NULL))
 		rdma_conn_fail(conn, -EIO);
 }
 
 void rdma_probe_done(struct ib_cq *cq, struct ib_wc *wc)
 {
-	struct rdma_conn *conn = wc->qp->qp_context;
+	struct rdma_lane *lane = wc->qp->qp_context;
 
 	if (wc->status == IB_WC_SUCCESS) {
-		WRITE_ONCE(conn->heard, jiffies);
-		atomic_dec(&conn->probes);
+		WRITE_ONCE(lane->heard, jiffies);
+		atomic_dec(&lane->probes);
 	} else if (wc->status != IB_WC_WR_FLUSH_ERR) {
-		rdma_conn_fail(conn, -EHOSTDOWN);
+		rdma_conn_fail(lane->conn, -EHOSTDOWN);
 	}
 }
 

@@ -131,6 +131,31 @@ bool rdma_port_allowed(const struct npulink_device *dev, const struct net *net,
 	return found;
 }
 
+/*
+ * Number @index, modulo their number, which is returned, of the addresses of the ports that @dev,
+ * NULL: any device, may use in @net. Several ports may have one.
+ */
+u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 index, u8 *ip)
+{
+	u8 ips[NPULINK_PEER_ADDRS][16];
+	const struct rdma_port *p;
+	u32 n = 0, i;
+
+	spin_lock(&rdma_ports_lock);
+	list_for_each_entry(p, &rdma_ports, node) {
+		if ((dev && p->port->dev != dev) || p->port->net != net || !p->ibdev)
+			continue;
+		for (i = 0; i < n && memcmp(ips[i], p->port->addr.ip, 16); i++)
+			;
+		if (i == n && n < ARRAY_SIZE(ips))
+			memcpy(ips[n++], p->port->addr.ip, 16);
+	}
+	spin_unlock(&rdma_ports_lock);
+	if (n)
+		memcpy(ip, ips[index % n], 16);
+	return n;
+}
+
 static struct ib_device *rdma_device_find(const char *name)
 {
 	struct rdma_device *d;
@@ -337,6 +362,7 @@ static struct npulink_transport rdma_transport = {
 	.grant = rdma_grant,
 	.revoke = rdma_revoke,
 	.write = rdma_write,
+	.resend = rdma_resend,
 	.recycle = rdma_recycle,
 	.tag = rdma_auth_tag,
 	.probe = rdma_probe,

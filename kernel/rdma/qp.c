@@ -4,25 +4,27 @@
  */
 #include "rdma.h"
 
-static void rdma_slots_unmap(struct rdma_conn *conn)
+/* ---- the session's slots, as the device sees them ------------------------------------------ */
+
+static void rdma_slots_unmap(struct rdma_lane *lane)
 {
 	u32 i;
 
 	for (i = 0; i < NPULINK_PUT_RX; i++)
-		if (conn->rx[i].dma)
-			ib_dma_unmap_single(conn->ibdev, conn->rx[i].dma, NPULINK_WIRE_SLOT,
+		if (lane->rx[i].dma)
+			ib_dma_unmap_single(lane->ibdev, lane->rx[i].dma, NPULINK_WIRE_SLOT,
 					    DMA_FROM_DEVICE);
 	for (i = 0; i < NPULINK_PUT_TX; i++)
-		if (conn->tx[i].dma)
-			ib_dma_unmap_single(conn->ibdev, conn->tx[i].dma, NPULINK_WIRE_SLOT,
+		if (lane->tx[i].dma)
+			ib_dma_unmap_single(lane->ibdev, lane->tx[i].dma, NPULINK_WIRE_SLOT,
 					    DMA_TO_DEVICE);
 	for (i = 0; i < NPULINK_PUT_RX; i++)
-		conn->rx[i].dma = 0;
+		lane->rx[i].dma = 0;
 	for (i = 0; i < NPULINK_PUT_TX; i++)
-		conn->tx[i].dma = 0;
+		lane->tx[i].dma = 0;
 }
 
-static int rdma_slots_map(struct rdma_conn *conn)
+static int rdma_slots_map(struct rdma_lane *lane)
 {
 	u64 dma;
 	u32 i;
@@ -30,38 +32,63 @@ static int rdma_slots_map(struct rdma_conn *conn)
 	for (i = 0; i < NPULINK_PUT_RX + NPULINK_PUT_TX; i++) {
 		bool rx = i < NPULINK_PUT_RX;
 
-		dma = ib_dma_map_single(conn->ibdev, rdma_slot_va(conn->put, i),
+		dma = ib_dma_map_single(lane->ibdev, rdma_slot_va(lane->conn->put, i),
 					NPULINK_WIRE_SLOT, rx ? DMA_FROM_DEVICE : DMA_TO_DEVICE);
-		if (ib_dma_mapping_error(conn->ibdev, dma)) {
-			rdma_slots_unmap(conn);
+		/* Taken down with the rest. */
+		if (ib_dma_mapping_error(lane->ibdev, dma))
 			return -ENOMEM;
-		}
 		if (rx) {
-			conn->rx[i].dma = dma;
-			conn->rx[i].cqe.done = rdma_recv_done;
+			lane->rx[i].dma = dma;
+			lane->rx[i].cqe.done = rdma_recv_done;
 		} else {
-			conn->tx[i - NPULINK_PUT_RX].dma = dma;
-			conn->tx[i - NPULINK_PUT_RX].cqe.done = rdma_tx_done;
+			lane->tx[i - NPULINK_PUT_RX].dma = dma;
+			lane->tx[i - NPULINK_PUT_RX].cqe.done = rdma_tx_done;
 		}
 	}
 	return 0;
 }
 
+/*
+ * Give @lane the session's slots, but for those that the core keeps: these follow when it is done
+ * with them. Only the session's own lane has them, so the other one was taken down before.
+ */
+int rdma_lane_slots(struct rdma_lane *lane)
+{
+	struct rdma_conn *conn = lane->conn;
+	unsigned long flags, kept;
+	int rc;
+	u32 i;
+
+	rc = rdma_slots_map(lane);
+	if (rc)
+		return rc;
+	spin_lock_irqsave(&conn->lock, flags);
+	kept = conn->rx_kept;
+	conn->rx_live = true;
+	spin_unlock_irqrestore(&conn->lock, flags);
+	for (i = 0; !rc && i < NPULINK_PUT_RX; i++)
+		if (!(kept & BIT(i)))
+			rc = rdma_rx_post(lane, i);
+	return rc;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
 /* Unmapping may write to the memory, so it comes before the core gives that back. */
-static void rdma_keys_unmap(struct rdma_conn *conn)
+static void rdma_keys_unmap(struct rdma_lane *lane)
 {
 	u32 i;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++)
-		rdma_key_unmap(conn, &conn->keys[i]);
+		rdma_key_unmap(lane, &lane->keys[i]);
 }
 
-static void rdma_keys_free(struct rdma_conn *conn)
+static void rdma_keys_free(struct rdma_lane *lane)
 {
 	u32 i;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
-		struct rdma_key *key = &conn->keys[i];
+		struct rdma_key *key = &lane->keys[i];
 
 		if (key->mr)
 			ib_dereg_mr(key->mr);
@@ -69,23 +96,55 @@ static void rdma_keys_free(struct rdma_conn *conn)
 	}
 }
 
-static int rdma_keys_alloc(struct rdma_conn *conn)
+static int rdma_keys_alloc(struct rdma_lane *lane)
 {
 	u32 i;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		/* One page more than needed: rxe of 6.1 looks at the one behind the last. */
-		struct ib_mr *mr = ib_alloc_mr(conn->pd, IB_MR_TYPE_MEM_REG, RDMA_PAGES + 1);
+		struct ib_mr *mr = ib_alloc_mr(lane->pd, IB_MR_TYPE_MEM_REG, RDMA_PAGES + 1);
 
 		if (IS_ERR(mr)) {
-			rdma_keys_free(conn);
+			rdma_keys_free(lane);
 			return PTR_ERR(mr);
 		}
-		conn->keys[i].mr = mr;
-		conn->keys[i].cqe.done = rdma_revoke_done;
+		lane->keys[i].mr = mr;
+		lane->keys[i].cqe.done = rdma_revoke_done;
 	}
 	return 0;
 }
+
+/* ---- the first messages ------------------------------------------------------------------ */
+
+/* Ours lies behind the peer's. */
+static int rdma_first_map(struct rdma_lane *lane)
+{
+	struct ib_sge sge = { .length = RDMA_FIRST_LEN, .lkey = lane->pd->local_dma_lkey };
+	struct ib_recv_wr wr = { .wr_cqe = &lane->first_cqe, .sg_list = &sge, .num_sge = 1 };
+	u64 dma;
+	int rc;
+
+	BUILD_BUG_ON(sizeof(struct npulink_wire_auth) > RDMA_FIRST_LEN);
+	dma = ib_dma_map_single(lane->ibdev, lane->first, 2 * RDMA_FIRST_LEN, DMA_BIDIRECTIONAL);
+	if (ib_dma_mapping_error(lane->ibdev, dma))
+		return -ENOMEM;
+	sge.addr = dma;
+	lane->first_dma = dma;
+	lane->first_cqe.done = rdma_lane_first_done;
+	lane->said_cqe.done = rdma_lane_said_done;
+	rc = ib_post_recv(lane->id->qp, &wr, NULL);
+	return rc;
+}
+
+static void rdma_first_unmap(struct rdma_lane *lane)
+{
+	if (lane->first_dma)
+		ib_dma_unmap_single(lane->ibdev, lane->first_dma, 2 * RDMA_FIRST_LEN,
+				    DMA_BIDIRECTIONAL);
+	lane->first_dma = 0;
+}
+
+/* ---- all of it --------------------------------------------------------------------------- */
 
 /* The port over which @id leads to the peer, for people. */
 void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id)
@@ -94,100 +153,96 @@ void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id)
 		 id->port_num);
 }
 
-/* Everything that @id needs to be connected. Under conn->setup. */
-int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id)
+/* Everything that @id needs to be connected, but the session's slots. Under conn->setup. */
+int rdma_lane_setup(struct rdma_lane *lane, struct rdma_cm_id *id)
 {
 	struct ib_qp_init_attr attr = {
-		.event_handler = NULL, .qp_context = conn, .qp_type = IB_QPT_RC,
+		.event_handler = NULL, .qp_context = lane, .qp_type = IB_QPT_RC,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.cap.max_recv_wr = NPULINK_PUT_RX + 1, .cap.max_recv_sge = 1,
+		.cap.max_recv_wr = NPULINK_PUT_RX + 2, .cap.max_recv_sge = 1,
 	};
 	u32 i, wrs;
 	int rc;
 
-	lockdep_assert_held(&conn->setup);
-	conn->ibdev = id->device;
-	rdma_conn_name(conn, id);
-	conn->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
-	wrs = DIV_ROUND_UP(RDMA_PAGES, conn->sge);
-	/* Messages, each maybe with a registration; revocations; writes; probes; drains. */
+	lockdep_assert_held(&lane->conn->setup);
+	lane->ibdev = id->device;
+	lane->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
+	wrs = DIV_ROUND_UP(RDMA_PAGES, lane->sge);
+	/* Messages, each maybe with a registration; revocations; writes; probes; first; drains. */
 	attr.cap.max_send_wr = 2 * NPULINK_PUT_TX + NPULINK_WIRE_GRANTS + RDMA_WRITES * wrs +
-			       RDMA_PROBES + 2;
-	attr.cap.max_send_sge = conn->sge;
-	conn->pd = ib_alloc_pd(id->device, 0);
-	if (IS_ERR(conn->pd)) {
-		rc = PTR_ERR(conn->pd);
-		conn->pd = NULL;
+			       RDMA_PROBES + 3;
+	attr.cap.max_send_sge = lane->sge;
+	lane->pd = ib_alloc_pd(id->device, 0);
+	if (IS_ERR(lane->pd)) {
+		rc = PTR_ERR(lane->pd);
+		lane->pd = NULL;
 		return rc;
 	}
-	conn->cq = ib_alloc_cq_any(id->device, conn, attr.cap.max_send_wr + attr.cap.max_recv_wr,
+	lane->cq = ib_alloc_cq_any(id->device, lane, attr.cap.max_send_wr + attr.cap.max_recv_wr,
 				   IB_POLL_SOFTIRQ);
-	if (IS_ERR(conn->cq)) {
-		rc = PTR_ERR(conn->cq);
+	if (IS_ERR(lane->cq)) {
+		rc = PTR_ERR(lane->cq);
 		goto err_pd;
 	}
-	attr.send_cq = conn->cq;
-	attr.recv_cq = conn->cq;
-	rc = rdma_create_qp(id, conn->pd, &attr);
+	attr.send_cq = lane->cq;
+	attr.recv_cq = lane->cq;
+	rc = rdma_create_qp(id, lane->pd, &attr);
 	if (rc)
 		goto err_cq;
-	rc = rdma_keys_alloc(conn);
+	rc = rdma_keys_alloc(lane);
 	if (rc)
 		goto err_qp;
-	rc = rdma_slots_map(conn);
-	if (rc)
-		goto err_keys;
 	for (i = 0; i < RDMA_WRITES; i++)
-		conn->writes[i].cqe.done = rdma_write_done;
-	conn->probe_cqe.done = rdma_probe_done;
-	atomic_set(&conn->probes, 0);
-	conn->tx_free = BIT(NPULINK_PUT_TX) - 1;
-	conn->writes_free = BIT(RDMA_WRITES) - 1;
-	conn->starved = false;
-	conn->id = id;
-	for (i = 0; !rc && i < NPULINK_PUT_RX; i++)
-		rc = rdma_rx_post(conn, i);
-	/* Taken down like any other, since some have been posted. */
-	return rc;
+		lane->writes[i].cqe.done = rdma_write_done;
+	lane->probe_cqe.done = rdma_probe_done;
+	atomic_set(&lane->probes, 0);
+	lane->heard = jiffies;
+	lane->writes_free = BIT(RDMA_WRITES) - 1;
+	lane->id = id;
+	/* Taken down like any other, since something may have been posted. */
+	return rdma_first_map(lane);
 
-err_keys:
-	rdma_keys_free(conn);
 err_qp:
 	rdma_destroy_qp(id);
 err_cq:
-	ib_free_cq(conn->cq);
+	ib_free_cq(lane->cq);
 err_pd:
-	ib_dealloc_pd(conn->pd);
-	conn->pd = NULL;
+	ib_dealloc_pd(lane->pd);
+	lane->pd = NULL;
 	return rc;
 }
 
 /* Undo it, with the id. Waits for completions and CM handlers, so no locks are held. */
-void rdma_conn_teardown(struct rdma_conn *conn)
+void rdma_lane_teardown(struct rdma_lane *lane)
 {
-	struct rdma_cm_id *id = conn->id;
+	struct rdma_conn *conn = lane->conn;
+	struct rdma_cm_id *id = lane->id;
 
-	if (conn->pd) {
+	if (lane->pd) {
 		rdma_disconnect(id);
 		ib_drain_qp(id->qp);
 		/*
 		 * All that the peer has said was heard. From here on the core begins nothing;
 		 * what it has begun meanwhile comes back as well.
 		 */
-		WRITE_ONCE(conn->up, false);
-		rdma_conn_lost(conn);
+		if (lane == conn->lane)
+			rdma_conn_drained(conn);
 		ib_drain_qp(id->qp);
-		rdma_keys_unmap(conn);
-		rdma_conn_tell(conn);
+		rdma_keys_unmap(lane);
+		if (lane == conn->lane)
+			rdma_conn_ended(conn);
 		rdma_destroy_qp(id);
-		rdma_keys_free(conn);
-		rdma_slots_unmap(conn);
-		ib_free_cq(conn->cq);
-		ib_dealloc_pd(conn->pd);
-		conn->pd = NULL;
+		rdma_keys_free(lane);
+		rdma_slots_unmap(lane);
+		rdma_first_unmap(lane);
+		ib_free_cq(lane->cq);
+		ib_dealloc_pd(lane->pd);
+		lane->pd = NULL;
 	}
 	if (id)
 		rdma_destroy_id(id);
-	conn->id = NULL;
-	conn->ibdev = NULL;
+	lane->id = NULL;
+	lane->ibdev = NULL;
+	lane->proved = false;
+	lane->failing = false;
 }

@@ -2,12 +2,14 @@
 /*
  * rdma.h - links between machines over RDMA devices, by kernel verbs.
  *
- * One reliable connection (queue pair, completion queue, protection domain) for each pair
- * of ranks, made by the RDMA connection manager. A domain of its own means that a
- * key given to one peer is of no use to any other.
+ * Each pair of ranks has a session (struct rdma_conn), which goes over one reliable connection
+ * (struct rdma_lane: queue pair, completion queue, protection domain), made by the RDMA connection
+ * manager. A domain of its own means that a key given to one peer is of no use to any other,
+ * nor one of an earlier connection. If there are several pairs of ports that it could go over,
+ * and the connection is lost, it is followed by another one, see lane.c.
  *
- * Locks: rdma_lock > rdma_conn.setup; the rank's lock (core) > rdma_conn.lock. Nothing
- * is destroyed under any of them, since that waits for handlers that take them.
+ * Locks: rdma_lock > rdma_conn.setup > the rank's lock (core) > rdma_conn.lock. Nothing is destroyed under any of them, since that waits for handlers
+ * that take them.
  */
 #ifndef NPULINK_RDMA_H
 #define NPULINK_RDMA_H
@@ -25,7 +27,7 @@
 
 /* Pieces of the largest grant: its pages, if it begins within one. */
 #define RDMA_PAGES	(NPULINK_WIRE_CHUNK / PAGE_SIZE + 1)
-#define RDMA_WRITES	8	/* that are under way at a time */
+#define RDMA_WRITES	NPULINK_PUT_WRITES
 #define RDMA_PROBES	8	/* the same */
 #define RDMA_SGE	16	/* of one work request, if the device has as many .. */
 #define RDMA_SGE_MIN	4	/* .. and it must have these */
@@ -58,20 +60,14 @@ enum rdma_conn_state {
 	RDMA_CONN_IDLE,		/* has nothing; waits for a timer, or to be called */
 	RDMA_CONN_TRYING,	/* calling */
 	RDMA_CONN_OPEN,		/* connected, or nearly */
-	RDMA_CONN_RESET,	/* being taken down, then idle */
+	RDMA_CONN_RESET,	/* being taken down, then idle, or there is another one */
 	RDMA_CONN_FAILED,	/* being taken down, or down, for good */
 	RDMA_CONN_CLOSED,	/* the core is done with it */
 };
 
-struct rdma_rx {
+struct rdma_slot {
 	struct ib_cqe cqe;
 	u64 dma;
-};
-
-struct rdma_tx {
-	struct ib_cqe cqe;
-	u64 dma;
-	bool last;
 };
 
 /* A key: its registration, and what is mapped for it. */
@@ -91,21 +87,74 @@ struct rdma_write {
 	struct ib_rdma_wr wr[RDMA_WRITE_WRS];
 };
 
+#define RDMA_FIRST_LEN	64	/* a first message, which is a struct npulink_wire_auth */
+
+/*
+ * struct rdma_lane - one connection
+ * @used: of one that is not its session's: somebody has called
+ * @failing: the same: it goes no further
+ * @since: when the peer was called, or has called
+ * @proved: the peer has proved that it knows the secret, and is at @theirs
+ * @first: the peer's first message, and ours behind it
+ * @heard: of the last sign of life, jiffies
+ * @probes: that were not acknowledged
+ */
+struct rdma_lane {
+	struct rdma_conn *conn;
+	struct rdma_cm_id *id;
+	struct ib_device *ibdev;
+	struct ib_pd *pd;
+	struct ib_cq *cq;
+	u32 sge;
+	bool used;
+	bool failing;
+	bool proved;
+	unsigned long since;
+	struct npulink_wire_hello hello;
+	struct npulink_wire_welcome welcome;
+	struct npulink_wire_place theirs;
+	u8 *first;
+	u64 first_dma;
+	struct ib_cqe first_cqe;
+	struct ib_cqe said_cqe;
+	unsigned long writes_free;
+	atomic_t probes;
+	unsigned long heard;
+	struct ib_cqe probe_cqe;
+	struct rdma_slot rx[NPULINK_PUT_RX];
+	struct rdma_slot tx[NPULINK_PUT_TX];
+	struct rdma_key keys[NPULINK_WIRE_GRANTS];
+	struct rdma_write writes[RDMA_WRITES];
+};
+
 /*
  * struct rdma_conn - npulink_put.priv
  * @setup: changes of state that set something up; taken by CM handlers
- * @lock: what is free of tx and writes, @starved, @failing, @status
+ * @lock: what is free of tx and writes, @starved, @failing, @status, @rx_kept, @rx_live, and which
+ *	is @lane
  * @active: we call the peer
+ * @several: there is more than one pair of ports that it could go over
  * @final: do not try again; with @lock, but for rdma_shut()
+ * @resuming: it was up, and shall be again
+ * @was_up: until its connection has been taken down
  * @status: why it failed
- * @tried: when the present try to connect began
- * @patience: how long it may take, in ms
+ * @lost: why it was resumed
+ * @target: the pair of ports that is tried next, see rdma_aim()
+ * @patience: how long a try may take, in ms
  * @heard_of: when the peer's machine was last heard of, as long as it is not up
  * @absent: what that machine has said last, or 0 if the rank may still connect
+ * @suspect: the peer's machine says that the connection is lost
+ * @suspected: and it has been probed since
  * @knock: a call that only asks whether that machine is alive, see alive.c
  * @knocked: when it began
+ * @knocks: how many there were
  * @knock_over: it has been answered, or has failed
- * @up: the peer has proved that it knows the secret
+ * @lane: the session's connection, one of @lanes; the other one is of who calls meanwhile
+ * @up: @lane stands, and the core may use it
+ * @rx_kept: slots whose message the core keeps
+ * @rx_live: the others are posted to @lane
+ * @tx_last: slots that hold a last message
+ * @tx_len: bytes in them
  */
 struct rdma_conn {
 	struct kref kref;
@@ -114,43 +163,47 @@ struct rdma_conn {
 	struct mutex setup;		/* see above */
 	u8 state;
 	bool active;
+	bool several;
 	bool final;
 	bool failing;
+	bool resuming;
+	bool was_up;
 	bool shutting;			/* its last message is under way */
 	bool told;			/* npulink_put_down() was called */
 	struct delayed_work work;
 	struct delayed_work watch;
 	int status;
+	int lost;
+	u32 target;
 	unsigned int delay;
-	unsigned long tried;
 	unsigned int patience;
 	unsigned long heard_of;
 	int absent;
+	bool suspect;
+	bool suspected;
 	struct rdma_cm_id *knock;
 	unsigned long knocked;
+	u32 knocks;
 	bool knock_over;
-	struct npulink_wire_hello hello;
-	struct npulink_wire_welcome welcome;
 
-	struct rdma_cm_id *id;
-	struct ib_device *ibdev;
-	struct ib_pd *pd;
-	struct ib_cq *cq;
-	u32 sge;
+	struct rdma_lane *lane;
+	struct rdma_lane lanes[2];
 
 	spinlock_t lock;		/* see above */
 	bool up;
 	bool starved;
-	unsigned long tx_free;
-	unsigned long writes_free;
-	atomic_t probes;		/* that were not acknowledged */
-	unsigned long heard;		/* jiffies, of the last sign of life */
-	struct ib_cqe probe_cqe;
+	bool rx_live;
+	unsigned long rx_kept;
+	unsigned long tx_last;
+	u16 tx_len[NPULINK_PUT_TX];
 	struct completion last_sent;
-	struct rdma_rx rx[NPULINK_PUT_RX];
-	struct rdma_tx tx[NPULINK_PUT_TX];
-	struct rdma_key keys[NPULINK_WIRE_GRANTS];
-	struct rdma_write writes[RDMA_WRITES];
+};
+
+/* Where to call, and from which of our addresses, if @bound. */
+struct rdma_aim {
+	struct npulink_addr to;
+	u8 from[16];
+	bool bound;
 };
 
 extern struct mutex rdma_lock;		/* devices, listeners, ports, connections */
@@ -163,38 +216,55 @@ extern atomic_t rdma_nconns;
 /* main.c */
 bool rdma_port_allowed(const struct npulink_device *dev, const struct net *net,
 		       const struct ib_device *ibdev, u32 num);
+u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 index, u8 *ip);
 
 /* cm.c */
 int rdma_open(struct npulink_put *put);
 void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg);
-int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
-		      struct rdma_cm_event *event);
-int rdma_conn_resolve(struct rdma_conn *conn, struct rdma_cm_id *id);
+void rdma_aim(const struct rdma_conn *conn, u32 target, struct rdma_aim *aim);
+int rdma_conn_resolve(struct rdma_cm_id *id, const struct rdma_aim *aim);
 void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len);
+void rdma_conn_timeouts(const struct rdma_conn *conn, struct rdma_cm_id *id);
+int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event);
 void rdma_conn_fail(struct rdma_conn *conn, int status);
-void rdma_conn_lost(struct rdma_conn *conn);
 void rdma_conn_give_up(struct rdma_conn *conn, int status);
-void rdma_conn_tell(struct rdma_conn *conn);
-void rdma_conn_authenticated(struct rdma_conn *conn, const void *msg, u32 len);
+void rdma_conn_drained(struct rdma_conn *conn);
+void rdma_conn_ended(struct rdma_conn *conn);
 void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev,
 		      int status);
+
+/* answer.c */
+void rdma_answer_addr(struct rdma_conn *conn, const struct rdma_cm_id *id);
+int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
+		      struct rdma_cm_event *event);
+
+/* lane.c */
+void rdma_lane_fail(struct rdma_lane *lane, int status);
+int rdma_lane_say(struct rdma_lane *lane);
+void rdma_lane_first_done(struct ib_cq *cq, struct ib_wc *wc);
+void rdma_lane_said_done(struct ib_cq *cq, struct ib_wc *wc);
+int rdma_lane_up(struct rdma_lane *lane);
+struct rdma_lane *rdma_lane_other(struct rdma_conn *conn);
+bool rdma_lane_next(struct rdma_conn *conn);
+void rdma_resend(struct npulink_put *put, u32 seq);
 
 /* alive.c */
 void rdma_alive_watch(struct work_struct *work);
 void rdma_alive_answer(struct rdma_conn *conn, u8 reason);
+void rdma_alive_suspect(struct rdma_conn *conn);
 void rdma_alive_end(struct rdma_conn *conn);
 
 /* qp.c */
 void rdma_conn_name(struct rdma_conn *conn, const struct rdma_cm_id *id);
-int rdma_conn_setup(struct rdma_conn *conn, struct rdma_cm_id *id);
-void rdma_conn_teardown(struct rdma_conn *conn);
-int rdma_send_auth(struct rdma_conn *conn, const struct npulink_wire_auth *auth);
-int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
-		   const void *payload, u32 len);
+int rdma_lane_setup(struct rdma_lane *lane, struct rdma_cm_id *id);
+int rdma_lane_slots(struct rdma_lane *lane);
+void rdma_lane_teardown(struct rdma_lane *lane);
 
 /* data.c */
 int rdma_send(struct npulink_put *put, const struct npulink_wire_msg *msg,
 	      const struct npulink_operand *from, u32 len);
+int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
+		   const void *payload, u32 len);
 int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand *to, u32 len,
 	       struct npulink_wire_msg *msg);
 void rdma_revoke(struct npulink_put *put, u32 grant);
@@ -204,24 +274,26 @@ void rdma_recycle(struct npulink_put *put, u32 slot);
 void rdma_probe(struct npulink_put *put);
 void rdma_shut(struct npulink_put *put, const struct npulink_wire_msg *msg, const void *payload,
 	       u32 len);
-int rdma_rx_post(struct rdma_conn *conn, u32 slot);
+int rdma_rx_post(struct rdma_lane *lane, u32 slot);
+int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first);
+void *rdma_tx_va(struct rdma_conn *conn, u32 slot);
 void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc);
 void rdma_tx_done(struct ib_cq *cq, struct ib_wc *wc);
 void rdma_revoke_done(struct ib_cq *cq, struct ib_wc *wc);
 void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc);
 void rdma_probe_done(struct ib_cq *cq, struct ib_wc *wc);
-void rdma_key_unmap(struct rdma_conn *conn, struct rdma_key *key);
-void rdma_write_unmap(struct rdma_conn *conn, struct rdma_write *w);
+void rdma_key_unmap(struct rdma_lane *lane, struct rdma_key *key);
+void rdma_write_unmap(struct rdma_lane *lane, struct rdma_write *w);
 
 /* auth.c */
 void rdma_auth_tag(const u8 *secret, u8 *tag);
 void rdma_auth_hello(const struct rdma_conn *conn, struct npulink_wire_hello *hello);
 bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello);
 bool rdma_auth_limits(const struct npulink_wire_hello *hello);
-void rdma_auth_welcome(struct rdma_conn *conn);
-bool rdma_auth_check_welcome(const struct rdma_conn *conn);
-void rdma_auth_make(const struct rdma_conn *conn, struct npulink_wire_auth *auth);
-bool rdma_auth_check(const struct rdma_conn *conn, const struct npulink_wire_auth *auth);
+void rdma_auth_welcome(struct rdma_lane *lane);
+bool rdma_auth_check_welcome(const struct rdma_lane *lane);
+void rdma_auth_make(const struct rdma_lane *lane, struct npulink_wire_auth *auth);
+bool rdma_auth_check(const struct rdma_lane *lane, const struct npulink_wire_auth *auth);
 
 static inline void *rdma_slot_va(const struct npulink_put *put, u32 slot)
 {

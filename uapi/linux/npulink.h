@@ -293,12 +293,18 @@ struct npulink_peer {
  * @npeers: number of ranks described
  * @reserved: 0
  * @peers: address of struct npulink_peer [npeers]
+ * @nmore: how many more addresses each peer may have, at most NPULINK_PEER_ADDRS - 1
+ * @reserved2: 0
+ * @more: address of struct npulink_addr [npeers][nmore], zeros where there is none
  *
- * Says where ranks are. A rank that was not described is on this node.
+ * Says where ranks are. A rank that was not described is on this node. One that is elsewhere
+ * is called at its addresses in turn, as long as it cannot be reached; if the connection is lost
+ * and there are several addresses, or several ports here, it is followed by another one, and
+ * operations go on. Up to @peers, the structure is as it was before there was @nmore.
  *
  *  - EADDRNOTAVAIL: LOCAL with the id of another node, RDMA with that of this one
- *  - EINVAL: RDMA without address, or the own rank is not LOCAL
- *  - EOPNOTSUPP: no such kind
+ *  - EINVAL: RDMA without address, the own rank is not LOCAL, or @nmore is too large
+ *  - EOPNOTSUPP: no such kind, or further addresses of a rank that is LOCAL
  *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
  *    namespace
  *  - EBUSY: described otherwise before
@@ -311,7 +317,13 @@ struct npulink_comm_peers {
 	__u32 npeers;
 	__u32 reserved;
 	__aligned_u64 peers;
+	__u32 nmore;
+	__u32 reserved2;
+	__aligned_u64 more;
 };
+
+#define NPULINK_PEER_ADDRS	4
+
 #define NPULINK_COMM_PEERS _IO(NPULINK_TYPE, NPULINK_CMD_COMM_PEERS)
 
 /**

@@ -89,6 +89,7 @@ enum npulink_genl_cmd {
 #define NPULINK_CONN_STATE_UP		2
 #define NPULINK_CONN_STATE_LEFT		3	/* the peer has left in good order */
 #define NPULINK_CONN_STATE_DOWN		4
+#define NPULINK_CONN_STATE_RESUMING	5	/* a port was lost; goes on over another one */
 
 #define NPULINK_CALLED_NOT		0
 #define NPULINK_CALLED_RUNNING		1
@@ -117,6 +118,8 @@ enum npulink_genl_cmd {
 #define NPULINK_EVENT_FAIL		5	/* a communicator failed, see its cause */
 #define NPULINK_EVENT_SLOW		6	/* an operation takes longer than expected */
 #define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
+#define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; another one is looked for */
+#define NPULINK_EVENT_PORT_NEXT		9	/* that goes on over this port */
 
 /**
  * enum npulink_genl_dev - attributes of a device
@@ -655,7 +658,8 @@ enum npulink_genl_wait {
  * @NPULINK_A_CONN_PEER_DEV: u32, id of the peer's; absent: it has not joined, or is elsewhere
  * @NPULINK_A_CONN_STEPS: u64, steps whose payload came from the peer
  * @NPULINK_A_CONN_BYTES: u64, payload bytes that came from the peer
- * @NPULINK_A_CONN_IP: binary, 16 bytes: a peer on another machine: its address there, IPv4
+ * @NPULINK_A_CONN_IP: binary, 16 bytes: a peer on another machine: its address there, of
+ *	several the one that is in use or was tried last, IPv4
  *	in its mapped form. What follows is of such peers only
  * @NPULINK_A_CONN_CM: u16, port of the RDMA connection manager there
  * @NPULINK_A_CONN_STATE: u32, NPULINK_CONN_STATE_*; absent: no plan has needed it yet
@@ -670,6 +674,7 @@ enum npulink_genl_wait {
  * @NPULINK_A_CONN_ASKED_NUMBER: u64, number of the peer's operation that waits
  * @NPULINK_A_CONN_ASKED_P2P: flag, that is a message between the two
  * @NPULINK_A_CONN_ASKED_SINCE: u64, ns for which it had waited then
+ * @NPULINK_A_CONN_SWITCHES: u32, how often it has gone on over another port
  * @__NPULINK_A_CONN_MAX: one more than the last
  * @NPULINK_A_CONN_MAX: the last
  */
@@ -695,6 +700,7 @@ enum npulink_genl_conn {
 	NPULINK_A_CONN_ASKED_NUMBER,
 	NPULINK_A_CONN_ASKED_P2P,
 	NPULINK_A_CONN_ASKED_SINCE,
+	NPULINK_A_CONN_SWITCHES,
 	__NPULINK_A_CONN_MAX,
 	NPULINK_A_CONN_MAX = __NPULINK_A_CONN_MAX - 1,
 };
@@ -873,8 +879,8 @@ enum npulink_genl_stat {
  * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait for
  *	each other
  * @NPULINK_A_EVENT_CIRCLE: nest of enum npulink_genl_circle, as in cause
- * @NPULINK_A_EVENT_IP: binary, as in cause
- * @NPULINK_A_EVENT_PORT: string, as in cause
+ * @NPULINK_A_EVENT_IP: binary, as in cause; with PORT_LOST and PORT_NEXT: the peer's address
+ * @NPULINK_A_EVENT_PORT: string, as in cause; with PORT_LOST and PORT_NEXT: ours
  * @__NPULINK_A_EVENT_MAX: one more than the last
  * @NPULINK_A_EVENT_MAX: the last
  */

@@ -3,10 +3,14 @@
  * transport.h - what a module implements that makes links to other machines.
  *
  * A device reaches other machines over the ports that an administrator bound to it. Between
- * a local rank and a rank elsewhere there is one connection (struct npulink_put), over which
+ * a local rank and a rank elsewhere there is one session (struct npulink_put), over which
  * messages are sent and bytes are put into the peer's memory. What the messages mean is the
  * core's business (wire.h, remote.c); the transport connects, proves the secret,
  * carries, and says what has happened.
+ *
+ * A session goes over one connection at a time, between one of our ports and one of the peer's.
+ * If that is lost and there are other ports, the transport makes another one, and the core
+ * goes on where the two sides are (remote_resume.c).
  */
 #ifndef NPULINK_TRANSPORT_H
 #define NPULINK_TRANSPORT_H
@@ -22,6 +26,7 @@ struct npulink_transport;
 
 #define NPULINK_PUT_RX		32	/* slots that messages arrive in */
 #define NPULINK_PUT_TX		16	/* slots that they are sent from */
+#define NPULINK_PUT_WRITES	8	/* writes under way at a time */
 #define NPULINK_TAG_LEN		8
 
 /**
@@ -45,7 +50,7 @@ struct npulink_port {
 };
 
 /**
- * struct npulink_put - one connection, from a local rank to one elsewhere
+ * struct npulink_put - one session, from a local rank to one elsewhere
  * @transport: who carries it
  * @dev: the local rank's device; NULL: any port that is bound in @net will do
  * @net: network namespace of the rank's process
@@ -58,7 +63,11 @@ struct npulink_port {
  *	   is not waited for
  * @timeout_ms: how long a peer that does not answer is waited for; 0 until open, if the
  *	user has no wish
- * @addr: where that one is
+ * @addrs: where that one can be reached
+ * @naddrs: how many there are
+ * @addr: of these, where it was called last; the transport's
+ * @tx_free: slots to send from that are free, the others hold a message which the peer's device
+ *	has not acknowledged; the transport's
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
  * @via: name of the port that it goes over, for people; the transport's, its last byte stays 0
@@ -75,7 +84,10 @@ struct npulink_put {
 	bool checksum;
 	bool agree;
 	u32 timeout_ms;
+	struct npulink_addr addrs[NPULINK_PEER_ADDRS];
+	u32 naddrs;
 	struct npulink_addr addr;
+	unsigned long tx_free;
 	struct npulink_buf *buf;
 	char via[32];
 	void *priv;
@@ -121,8 +133,8 @@ struct npulink_transport {
 		     const void *payload, u32 len);
 	/**
 	 * @send: send a message with @len bytes of payload from @from. They may be
-	 * overwritten when this returns. -EAGAIN: npulink_put_room() will be called.
-	 * Rank's lock held.
+	 * overwritten when this returns. -EAGAIN: npulink_put_room() will be called, or
+	 * the connection is lost. Rank's lock held.
 	 */
 	int (*send)(struct npulink_put *put, const struct npulink_wire_msg *msg,
 		    const struct npulink_operand *from, u32 len);
@@ -141,6 +153,12 @@ struct npulink_transport {
 	 */
 	int (*write)(struct npulink_put *put, void *cookie, const struct npulink_operand *from,
 		     u32 len, u64 addr, u32 rkey, bool last, u32 imm);
+	/**
+	 * @resend: the first thing after npulink_put_up() was called: repeat, from their
+	 * slots and in order, the messages from number @seq on, and forget those before. Rank's
+	 * lock held.
+	 */
+	void (*resend)(struct npulink_put *put, u32 seq);
 	/** @recycle: the core is done with slot @slot that it had kept. Rank's lock held. */
 	void (*recycle)(struct npulink_put *put, u32 slot);
 	/** @tag: a hash that names a communicator to those who know its secret. */
@@ -160,24 +178,39 @@ void npulink_transport_unregister(struct npulink_transport *transport);
 int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
 /* Does an operation of the rank wait for the peer, or will it? */
 bool npulink_put_needed(struct npulink_put *put);
-/* The connection stands, and the peer has proved that it knows the secret. */
-void npulink_put_up(struct npulink_put *put);
+/* Where we are in what the peer sends: no connection stands. */
+void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place);
+/*
+ * A connection stands, and the peer has proved that it knows the secret, and is at @place in what
+ * we send. Nothing of an earlier connection is in flight, here or there.
+ */
+void npulink_put_up(struct npulink_put *put, const struct npulink_wire_place *place);
+/*
+ * The connection is lost, for that reason, but there may be another one. Is it to be made? Then
+ * the core begins nothing more, but still takes what comes. It may say no when it is asked again.
+ */
+bool npulink_put_broken(struct npulink_put *put, int status);
+/* Nothing is in flight, and no key is worth anything. Task context. */
+void npulink_put_halted(struct npulink_put *put);
 /* A message is in slot @slot. Returns whether the core keeps the slot. */
 bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len);
 /* The peer has filled a grant. */
 void npulink_put_arrived(struct npulink_put *put, u32 imm);
 /* A key is worth nothing any more. */
 void npulink_put_revoked(struct npulink_put *put, u32 grant);
-/* What write was given as @cookie has ended; @len bytes are there, or 0 if it failed. */
+/*
+ * What write was given as @cookie has ended; @len bytes are there, or 0 if it failed: then they
+ * may be there or not.
+ */
 void npulink_put_written(struct npulink_put *put, void *cookie, u32 len);
 /* There is room again for what was refused with -EAGAIN. */
 void npulink_put_room(struct npulink_put *put);
 /*
- * The connection is lost for that reason, and the core begins nothing more on it: others may
+ * The session is lost for that reason, and the core begins nothing more on it: others may
  * be told before it is taken down.
  */
 void npulink_put_lost(struct npulink_put *put, int status);
-/* The connection is no more, for that reason, and nothing is in flight. Task context. */
+/* The session is no more, for that reason, and nothing is in flight. Task context. */
 void npulink_put_down(struct npulink_put *put, int status);
 
 #endif /* NPULINK_TRANSPORT_H */

@@ -5,13 +5,20 @@
  *
  * Connection. The lower rank connects, with struct npulink_wire_hello as private data.
  * The other one answers with struct npulink_wire_welcome, whose MAC proves that it
- * knows the communicator's secret; the first message back is struct npulink_wire_auth.
- * Each MAC is keyed BLAKE2s with the 128-bit secret as key, over a label, the hello and
- * the welcome without its MAC, so it covers both nonces, both ranks, the version and
- * the limits. The tag that says which communicator is meant is a hash of the secret.
+ * knows the communicator's secret; the first message each way is struct npulink_wire_auth,
+ * the caller's before the other one's. Each MAC is keyed BLAKE2s with the 128-bit secret as key,
+ * over a label, the hello and the welcome without its MAC, so it covers both nonces, both ranks,
+ * the version and the limits. The tag that says which communicator is meant is a hash of the
+ * secret.
  * A call is refused with a byte that says why. Who has not heard of the other one for long
  * calls with NPULINK_WIRE_KNOCK, in either direction: that is always refused, but by a
  * machine that is alive, and the byte says how the rank is.
+ *
+ * Going on. Where a rank has several ports, a connection that is lost is followed by another
+ * one over other ports. In the first message each side says how many messages it has taken, and
+ * which of its grants the peer had not filled. Messages that it has not taken are repeated, with
+ * their numbers; those grants are worth nothing, and granted anew, with NPULINK_WIRE_RENEWED and
+ * a new number, before anything else of their steps is.
  *
  * Messages. All that follows is struct npulink_wire_msg, with payload if it is DATA, or
  * ABORT's cause. A step is named by the operation (number, point-to-point or not), the channel,
@@ -66,7 +73,7 @@
  * @chunk: NPULINK_WIRE_CHUNK
  * @slot: NPULINK_WIRE_SLOT
  * @tag: which communicator
- * @flags: NPULINK_WIRE_CHECKSUM, NPULINK_WIRE_KNOCK
+ * @flags: NPULINK_WIRE_CHECKSUM, NPULINK_WIRE_KNOCK, with that NPULINK_WIRE_LOST
  * @nonce: random
  */
 struct npulink_wire_hello {
@@ -84,6 +91,7 @@ struct npulink_wire_hello {
 
 #define NPULINK_WIRE_CHECKSUM	1
 #define NPULINK_WIRE_KNOCK	2
+#define NPULINK_WIRE_LOST	4	/* the connection is lost: you who call, see whether it is */
 
 /**
  * struct npulink_wire_welcome - private data of the answer
@@ -106,10 +114,27 @@ struct npulink_wire_welcome {
 } __packed;
 
 /**
- * struct npulink_wire_auth - first message of who connected
- * @mac: over "npulink auth", the hello, and the welcome without its MAC
+ * struct npulink_wire_place - where a rank is in what the other one sends
+ * @seq: messages that it has taken
+ * @out: bit i: grant i has not been filled
+ * @reserved: 0
+ * @generation: upper half of the number that grant i had last
+ */
+struct npulink_wire_place {
+	__le32 seq;
+	__le16 out;
+	__le16 reserved;
+	__le16 generation[NPULINK_WIRE_GRANTS];
+} __packed;
+
+/**
+ * struct npulink_wire_auth - first message of each side
+ * @place: where it is
+ * @mac: over "npulink auth", of who was called "npulink ready", the hello, the welcome without
+ *	 its MAC, and @place
  */
 struct npulink_wire_auth {
+	struct npulink_wire_place place;
 	__u8 mac[32];
 } __packed;
 
@@ -146,6 +171,7 @@ struct npulink_wire_auth {
 #define NPULINK_WIRE_P2P	1
 #define NPULINK_WIRE_SENDS	2
 #define NPULINK_WIRE_TWICE	4
+#define NPULINK_WIRE_RENEWED	8
 
 #define NPULINK_WIRE_NOT_CALLED	0
 #define NPULINK_WIRE_RUNNING	1
@@ -215,7 +241,8 @@ struct npulink_wire_agree {
  * @type: NPULINK_WIRE_DATA ..
  * @flags: NPULINK_WIRE_P2P: @number counts point-to-point operations of this pair;
  *	   NPULINK_WIRE_SENDS: ASK, STATUS: of which it is the asking rank that sends;
- *	   NPULINK_WIRE_TWICE: DATA, GRANT: for the second time, as it came damaged
+ *	   NPULINK_WIRE_TWICE: DATA, GRANT: for the second time, as it came damaged;
+ *	   NPULINK_WIRE_RENEWED: GRANT: it was not filled when a connection was lost
  * @credits: slots for DATA that have become free again
  * @seq: messages of this direction are counted from 0
  * @number: operation
