@@ -170,7 +170,7 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 
 		if (peer) {
 			struct npulink_conn *conn = npulink_conn_get(plan->rank,
-								     m->peer, NULL, 0);
+								     m->peer, NULL);
 
 			if (IS_ERR(conn)) {
 				rc = PTR_ERR(conn);
