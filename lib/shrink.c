@@ -31,14 +31,18 @@ static int join(struct coll_drv *drv, uint32_t id, uint32_t *map, uint32_t *spar
 	return rc;
 }
 
-/* Which machine is whose, of those who are left. */
+/* Which machine is whose, of those who are left, and what the network costs. */
 static int inherit_machines(struct coll_comm *new, const struct coll_comm *old,
 			    const uint32_t *map)
 {
 	uint32_t nmachines = 0;
+	float costs[COLL_COSTS];
 
 	if (!old->machine)
 		return 0;
+	/* All went by the numbers of one of them, and still do. */
+	coll_calibration_pack(&old->tune, costs);
+	coll_calibration_unpack(&new->tune, costs, new->nranks);
 	new->machine = calloc(new->nranks, sizeof(*new->machine));
 	new->hosts = calloc(new->nranks, sizeof(*new->hosts));
 	if (!new->machine || !new->hosts)

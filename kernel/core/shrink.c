@@ -157,7 +157,7 @@ static void npulink_comm_miss_places(struct npulink_agree *agree, struct npulink
 		missed = true;
 		place = &agree->places[at];
 		cause.peer = i;
-		memcpy(cause.ip, place->addr.ip, sizeof(cause.ip));
+		memcpy(cause.ip, place->at.addrs[0].ip, sizeof(cause.ip));
 		strscpy(cause.port, place->put.via, sizeof(cause.port));
 	}
 	if (missed)
