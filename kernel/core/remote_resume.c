@@ -18,9 +18,9 @@
  * - A chunk that was granted has arrived when its last write, with its number, has. Then it is
  *   shown to the sequencer, once, since the grant's state changes with that. Until then nobody
  *   reads it, so that it may be written again, in whole or in part. A rank says which
- *   grants are not filled; what was written to others has arrived, whatever
- *   became of its acknowledgement. Those that are not are granted anew, with another key and
- *   another number, the old key having gone with the connection.
+ *   grants are not filled; what was written to others has arrived, acknowledged or not. Those
+ *   that are not are granted anew, with another key and another number, the old key having gone
+ *   with the connection.
  * - Who sends lets go of the bytes of a chunk only when its last write was acknowledged, so what
  *   may have to be written again is unchanged, also in place. Only out of a window, which is used
  *   again before a chunk is complete, they go as each write is acknowledged; then only

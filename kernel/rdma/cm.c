@@ -103,8 +103,8 @@ void rdma_conn_ended(struct rdma_conn *conn)
 /* So that a peer which does not answer is given up in time, whatever is lost on the way. */
 void rdma_conn_timeouts(const struct rdma_conn *conn, struct rdma_cm_id *id)
 {
-	/* 4.096 us * 2^n, eight times; sooner if there is another port to be tried after that. */
-	u64 n = (u64)conn->put->timeout_ms * 1000000 / 4096 / (conn->several ? 24 : 8);
+	/* 4.096 us * 2^n, eight times. */
+	u64 n = (u64)conn->put->timeout_ms * 1000000 / 4096 / 8;
 
 	rdma_set_ack_timeout(id, clamp_t(int, n ? ilog2(n) : 0, 8, 21));
 	rdma_set_min_rnr_timer(id, 12);		/* 0.64 ms; 0 would be 655 ms */
@@ -140,18 +140,19 @@ static void rdma_sockaddr(struct sockaddr_storage *ss, const u8 *ip, __be16 port
 
 /*
  * Pair number @target of those of ports that may lead to the peer: its addresses one after the
- * other, as the routing table says; if that may be of no help, in each second round from one of our
- * own addresses.
+ * other, as the routing table says; now and then from one of our own addresses, as that table may
+ * lead to one of our ports only.
  */
 void rdma_aim(const struct rdma_conn *conn, u32 target, struct rdma_aim *aim)
 {
 	const struct npulink_put *put = conn->put;
-	u32 round = target / put->naddrs, own;
+	u32 round = target / put->naddrs, every = put->naddrs == 1 ? 2 : 4, own;
 
 	memset(aim, 0, sizeof(*aim));
 	aim->to = put->addrs[target % put->naddrs];
-	own = rdma_own_addr(put->dev, put->net, round / 2, aim->from);
-	aim->bound = round % 2 && own > 1 && (put->naddrs == 1 || conn->resuming);
+	own = rdma_own_addr(put->dev, put->net, round / every, aim->from);
+	aim->bound = own > 1 && round % every == every - 1 &&
+		     (put->naddrs == 1 || conn->resuming);
 }
 
 /* Find the way to the peer. */

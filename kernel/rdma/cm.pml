@@ -4,7 +4,8 @@
  * it meets in remote.c).
  *
  * The rank that is called, as its peer may do what it likes at any time: call, prove that it
- * knows the secret, go away, call again; with one port, see session.pml for several. Meanwhile the first plan that needs the connection
+ * knows the secret, go away, call again. There is one pair of ports; see session.pml for
+ * several. Meanwhile the first plan that needs the connection
  * is made, the communicator fails or not, the core sends what it has as soon as the
  * connection is up, and at last the rank leaves. Modelled are
  *

@@ -8,8 +8,8 @@
  * nor one of an earlier connection. If there are several pairs of ports that it could go over,
  * and the connection is lost, it is followed by another one, see lane.c.
  *
- * Locks: rdma_lock > rdma_conn.setup > the rank's lock (core) > rdma_conn.lock. Nothing is destroyed under any of them, since that waits for handlers
- * that take them.
+ * Locks: rdma_lock > rdma_conn.setup > the rank's lock (core) > rdma_conn.lock. Nothing
+ * is destroyed under any of them, since that waits for handlers that take them.
  */
 #ifndef NPULINK_RDMA_H
 #define NPULINK_RDMA_H

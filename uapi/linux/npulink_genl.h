@@ -118,7 +118,7 @@ enum npulink_genl_cmd {
 #define NPULINK_EVENT_FAIL		5	/* a communicator failed, see its cause */
 #define NPULINK_EVENT_SLOW		6	/* an operation takes longer than expected */
 #define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
-#define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; another one is looked for */
+#define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; others are tried */
 #define NPULINK_EVENT_PORT_NEXT		9	/* that goes on over this port */
 
 /**

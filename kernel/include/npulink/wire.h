@@ -91,7 +91,7 @@ struct npulink_wire_hello {
 
 #define NPULINK_WIRE_CHECKSUM	1
 #define NPULINK_WIRE_KNOCK	2
-#define NPULINK_WIRE_LOST	4	/* the connection is lost: you who call, see whether it is */
+#define NPULINK_WIRE_LOST	4	/* that is lost: see whether it is */
 
 /**
  * struct npulink_wire_welcome - private data of the answer
