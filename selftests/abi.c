@@ -72,6 +72,8 @@ LAYOUT(npulink_result, step, 36);
 LAYOUT(npulink_result, number, 40);
 LAYOUT(npulink_result, ns, 48);
 SIZE(npulink_comm_abort, 16);
+SIZE(npulink_comm_shrink, 32);
+LAYOUT(npulink_comm_shrink, map, 24);
 SIZE(npulink_comm_status, 368);
 SIZE(npulink_circle_wait, 24);
 LAYOUT(npulink_comm_status, out_number, 40);
@@ -336,7 +338,8 @@ FIXTURE_VARIANT_ADD(abi, destroy) {
 
 FIXTURE_VARIANT_ADD(abi, comm_shrink) {
 	IOCTL(NPULINK_COMM_SHRINK, npulink_comm_shrink, fill_comm_shrink, OUTPUT,
-	      offsetof(struct npulink_comm_shrink, comm_id), 0)
+	      offsetof(struct npulink_comm_shrink, comm_id), 0),
+	.first = offsetof(struct npulink_comm_shrink, map)
 };
 
 /* No port is bound to the device; one is in rdma_hostile and failnth. */

@@ -402,7 +402,8 @@ TEST_F(isolation, results_have_no_holes)
 	for (i = 0; i < 2; i++) {
 		shr.size = sizeof(shr);
 		shr.comm_id = t.m[i].comm;
-		memset(&shr.out_id, i ? 0xff : 0, sizeof(shr) - offsetof(typeof(shr), out_id));
+		memset(&shr.out_id, i ? 0xff : 0,
+		       offsetof(typeof(shr), map) - offsetof(typeof(shr), out_id));
 		ASSERT_EQ(0, raw_ioctl(t.m[i].fd, NPULINK_COMM_SHRINK, &shr));
 		EXPECT_LT(0, (int)shr.out_id);
 		EXPECT_EQ(i, (int)shr.out_rank);
