@@ -436,7 +436,7 @@ int main(void)
 	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");
 	chosen_result(!remote_ranks(1, different_calls), "different calls\n");
 	chosen_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
-	chosen_result(!remote_ranks(1, abort_other), "abort\n");
+	chosen_result(!remote_ranks(1, abort_other), "a rank aborts\n");
 	chosen_result(!remote_ranks(1, leave), "a rank leaves\n");
 	chosen_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
 	chosen_result(!remote_ranks(1, shrink), "all go on after an abort\n");
