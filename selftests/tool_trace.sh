@@ -24,8 +24,8 @@ fresh
 expect "nothing to show" 1 npulink trace "$t"
 json "nothing to blame" '.ranks == [] and .links == []' npulink -j slow
 
-# 64K in a ring of 4: 6 steps that receive and 1 that only sends on each rank, 4 times.
-check "a ring" npulink bench allreduce -a ring -p 4 -b 64K -e 64K -n 2 -w 0 -c 0
+# 256K in a ring of 4: 6 steps that receive and 1 that only sends on each rank, 4 times.
+check "a ring" npulink bench allreduce -a ring -p 4 -b 256K -e 256K -n 2 -w 0 -c 0
 check "trace to a file" npulink trace "$t"
 # Each a line "true NAME"; the file is read once.
 jq -r '
@@ -43,8 +43,8 @@ jq -r '
 		([.traceEvents[] | select(.name == "thread_name") | [.pid, .tid]] | unique) == []),
 	"operations": ([$ops[] | select(.args.number == 1)] | length == 4),
 	"operations have names": all($ops[]; .args.algorithm == "ring" and .args.collective == 0 and
-		.args.bytes == 65536 and .args.status == 0 and .args.ended and
-		.name == "allreduce 64.0K ring"),
+		.args.bytes == 262144 and .args.status == 0 and .args.ended and
+		.name == "allreduce 256.0K ring"),
 	"steps lie in their operation": all($steps[]; . as $s |
 		$of["\(.pid) \(.args.serial)"] | .ts <= $s.ts + 0.001 and
 		.ts + .dur + 0.001 >= $s.ts + $s.dur),
@@ -72,7 +72,7 @@ check "trace: as a picture" npulink trace --from "$t" --svg "$scratch/run.svg"
 check "trace: a picture with a row for each rank" sh -c '
 	[ "$(grep -c ">rank [0-3]<" "$1")" = 4 ] && head -n 1 "$1" | grep -q "^<svg " &&
 	tail -n 1 "$1" | grep -q "^</svg>" && [ "$(grep -c "<rect " "$1")" -gt 28 ] &&
-	grep -q "allreduce 64.0K ring, 4 ranks" "$1"' - "$scratch/run.svg"
+	grep -q "allreduce 256.0K ring, 4 ranks" "$1"' - "$scratch/run.svg"
 comm=$(jq '[.traceEvents[] | select(.name == "npulink_rank")][0].args.comm' "$t")
 json "trace: one communicator" '.traceEvents | length > 100' npulink trace -c "$comm" -
 expect "trace: another one" 1 npulink trace -c $((comm + 1)) -
