@@ -716,14 +716,21 @@ static bool hangs_up(bool well)
 	     !hostile_prove(&h, v.secret);
 	if (well) {
 		int64_t until = hostile_ms() + 5000;
+		bool ready = false;
 		struct ibv_wc wc;
 		int sent = 0;
 
-		ok = ok && !hostile_send_at(&h, 512, data, sizeof(data)) &&
-		     !hostile_send_at(&h, 1024, &bye, sizeof(bye));
-		while (ok && sent < 3 && hostile_ms() < until)
-			if (ibv_poll_cq(h.cq, 1, &wc) == 1)
-				sent += wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND;
+		while (ok && sent < 3 && hostile_ms() < until) {
+			if (ibv_poll_cq(h.cq, 1, &wc) != 1 || wc.status != IBV_WC_SUCCESS)
+				continue;
+			sent += wc.opcode == IBV_WC_SEND;
+			/* Who was called says when it listens: what comes before is not heard. */
+			if (wc.opcode != IBV_WC_RECV || ready)
+				continue;
+			ready = true;
+			ok = !hostile_send_at(&h, 512, data, sizeof(data)) &&
+			     !hostile_send_at(&h, 1024, &bye, sizeof(bye));
+		}
 	}
 	hostile_end(&h);
 	if (well)
