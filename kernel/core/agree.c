@@ -403,7 +403,8 @@ static int npulink_agree_open_one(struct npulink_place *place)
 	int rc;
 
 	*put = (struct npulink_put) {
-		.transport = agree->transport, .net = agree->net,
+		.transport = agree->transport, .events = &npulink_agree_events,
+		.net = agree->net,
 		.secret = agree->comm->agree_secret, .tag = agree->comm->agree_tag,
 		.rank = agree->places[agree->self].first, .peer = place->first, .agree = true,
 		.timeout_ms = agree->rank->peer_timeout_ms, .addr = place->at.addrs[0],

@@ -165,10 +165,7 @@ bool npulink_agree_awaits(struct npulink_comm *comm, const struct net *net, u32 
 
 void npulink_agree_pump(struct npulink_place *place);
 void npulink_agree_last(struct npulink_place *place, struct npulink_wire_msg *msg, u8 type);
-void npulink_agree_up(struct npulink_put *put);
-bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len);
-void npulink_agree_room(struct npulink_put *put);
-void npulink_agree_lost(struct npulink_put *put, int status);
+extern const struct npulink_put_events npulink_agree_events;
 
 /* agree_place.c */
 void npulink_agree_secret(const u8 *secret, u8 *out);

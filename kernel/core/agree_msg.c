@@ -208,8 +208,11 @@ static const char *npulink_agree_told(struct npulink_place *place, const void *b
 	return NULL;
 }
 
-bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len)
+/* ---- what the transport says ------------------------------------------------------ */
+
+static bool npulink_agree_recv(struct npulink_put *put, u32 slot, u32 len)
 {
+	struct npulink_operand at = { .buf = put->buf, .off = slot * NPULINK_WIRE_SLOT };
 	struct npulink_place *place = to_place(put);
 	struct npulink_agree *agree = place->agree;
 	const char *wrong;
@@ -220,7 +223,7 @@ bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len)
 	if (place->state == NPULINK_PLACE_CALLING)
 		place->state = NPULINK_PLACE_UP;
 	if (place->state == NPULINK_PLACE_UP && !agree->ended) {
-		wrong = npulink_agree_told(place, bytes, len);
+		wrong = npulink_agree_told(place, npulink_operand_va(&at), len);
 		if (wrong) {
 			dev_warn_ratelimited(&agree->rank->dev->dev,
 					     "the machine of rank %u at %pI6c broke the protocol: %s\n",
@@ -233,9 +236,7 @@ bool npulink_agree_recv(struct npulink_put *put, const void *bytes, u32 len)
 	return false;
 }
 
-/* ---- what the transport says ------------------------------------------------------ */
-
-void npulink_agree_up(struct npulink_put *put)
+static void npulink_agree_up(struct npulink_put *put, const struct npulink_wire_place *at)
 {
 	struct npulink_place *place = to_place(put);
 	unsigned long flags;
@@ -249,7 +250,7 @@ void npulink_agree_up(struct npulink_put *put)
 	spin_unlock_irqrestore(&place->agree->lock, flags);
 }
 
-void npulink_agree_room(struct npulink_put *put)
+static void npulink_agree_room(struct npulink_put *put)
 {
 	struct npulink_place *place = to_place(put);
 	unsigned long flags;
@@ -260,7 +261,7 @@ void npulink_agree_room(struct npulink_put *put)
 	spin_unlock_irqrestore(&place->agree->lock, flags);
 }
 
-void npulink_agree_lost(struct npulink_put *put, int status)
+static void npulink_agree_lost(struct npulink_put *put, int status)
 {
 	struct npulink_place *place = to_place(put);
 	struct npulink_agree *agree = place->agree;
@@ -274,3 +275,52 @@ void npulink_agree_lost(struct npulink_put *put, int status)
 	npulink_agree_kick(agree);
 	spin_unlock_irqrestore(&agree->lock, flags);
 }
+
+/* It is begun anew, and not gone on with over another connection: nothing is ever repeated. */
+static void npulink_agree_where(struct npulink_put *put, struct npulink_wire_place *at)
+{
+	memset(at, 0, sizeof(*at));
+}
+
+static bool npulink_agree_broken(struct npulink_put *put, int status)
+{
+	return false;
+}
+
+static void npulink_agree_halted(struct npulink_put *put)
+{
+}
+
+static bool npulink_agree_needed(struct npulink_put *put)
+{
+	return true;
+}
+
+/* No memory is granted, and nothing written. */
+static void npulink_agree_arrived(struct npulink_put *put, u32 imm)
+{
+	npulink_agree_lost(put, -EPROTO);
+}
+
+static void npulink_agree_revoked(struct npulink_put *put, u32 grant)
+{
+}
+
+static void npulink_agree_written(struct npulink_put *put, void *cookie, u32 len)
+{
+}
+
+const struct npulink_put_events npulink_agree_events = {
+	.needed = npulink_agree_needed,
+	.where = npulink_agree_where,
+	.up = npulink_agree_up,
+	.broken = npulink_agree_broken,
+	.halted = npulink_agree_halted,
+	.recv = npulink_agree_recv,
+	.arrived = npulink_agree_arrived,
+	.revoked = npulink_agree_revoked,
+	.written = npulink_agree_written,
+	.room = npulink_agree_room,
+	.lost = npulink_agree_lost,
+	.down = npulink_agree_lost,
+};

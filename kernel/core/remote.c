@@ -124,23 +124,18 @@ void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step
 
 /* ---- what the transport says ------------------------------------------------------ */
 
-void npulink_put_room(struct npulink_put *put)
+static void npulink_remote_put_room(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
-	if (put->agree) {
-		npulink_agree_room(put);
-		return;
-	}
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	remote->full = remote->shut;
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&remote->rank->lock, flags);
 	npulink_run(&run);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_room);
 
 static void npulink_remote_lost(struct npulink_remote *remote, int status)
 {
@@ -164,15 +159,11 @@ static void npulink_remote_lost(struct npulink_remote *remote, int status)
  * The connection is lost, or was never made. What it holds is still in use until
  * npulink_put_down(), but others need not wait for that to hear of it.
  */
-void npulink_put_lost(struct npulink_put *put, int status)
+static void npulink_remote_put_lost(struct npulink_put *put, int status)
 {
 	struct npulink_remote *remote = to_remote(put);
 	unsigned long flags;
 
-	if (put->agree) {
-		npulink_agree_lost(put, status);
-		return;
-	}
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	if (remote->state != NPULINK_REMOTE_DOWN)
 		npulink_remote_lost(remote, status);
@@ -181,21 +172,15 @@ void npulink_put_lost(struct npulink_put *put, int status)
 	remote->shut = true;
 	spin_unlock_irqrestore(&remote->rank->lock, flags);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_lost);
 
-void npulink_put_down(struct npulink_put *put, int status)
+static void npulink_remote_put_down(struct npulink_put *put, int status)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
 	u32 i;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
-	if (put->agree) {
-		npulink_agree_lost(put, status);
-		return;
-	}
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_DOWN)
 		goto out;
@@ -227,7 +212,6 @@ out:
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_down);
 
 static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
 				u32 index)
@@ -275,19 +259,16 @@ static bool npulink_remote_needed(const struct npulink_remote *remote)
 	return false;
 }
 
-bool npulink_put_needed(struct npulink_put *put)
+static bool npulink_remote_put_needed(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
 	bool needed;
 
-	if (put->agree)
-		return true;
 	spin_lock_irq(&remote->rank->lock);
 	needed = npulink_remote_needed(remote);
 	spin_unlock_irq(&remote->rank->lock);
 	return needed;
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_needed);
 
 /* Often enough to notice in time that the peer has gone. */
 static unsigned long npulink_remote_tick_len(const struct npulink_remote *remote)
@@ -438,6 +419,21 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	return conn->far && !memcmp(&conn->at, at, sizeof(*at)) ? 0 : -EBUSY;
 }
 
+static const struct npulink_put_events npulink_remote_events = {
+	.needed = npulink_remote_put_needed,
+	.where = npulink_remote_put_where,
+	.up = npulink_remote_put_up,
+	.broken = npulink_remote_put_broken,
+	.halted = npulink_remote_put_halted,
+	.recv = npulink_remote_put_recv,
+	.arrived = npulink_remote_put_arrived,
+	.revoked = npulink_remote_put_revoked,
+	.written = npulink_remote_put_written,
+	.room = npulink_remote_put_room,
+	.lost = npulink_remote_put_lost,
+	.down = npulink_remote_put_down,
+};
+
 static void npulink_remote_delete(struct npulink_remote *remote)
 {
 	if (remote->put.buf) {
@@ -473,6 +469,7 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 		return ERR_PTR(-ENOMEM);
 	}
 	remote->put.transport = transport;
+	remote->put.events = &npulink_remote_events;
 	remote->rank = rank;
 	remote->conn = conn;
 	remote->credits = NPULINK_WIRE_CREDITS;

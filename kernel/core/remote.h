@@ -265,6 +265,7 @@ int npulink_remote_post(struct npulink_remote *remote, struct npulink_wire_msg *
 			const struct npulink_operand *from, u32 len);
 void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *msg, u8 type,
 			const struct npulink_remote_step *rs, bool send);
+bool npulink_remote_put_recv(struct npulink_put *put, u32 slot, u32 len);
 
 /* remote_ask.c */
 void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *op);
@@ -290,6 +291,7 @@ void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_rem
 void npulink_remote_write_arrived(struct npulink_remote *remote, struct npulink_write *w,
 				  struct npulink_run *run);
 void npulink_remote_writes_down(struct npulink_remote *remote, struct npulink_run *run);
+void npulink_remote_put_written(struct npulink_put *put, void *cookie, u32 len);
 
 /* Where bytes that are known to lie in one piece are. */
 static inline void *npulink_operand_va(const struct npulink_operand *o)
@@ -316,6 +318,8 @@ void npulink_remote_recv_next(struct npulink_remote *remote, struct npulink_remo
 int npulink_remote_grant_send(struct npulink_remote *remote, struct npulink_grant *grant);
 void npulink_remote_grant_landed(struct npulink_remote *remote, struct npulink_grant *grant,
 				 struct npulink_run *run);
+void npulink_remote_put_arrived(struct npulink_put *put, u32 imm);
+void npulink_remote_put_revoked(struct npulink_put *put, u32 index);
 
 /* Chunk @landing of the connection, where bytes lie beside their destination. */
 static inline struct npulink_operand npulink_landing(const struct npulink_remote *remote,
@@ -330,6 +334,10 @@ static inline struct npulink_operand npulink_landing(const struct npulink_remote
 /* remote_resume.c */
 bool npulink_remote_renew(struct npulink_remote *remote);
 void npulink_remote_released(struct npulink_remote *remote);
+void npulink_remote_put_where(struct npulink_put *put, struct npulink_wire_place *place);
+void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_place *place);
+bool npulink_remote_put_broken(struct npulink_put *put, int status);
+void npulink_remote_put_halted(struct npulink_put *put);
 
 /* remote_check.c */
 void npulink_check_good(struct npulink_remote *remote, const struct npulink_remote_step *rs);

@@ -3,7 +3,6 @@
  * remote_msg.c - messages: what we say, and what to do about what the peer says. Nothing of
  * that is believed before it was checked.
  */
-#include "agree.h"
 #include "remote.h"
 
 /* The members that name a step, or with @rs NULL, none. */
@@ -226,10 +225,10 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 	return NULL;
 }
 
-bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
+bool npulink_remote_put_recv(struct npulink_put *put, u32 slot, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	struct npulink_operand at = { .buf = put->buf, .off = slot * NPULINK_WIRE_SLOT };
 	const void *bytes = npulink_operand_va(&at);
 	struct npulink_wire_msg msg;
@@ -239,9 +238,6 @@ bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
 	bool keep = false;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
-	if (put->agree)
-		return npulink_agree_recv(put, bytes, len);
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	/* What had come over a connection that is lost, but was acknowledged, is taken as well. */
 	if (remote->state != NPULINK_REMOTE_UP && remote->state != NPULINK_REMOTE_RESUMING)
@@ -307,4 +303,3 @@ out:
 	npulink_run(&run);
 	return keep;
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_recv);

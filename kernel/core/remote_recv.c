@@ -2,7 +2,6 @@
 /*
  * remote_recv.c - from a remote peer's bytes to what the sequencer is shown of them.
  */
-#include "agree.h"
 #include "remote.h"
 
 void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant)
@@ -312,18 +311,13 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 	return true;
 }
 
-void npulink_put_arrived(struct npulink_put *put, u32 imm)
+void npulink_remote_put_arrived(struct npulink_put *put, u32 imm)
 {
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_grant *grant = &remote->grants[imm % NPULINK_WIRE_GRANTS];
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
 
-	if (put->agree) {
-		npulink_agree_lost(put, -EPROTO);
-		return;
-	}
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING) {
 		if (grant->state != NPULINK_GRANT_OUT ||
@@ -338,7 +332,6 @@ void npulink_put_arrived(struct npulink_put *put, u32 imm)
 	}
 	spin_unlock_irqrestore(&rank->lock, flags);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_arrived);
 
 /* All bytes of a grant are there, and its key is worth nothing. */
 void npulink_remote_grant_landed(struct npulink_remote *remote, struct npulink_grant *grant,
@@ -360,7 +353,7 @@ void npulink_remote_grant_landed(struct npulink_remote *remote, struct npulink_g
 	npulink_remote_op_less(rs->op, run);
 }
 
-void npulink_put_revoked(struct npulink_put *put, u32 index)
+void npulink_remote_put_revoked(struct npulink_put *put, u32 index)
 {
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_grant *grant = &remote->grants[index];
@@ -375,4 +368,3 @@ void npulink_put_revoked(struct npulink_put *put, u32 index)
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_revoked);

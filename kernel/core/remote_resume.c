@@ -31,22 +31,17 @@
  *
  * session.pml is a model of it.
  */
-#include "agree.h"
 #include "remote.h"
 
 /* ---- the connection is lost ------------------------------------------------------------- */
 
-bool npulink_put_broken(struct npulink_put *put, int status)
+bool npulink_remote_put_broken(struct npulink_put *put, int status)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	unsigned long flags;
 	bool again;
 
-	/* The machine is lost to it. */
-	if (put->agree)
-		return false;
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	/* Of a communicator that has failed, others will tell the peer. */
 	again = (remote->state == NPULINK_REMOTE_UP ||
@@ -63,7 +58,6 @@ bool npulink_put_broken(struct npulink_put *put, int status)
 	spin_unlock_irqrestore(&rank->lock, flags);
 	return again;
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_broken);
 
 /* The grant of those in @state whose bytes come first. */
 static struct npulink_grant *npulink_resume_first(struct npulink_remote *remote, u8 state)
@@ -80,18 +74,15 @@ static struct npulink_grant *npulink_resume_first(struct npulink_remote *remote,
 	return first;
 }
 
-void npulink_put_halted(struct npulink_put *put)
+void npulink_remote_put_halted(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	struct npulink_grant *grant;
 	unsigned long flags;
 	u32 i;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
-	if (put->agree)
-		return;
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	if (remote->state != NPULINK_REMOTE_RESUMING)
 		goto out;
@@ -112,11 +103,10 @@ out:
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_halted);
 
 /* ---- where the two are ------------------------------------------------------------------- */
 
-void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place)
+void npulink_remote_put_where(struct npulink_put *put, struct npulink_wire_place *place)
 {
 	struct npulink_remote *remote = to_remote(put);
 	unsigned long flags;
@@ -124,8 +114,6 @@ void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place
 	u32 i;
 
 	memset(place, 0, sizeof(*place));
-	if (put->agree)
-		return;
 	spin_lock_irqsave(&remote->rank->lock, flags);
 	place->seq = cpu_to_le32(remote->rx_seq);
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
@@ -136,7 +124,6 @@ void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place
 	place->out = cpu_to_le16(out);
 	spin_unlock_irqrestore(&remote->rank->lock, flags);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_where);
 
 /* Has all that was written to the grant with that number arrived? */
 static bool npulink_resume_landed(const struct npulink_wire_place *place, u32 imm)
@@ -236,19 +223,14 @@ bool npulink_remote_renew(struct npulink_remote *remote)
 	return true;
 }
 
-void npulink_put_up(struct npulink_put *put, const struct npulink_wire_place *place)
+void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_place *place)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_rank *rank;
+	struct npulink_rank *rank = remote->rank;
 	bool resuming;
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
-	if (put->agree) {
-		npulink_agree_up(put);
-		return;
-	}
-	rank = remote->rank;
 	spin_lock_irqsave(&rank->lock, flags);
 	resuming = remote->state == NPULINK_REMOTE_RESUMING;
 	if (!resuming && remote->state != NPULINK_REMOTE_CONNECTING)
@@ -276,4 +258,3 @@ out:
 	if (READ_ONCE(rank->comm->failed))
 		npulink_remote_abort(rank);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_up);

@@ -339,7 +339,7 @@ void npulink_remote_writes_down(struct npulink_remote *remote, struct npulink_ru
 	}
 }
 
-void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
+void npulink_remote_put_written(struct npulink_put *put, void *cookie, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_write *w = cookie;
@@ -365,4 +365,3 @@ void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_run(&run);
 }
-EXPORT_SYMBOL_NPULINK(npulink_put_written);

@@ -104,7 +104,8 @@ void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 	ib_dma_sync_single_for_cpu(lane->ibdev, rx->dma, NPULINK_WIRE_SLOT, DMA_FROM_DEVICE);
 	/* Pairs with rdma_lane_up(). */
 	if (!smp_load_acquire(&conn->up)) {
-		/* It is failing. */
+		/* It is failing; or the peer has not waited for our answer. */
+		rdma_lane_fail(lane, -EPROTO);
 	} else if (wc->opcode == IB_WC_RECV_RDMA_WITH_IMM) {
 		npulink_put_arrived(conn->put, be32_to_cpu(wc->ex.imm_data));
 	} else {

@@ -22,6 +22,7 @@
 #include <npulink/wire.h>
 
 struct netlink_ext_ack;
+struct npulink_put_events;
 struct npulink_transport;
 
 #define NPULINK_PUT_RX		32	/* slots that messages arrive in */
@@ -52,6 +53,7 @@ struct npulink_port {
 /**
  * struct npulink_put - one session, from a local rank to one elsewhere
  * @transport: who carries it
+ * @events: whose it is, and is told of what happens: a rank, or an agreement
  * @dev: the local rank's device; NULL: any port that is bound in @net will do
  * @net: network namespace of the rank's process
  * @secret: the communicator's
@@ -75,6 +77,7 @@ struct npulink_port {
  */
 struct npulink_put {
 	const struct npulink_transport *transport;
+	const struct npulink_put_events *events;
 	struct npulink_device *dev;
 	struct net *net;
 	const u8 *secret;
@@ -176,41 +179,112 @@ void npulink_transport_unregister(struct npulink_transport *transport);
  * May sleep.
  */
 int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
-/* Does an operation of the rank wait for the peer, or will it? */
-bool npulink_put_needed(struct npulink_put *put);
-/* Where we are in what the peer sends: no connection stands. */
-void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place);
-/*
- * A connection stands, and the peer has proved that it knows the secret, and is at @place in what
- * we send. Nothing of an earlier connection is in flight, here or there.
+
+/**
+ * struct npulink_put_events - what happens to a session, as whose it is is told of it
+ *
+ * All of them are there. They are called by the functions of their names below.
  */
-void npulink_put_up(struct npulink_put *put, const struct npulink_wire_place *place);
-/*
- * The connection is lost, for that reason, but there may be another one. Is it to be made? Then
- * the core begins nothing more, but still takes what comes. It may say no when it is asked again.
- */
-bool npulink_put_broken(struct npulink_put *put, int status);
-/* Nothing is in flight, and no key is worth anything. Task context. */
-void npulink_put_halted(struct npulink_put *put);
-/* A message is in slot @slot. Returns whether the core keeps the slot. */
-bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len);
-/* The peer has filled a grant. */
-void npulink_put_arrived(struct npulink_put *put, u32 imm);
-/* A key is worth nothing any more. */
-void npulink_put_revoked(struct npulink_put *put, u32 grant);
-/*
- * What write was given as @cookie has ended; @len bytes are there, or 0 if it failed: then they
- * may be there or not.
- */
-void npulink_put_written(struct npulink_put *put, void *cookie, u32 len);
-/* There is room again for what was refused with -EAGAIN. */
-void npulink_put_room(struct npulink_put *put);
-/*
- * The session is lost for that reason, and the core begins nothing more on it: others may
- * be told before it is taken down.
- */
-void npulink_put_lost(struct npulink_put *put, int status);
-/* The session is no more, for that reason, and nothing is in flight. Task context. */
-void npulink_put_down(struct npulink_put *put, int status);
+struct npulink_put_events {
+	/** @needed: is the peer waited for, or will it be? */
+	bool (*needed)(struct npulink_put *put);
+	/** @where: where we are in what the peer sends: no connection stands. */
+	void (*where)(struct npulink_put *put, struct npulink_wire_place *place);
+	/**
+	 * @up: a connection stands, and the peer has proved that it knows the secret, and is at
+	 * @place in what we send. Nothing of an earlier connection is in flight, here or there.
+	 */
+	void (*up)(struct npulink_put *put, const struct npulink_wire_place *place);
+	/**
+	 * @broken: the connection is lost, for that reason, but there may be another one. Is it to
+	 * be made? Then nothing more is begun, but what comes is still taken. It may say no when it
+	 * is asked again.
+	 */
+	bool (*broken)(struct npulink_put *put, int status);
+	/** @halted: nothing is in flight, and no key is worth anything. Task context. */
+	void (*halted)(struct npulink_put *put);
+	/** @recv: a message is in slot @slot. Returns whether the slot is kept. */
+	bool (*recv)(struct npulink_put *put, u32 slot, u32 len);
+	/** @arrived: the peer has filled a grant. */
+	void (*arrived)(struct npulink_put *put, u32 imm);
+	/** @revoked: a key is worth nothing any more. */
+	void (*revoked)(struct npulink_put *put, u32 grant);
+	/**
+	 * @written: what write was given as @cookie has ended; @len bytes are there, or 0 if it
+	 * failed: then they may be there or not.
+	 */
+	void (*written)(struct npulink_put *put, void *cookie, u32 len);
+	/** @room: there is room again for what was refused with -EAGAIN. */
+	void (*room)(struct npulink_put *put);
+	/**
+	 * @lost: the session is lost for that reason, and nothing more is begun on it: others may
+	 * be told before it is taken down.
+	 */
+	void (*lost)(struct npulink_put *put, int status);
+	/**
+	 * @down: the session is no more, for that reason, and nothing is in flight. Task context.
+	 */
+	void (*down)(struct npulink_put *put, int status);
+};
+
+static inline bool npulink_put_needed(struct npulink_put *put)
+{
+	return put->events->needed(put);
+}
+
+static inline void npulink_put_where(struct npulink_put *put, struct npulink_wire_place *place)
+{
+	put->events->where(put, place);
+}
+
+static inline void npulink_put_up(struct npulink_put *put, const struct npulink_wire_place *place)
+{
+	put->events->up(put, place);
+}
+
+static inline bool npulink_put_broken(struct npulink_put *put, int status)
+{
+	return put->events->broken(put, status);
+}
+
+static inline void npulink_put_halted(struct npulink_put *put)
+{
+	put->events->halted(put);
+}
+
+static inline bool npulink_put_recv(struct npulink_put *put, u32 slot, u32 len)
+{
+	return put->events->recv(put, slot, len);
+}
+
+static inline void npulink_put_arrived(struct npulink_put *put, u32 imm)
+{
+	put->events->arrived(put, imm);
+}
+
+static inline void npulink_put_revoked(struct npulink_put *put, u32 grant)
+{
+	put->events->revoked(put, grant);
+}
+
+static inline void npulink_put_written(struct npulink_put *put, void *cookie, u32 len)
+{
+	put->events->written(put, cookie, len);
+}
+
+static inline void npulink_put_room(struct npulink_put *put)
+{
+	put->events->room(put);
+}
+
+static inline void npulink_put_lost(struct npulink_put *put, int status)
+{
+	put->events->lost(put, status);
+}
+
+static inline void npulink_put_down(struct npulink_put *put, int status)
+{
+	put->events->down(put, status);
+}
 
 #endif /* NPULINK_TRANSPORT_H */
