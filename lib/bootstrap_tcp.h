@@ -24,7 +24,7 @@
 #define COLL_FANOUT	8U
 #define COLL_STRANGERS	64U
 #define COLL_MAC_LEN	32
-#define COLL_PROTOCOL	2
+#define COLL_PROTOCOL	3
 
 /* ---- frames: this, a body, and a MAC that is zero without a key */
 

@@ -198,7 +198,7 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 
 static void costs_of(struct coll_tune *tune, double **at)
 {
-	double *const single[COLL_COSTS - 2 - 2 * NPULINK_DTYPES] = {
+	double *const single[COLL_COSTS - 3 - 2 * NPULINK_DTYPES] = {
 		&tune->params.alpha, &tune->params.beta, &tune->params.gamma, &tune->work.call,
 		&tune->work.message, &tune->work.request, &tune->work.copy, &tune->far_alpha,
 		&tune->far_beta,
@@ -224,8 +224,9 @@ void coll_calibration_pack(const struct coll_tune *tune, float *costs)
 	costs_of(&copy, at);
 	costs[0] = tune->params.ports;
 	costs[1] = tune->work.processors;
-	for (unsigned int i = 2; i < COLL_COSTS; i++)
-		costs[i] = *at[i - 2];
+	costs[2] = tune->script_bytes;
+	for (unsigned int i = 3; i < COLL_COSTS; i++)
+		costs[i] = *at[i - 3];
 }
 
 void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks)
@@ -235,6 +236,7 @@ void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_
 	costs_of(tune, at);
 	tune->params.ports = costs[0] > 1 && nranks > 1 ? nranks - 1 : 1;
 	tune->work.processors = costs[1];
-	for (unsigned int i = 2; i < COLL_COSTS; i++)
-		*at[i - 2] = costs[i];
+	tune->script_bytes = costs[2];
+	for (unsigned int i = 3; i < COLL_COSTS; i++)
+		*at[i - 3] = costs[i];
 }

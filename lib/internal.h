@@ -254,7 +254,7 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 char *coll_trim(char *s);
 
 /* All numbers of a calibration, as one rank tells the others. */
-#define COLL_COSTS	(11 + 2 * NPULINK_DTYPES)
+#define COLL_COSTS	(12 + 2 * NPULINK_DTYPES)
 
 void coll_calibration_pack(const struct coll_tune *tune, float *costs);
 void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks);

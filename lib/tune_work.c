@@ -5,7 +5,8 @@
  * The closed forms are about devices that work beside each other. Software NPUs
  * work on processors that their ranks share, so there a call takes at least as long
  * as the processors together need for all messages, requests and bytes of all
- * ranks. These are counted in the plans themselves.
+ * ranks. These are counted in the plans themselves; of what the last rank to call carries out
+ * for all (npulink/meet.h), only the bytes.
  *
  * Between machines another cost holds, if the calibration has one. No form knows which
  * of an algorithm's messages go there, but the plans do: a call takes at least as long as

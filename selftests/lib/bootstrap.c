@@ -463,7 +463,7 @@ static void test_versions(void)
 		uint32_t protocol, version, keyed, nranks, rank, reserved;
 		uint8_t nonce[16], mac[32];
 	} frame = {
-		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 2,
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 3,
 		.version = 9 << 16 | 8 << 8 | 7, .nranks = 2, .rank = 1,
 	};
 	char answer[1000];

@@ -233,7 +233,8 @@ static void test_script(void)
 	const struct coll_algorithm *rhd = coll_algorithm_find(args.collective, "rhd");
 	const uint64_t n = 65536;
 	struct coll_work work;
-	struct coll_tune t;
+	struct coll_tune t, other;
+	float costs[COLL_COSTS];
 	double cost, want;
 
 	init(&t, "", "");
@@ -247,6 +248,12 @@ static void test_script(void)
 	ksft_test_result(cost > 0.999 * want && cost < 1.001 * want, "one rank does it for all\n");
 	ksft_test_result(coll_tune_predict(&t, rhd, &args) > cost,
 			 "what touches more than it may takes turns\n");
+	init(&other, "", "");
+	coll_calibration_pack(&t, costs);
+	coll_calibration_unpack(&other, costs, 8);
+	want = coll_tune_predict(&other, mesh, &args);
+	ksft_test_result(cost > 0.999 * want && cost < 1.001 * want, "other ranks count on it, too\n");
+	coll_tune_free(&other);
 	args.topo = &two;
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not on two machines\n");
 	args.topo = NULL;
@@ -361,7 +368,7 @@ static void test_ranks_agree(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 6 + 6 + 5 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 7 + 6 + 5 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();

@@ -30,11 +30,11 @@ static inline bool npulink_coll_meets(__u32 collective)
  * there could be several; but where ranks share processors, each round of messages that is not
  * needed saves a process switch of each rank, and the others would not have worked much sooner.
  */
-static inline __u64 npulink_meet_bytes(__u64 script_bytes, __u32 nranks, __u32 processors)
+static inline __u64 npulink_meet_bytes(__u32 script_bytes, __u32 nranks, __u32 processors)
 {
 	if (!processors || nranks <= processors)
 		return script_bytes;
-	return 2 * script_bytes * nranks / processors;
+	return 2ULL * nranks * (script_bytes / processors);
 }
 
 #endif /* NPULINK_MEET_H */
