@@ -36,6 +36,10 @@ json "explain: why not" '.candidates | any(.why_not != null and .predicted == nu
 json "explain: override" '.candidates | any(.chosen and .algorithm == "ring")' \
 	env COLL_ALGORITHM=allreduce:ring npulink -j plan explain allreduce -n 1
 check "explain as text" npulink plan explain alltoall -p 3
+json "count in K" '.count == 65536' npulink -j plan explain allreduce --count 64K
+for bad in 64Q 1.5K -1 99999999999999999999 20000000T; do
+	refuse "count $bad" npulink plan explain allreduce --count "$bad"
+done
 json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
 json "uneven shards" '.counts == [5, 0, 7] and .proved' \
 	npulink -j plan verify allgatherv -p 3 --counts 5,0,7
