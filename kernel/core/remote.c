@@ -21,7 +21,7 @@ void npulink_remote_set_state(struct npulink_remote *remote, u8 state)
 	case NPULINK_REMOTE_NEW:
 		break;
 	case NPULINK_REMOTE_CONNECTING:
-		ok = remote->state == NPULINK_REMOTE_NEW;
+		ok = remote->state == NPULINK_REMOTE_NEW || remote->not_opened;
 		break;
 	case NPULINK_REMOTE_UP:
 		ok = remote->state == NPULINK_REMOTE_CONNECTING ||
@@ -502,6 +502,36 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	return remote;
 }
 
+/* What could not be opened is tried once more by the caller, unless another one does it already. */
+static bool npulink_remote_again(struct npulink_remote *remote)
+{
+	bool again;
+
+	spin_lock_irq(&remote->rank->lock);
+	again = remote->not_opened;
+	if (again)
+		npulink_remote_set_state(remote, NPULINK_REMOTE_CONNECTING);
+	remote->not_opened = false;
+	spin_unlock_irq(&remote->rank->lock);
+	return again;
+}
+
+/* The transport did not take it. Whoever has made a plan since then and waits, waits in vain. */
+static void npulink_remote_unopened(struct npulink_remote *remote, int status)
+{
+	bool needed;
+
+	spin_lock_irq(&remote->rank->lock);
+	needed = npulink_remote_needed(remote);
+	if (!needed) {
+		npulink_remote_set_state(remote, NPULINK_REMOTE_DOWN);
+		remote->not_opened = true;
+	}
+	spin_unlock_irq(&remote->rank->lock);
+	if (needed)
+		npulink_remote_put_down(&remote->put, status);
+}
+
 /* Have a connection to a remote peer, or one that is being made. May sleep. */
 int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 {
@@ -513,7 +543,11 @@ int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		if (READ_ONCE(remote->state) != NPULINK_REMOTE_DOWN || READ_ONCE(remote->left))
 			return 0;
 		/* It may be down because of what the communicator failed of. */
-		return smp_load_acquire(&rank->comm->failed) ? rank->comm->cause.status : -ENOLINK;
+		if (smp_load_acquire(&rank->comm->failed))
+			return rank->comm->cause.status;
+		if (!npulink_remote_again(remote))
+			return -ENOLINK;
+		goto open;
 	}
 	remote = npulink_remote_new(rank, conn);
 	if (IS_ERR(remote))
@@ -528,11 +562,10 @@ int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	conn->back = &remote->link;
 	WRITE_ONCE(conn->remote, remote);
 	spin_unlock_irq(&rank->lock);
+open:
 	rc = remote->put.transport->open(&remote->put);
 	if (rc) {
-		spin_lock_irq(&rank->lock);
-		npulink_remote_set_state(remote, NPULINK_REMOTE_DOWN);
-		spin_unlock_irq(&rank->lock);
+		npulink_remote_unopened(remote, rc);
 		return rc;
 	}
 	spin_lock_irq(&rank->lock);

@@ -183,6 +183,7 @@ struct npulink_held {
  * @left: the peer has said goodbye
  * @shut: it has had its last message
  * @opened_once: the transport knows it: it is to be closed
+ * @not_opened: the transport had no memory for it, say: the next call tries again
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
  * @writes: that are not known to have arrived
@@ -205,6 +206,7 @@ struct npulink_remote {
 	bool shut;
 	bool left;
 	bool opened_once;
+	bool not_opened;
 	bool check;
 	bool renew;
 	u32 nanswers;

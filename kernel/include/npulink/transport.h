@@ -181,7 +181,7 @@ void npulink_transport_unregister(struct npulink_transport *transport);
 int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
 
 /**
- * struct npulink_put_events - what happens to a session, as whose it is is told of it
+ * struct npulink_put_events - what happens to a session, told to whoever it belongs to
  *
  * All of them are there. They are called by the functions of their names below.
  */
