@@ -6,14 +6,12 @@
  *
  * npulink-test: debug modules=none timeout=60
  */
-#include <arpa/inet.h>
 #include <sys/wait.h>
 #include "failnth.h"
 #include "kselftest.h"
 #include "rxe.h"
 
 #define IP		"10.88.0.1"
-#define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
 
 static int run_port(struct scene *s)
 {
@@ -36,19 +34,8 @@ static int run_far_peer(struct scene *s)
 /* Rank 0 alone: its peer has another node's id, and a port where nobody answers. */
 static void prepare_far_peer(struct scene *s)
 {
-	struct npulink_peer *peer = (void *)s->mem[0];
-	struct npulink_device_info info;
-
 	s->comm[0] = raw_comm(s->fd[0], s->secret, 0, 2);
-	RAW_CHECK(s->comm[0] > 0 && !raw_info(s->fd[0], &info));
-	memset(peer, 0, sizeof(*peer));
-	peer->kind = NPULINK_PEER_RDMA;
-	memcpy(peer->node_id, info.out_node_id, sizeof(peer->node_id));
-	peer->node_id[0] ^= 1;
-	peer->addr.ip[10] = 0xff;
-	peer->addr.ip[11] = 0xff;
-	inet_pton(AF_INET, IP, peer->addr.ip + 12);
-	peer->addr.port = htons(1);
+	RAW_CHECK(s->comm[0] > 0 && !rxe_peer((void *)s->mem[0], s->fd[0], IP, htons(1)));
 }
 
 static void prepare_far_plan(struct scene *s)
@@ -123,12 +110,6 @@ static const struct call far[] = {
 	  NULL },
 };
 
-static bool nothing_left(void)
-{
-	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
-			      raw_read(PARAMETERS "connections") == 0);
-}
-
 int main(void)
 {
 	const char *why;
@@ -146,7 +127,7 @@ int main(void)
 		ksft_test_result(!sweep_apart(&far[i]), "%s\n", far[i].name);
 	ksft_test_result(HAS(far, NPULINK_CMD_PORT_INFO) == 1 &&
 			 where[NPULINK_CMD_PORT_INFO] == RDMA, "PORT_INFO is here\n");
-	ksft_test_result(nothing_left(), "no key and no connection is left\n");
+	ksft_test_result(rxe_nothing_left(), "no key and no connection is left\n");
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
 	rxe_take_down();
 	ksft_finished();

@@ -15,7 +15,6 @@
 #include "rxe.h"
 
 #define IP		"10.87.0.1"
-#define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
 #define BOUND		20000		/* ms until a machine that does not answer is lost */
 #define SHORT		600
 #define DECIDE		6		/* times that: until one that does not decide is */
@@ -48,26 +47,19 @@ static void *ask(void *arg)
 /* Rank 1 of two, of a communicator that has failed; @asks, else it is left to the other one. */
 static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks)
 {
-	struct npulink_peer peer = { .kind = NPULINK_PEER_RDMA };
+	struct npulink_peer peer;
 	struct npulink_comm_peers peers = {
 		.size = sizeof(peers), .npeers = 1, .peers = (uintptr_t)&peer,
 	};
-	struct npulink_device_info info;
 
 	memset(s, 0, sizeof(*s));
 	raw_secret(s->secret);
 	memset(s->secret + 8, 0x55, 8);
 	s->fd = raw_open(0);
 	s->comm = raw_comm_timeout(s->fd, s->secret, 1, 2, ms);
-	if (s->comm < 0 || raw_info(s->fd, &info))
+	if (s->comm < 0 || rxe_peer(&peer, s->fd, IP, htons(1)))
 		return false;
 	peers.comm_id = s->comm;
-	memcpy(peer.node_id, info.out_node_id, 16);
-	peer.node_id[0] ^= 1;
-	peer.addr.ip[10] = 0xff;
-	peer.addr.ip[11] = 0xff;
-	inet_pton(AF_INET, IP, peer.addr.ip + 12);
-	peer.addr.port = htons(1);
 	if (raw_ioctl(s->fd, NPULINK_COMM_PEERS, &peers) ||
 	    (fails && raw_abort(s->fd, s->comm, 1)))
 		return false;
@@ -538,22 +530,14 @@ static void set_up(void)
 
 static bool nothing_left(void)
 {
-	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
-			      raw_read(PARAMETERS "connections") == 0) &&
+	return rxe_nothing_left() &&
 	       !sh("build/tools/npulink -j stat show | jq -e '.pinned == 0 and .files == 0 and "
 		   ".comms == 0 and .ranks == 0' >/dev/null");
 }
 
 int main(void)
 {
-	int status;
-
-	/* libibverbs keeps the device open as long as the process lives. */
-	if (fork()) {
-		wait(&status);
-		rxe_take_down();
-		return WIFEXITED(status) ? WEXITSTATUS(status) : KSFT_FAIL;
-	}
+	rxe_apart();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();

@@ -16,7 +16,6 @@
 #include "rxe.h"
 #include "victim.h"
 
-#define PARAMETERS	"/sys/module/npulink_rdma/parameters/"
 #define LEN		64		/* goes as a message */
 #define LEN_GRANT	(8U << 10)	/* is granted */
 
@@ -801,32 +800,19 @@ static void set_up(void)
 			ksft_exit_fail_msg("no bystanders\n");
 }
 
-#define TRY(value)	sh("echo " value " 2>/dev/null >" PARAMETERS "peer_timeout")
+#define TRY(value)	sh("echo " value " 2>/dev/null >" RXE_PARAMETERS "peer_timeout")
 
 /* What an administrator may say. */
 static bool parameter_checked(void)
 {
 	return TRY("0") && TRY("99") && TRY("3600001") && TRY("-1") && TRY("soon") &&
-	       raw_read(PARAMETERS "peer_timeout") == 20000 && !TRY("100") && !TRY("3600000") &&
-	       raw_read(PARAMETERS "peer_timeout") == 3600000 && !TRY("20000");
-}
-
-static bool nothing_left(void)
-{
-	return RAW_EVENTUALLY(raw_read(PARAMETERS "keys") == 0 &&
-			      raw_read(PARAMETERS "connections") == 0);
+	       raw_read(RXE_PARAMETERS "peer_timeout") == 20000 && !TRY("100") && !TRY("3600000") &&
+	       raw_read(RXE_PARAMETERS "peer_timeout") == 3600000 && !TRY("20000");
 }
 
 int main(void)
 {
-	int status;
-
-	/* libibverbs keeps the device open as long as the process lives. */
-	if (fork()) {
-		wait(&status);
-		rxe_take_down();
-		return WIFEXITED(status) ? WEXITSTATUS(status) : KSFT_FAIL;
-	}
+	rxe_apart();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
@@ -856,7 +842,7 @@ int main(void)
 	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
 	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
 	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
-	chosen_result(nothing_left(), "no key and no connection is left\n");
+	chosen_result(rxe_nothing_left(), "no key and no connection is left\n");
 	for (unsigned int i = 0; i < 2; i++)
 		member_leave(&bystander[i]);
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");

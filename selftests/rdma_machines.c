@@ -11,24 +11,6 @@
 
 #define MACHINES	4
 
-static int all_collectives(struct coll_comm *comm, unsigned int rank)
-{
-	static const size_t counts[] = { 3, 5000 };
-	int bad = 0;
-
-	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names) && !bad; coll++)
-		for (size_t i = 0; i < ARRAY_SIZE(counts) && !bad; i++) {
-			struct coll_case c = {
-				.collective = coll, .count = counts[i], .dtype = COLL_INT32,
-				.op = COLL_SUM, .root = trial_rooted(coll) ? 1 : 0,
-				.in_place = i,
-			};
-
-			bad = remote_case(comm, rank, &c);
-		}
-	return bad;
-}
-
 static int random_traffic(struct coll_comm *comm, unsigned int rank)
 {
 	unsigned int n = coll_comm_size(comm);
@@ -195,10 +177,10 @@ int main(void)
 		      -1, 0);
 	ksft_print_header();
 	ksft_set_plan(10);
-	ksft_test_result(!remote_ranks_on(2, 4, all_collectives), "all collectives, 2 x 4\n");
-	ksft_test_result(!remote_ranks_on(3, 1, all_collectives), "all collectives, 3 x 1\n");
-	ksft_test_result(!remote_ranks_on(3, 2, all_collectives), "all collectives, 3 x 2\n");
-	ksft_test_result(!remote_ranks_on(4, 1, all_collectives), "all collectives, 4 x 1\n");
+	ksft_test_result(!remote_ranks_on(2, 4, remote_collectives), "all collectives, 2 x 4\n");
+	ksft_test_result(!remote_ranks_on(3, 1, remote_collectives), "all collectives, 3 x 1\n");
+	ksft_test_result(!remote_ranks_on(3, 2, remote_collectives), "all collectives, 3 x 2\n");
+	ksft_test_result(!remote_ranks_on(4, 1, remote_collectives), "all collectives, 4 x 1\n");
 	ksft_test_result(!remote_ranks_on(3, 1, abort_reaches_all), "an abort reaches all\n");
 	ksft_test_result(!remote_ranks_on(4, 1, random_traffic), "random traffic\n");
 	/* What has failed on a machine that is killed would be forgotten. */

@@ -46,42 +46,6 @@ static bool marked(const char *what, unsigned int of)
 	return false;
 }
 
-/*
- * @fn on each rank, @per on each machine; those in the mask @victims end by SIGKILL, and are
- * not missed. Returns how many of ours failed.
- */
-static int ranks_and_victims(unsigned int per, unsigned int victims, remote_fn fn)
-{
-	pid_t pids[8] = { };
-	int status, bad = 0;
-
-	remote_port += 2;
-	for (unsigned int i = 0; i < per; i++) {
-		unsigned int rank = machine * per + i;
-		struct coll_comm *comm;
-		int rc;
-
-		pids[i] = fork();
-		if (pids[i])
-			continue;
-		alarm(300);
-		comm = remote_join_at(rank, MACHINES * per, remote_port, 0);
-		if (!comm)
-			_exit(1);
-		rc = fn(comm, rank);
-		if (coll_comm_destroy(comm))
-			rc = remote_fail("rank %u cannot leave", rank);
-		_exit(!!rc);
-	}
-	for (unsigned int i = 0; i < per; i++) {
-		bool victim = victims >> (machine * per + i) & 1;
-
-		waitpid(pids[i], &status, 0);
-		bad += victim ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : !!status;
-	}
-	return bad;
-}
-
 /* Some operations until it fails; 0 if it does not. */
 static int use(struct coll_comm *comm, int times)
 {
@@ -97,21 +61,7 @@ static int use(struct coll_comm *comm, int times)
 
 static int check_all(struct coll_comm *comm)
 {
-	static const size_t counts[] = { 3, 5000 };
-	int bad = 0;
-
-	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names) && !bad; coll++)
-		for (size_t i = 0; i < ARRAY_SIZE(counts) && !bad; i++) {
-			struct coll_case c = {
-				.collective = coll, .count = counts[i], .dtype = COLL_INT32,
-				.op = COLL_SUM, .root = trial_rooted(coll) ?
-							coll_comm_size(comm) - 1 : 0,
-				.in_place = i,
-			};
-
-			bad = remote_case(comm, coll_comm_rank(comm), &c);
-		}
-	return bad;
+	return remote_collectives(comm, coll_comm_rank(comm));
 }
 
 /* How many times that may be waited for until it is known who is left; the host may be busy. */
@@ -318,15 +268,16 @@ int main(void)
 		bound = "20";
 	ksft_print_header();
 	ksft_set_plan(6);
-	ksft_test_result(!ranks_and_victims(2, 0x21, two_deaths), "a rank is killed, and another one\n");
+	ksft_test_result(!remote_ranks_dying(MACHINES, 2, 0x21, two_deaths),
+			 "a rank is killed, and another one\n");
 	/* Only where it is waited for: the host may be busy. */
 	setenv("COLL_PEER_TIMEOUT", bound, 1);
-	ksft_test_result(!ranks_and_victims(1, 0, never_asks), "a rank does not ask\n");
-	ksft_test_result(!ranks_and_victims(1, 0, left_out), "two machines cannot reach each other\n");
+	ksft_test_result(!remote_ranks(1, never_asks), "a rank does not ask\n");
+	ksft_test_result(!remote_ranks(1, left_out), "two machines cannot reach each other\n");
 	/* What has failed on a machine that is killed would be forgotten. */
 	if (!machine && ksft_get_fail_cnt())
 		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
-	ksft_test_result(!ranks_and_victims(1, 0, decider_dies),
+	ksft_test_result(!remote_ranks(1, decider_dies),
 			 "the machine that decides is killed, and the others are cut off\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");

@@ -193,11 +193,13 @@ static inline struct coll_comm *remote_join_at(unsigned int rank, unsigned int n
 }
 
 /*
- * @fn on each rank, @per of them on each of the first @n machines. Returns how many of ours
- * failed.
+ * @fn on each rank, @per of them on each of the first @n machines; those in the mask @victims end
+ * by SIGKILL, and are not missed. Returns how many of ours failed.
  */
-static inline int remote_ranks_on(unsigned int n, unsigned int per, remote_fn fn)
+static inline int remote_ranks_dying(unsigned int n, unsigned int per, unsigned int victims,
+				     remote_fn fn)
 {
+	pid_t pids[32] = { };
 	int status, bad = 0;
 
 	remote_port += 2;
@@ -206,7 +208,8 @@ static inline int remote_ranks_on(unsigned int n, unsigned int per, remote_fn fn
 		struct coll_comm *comm;
 		int rc;
 
-		if (fork())
+		pids[i] = fork();
+		if (pids[i])
 			continue;
 		alarm(300);
 		comm = remote_join_at(rank, n * per, remote_port, 0);
@@ -217,9 +220,18 @@ static inline int remote_ranks_on(unsigned int n, unsigned int per, remote_fn fn
 			rc = remote_fail("rank %u cannot leave", rank);
 		_exit(!!rc);
 	}
-	while (wait(&status) > 0)
-		bad += !!status;
+	for (unsigned int i = 0; i < per && pids[i]; i++) {
+		bool victim = victims >> (machine * per + i) & 1;
+
+		waitpid(pids[i], &status, 0);
+		bad += victim ? !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL : !!status;
+	}
 	return bad;
+}
+
+static inline int remote_ranks_on(unsigned int n, unsigned int per, remote_fn fn)
+{
+	return remote_ranks_dying(n, per, 0, fn);
 }
 
 static inline int remote_ranks(unsigned int per, remote_fn fn)
@@ -241,6 +253,26 @@ static inline int remote_case(struct coll_comm *comm, unsigned int rank, const s
 	if (!trial_run(comm, c, text, sizeof(text)))
 		return 0;
 	return remote_fail("rank %u: %s: %s", rank, trial_names[c->collective], text);
+}
+
+/* Every collective, small and in slices. */
+static inline int remote_collectives(struct coll_comm *comm, unsigned int rank)
+{
+	static const size_t counts[] = { 3, 5000 };
+	int bad = 0;
+
+	for (uint32_t coll = 0; coll < ARRAY_SIZE(trial_names) && !bad; coll++)
+		for (size_t i = 0; i < ARRAY_SIZE(counts) && !bad; i++) {
+			struct coll_case c = {
+				.collective = coll, .count = counts[i], .dtype = COLL_INT32,
+				.op = COLL_SUM, .root = trial_rooted(coll) ?
+							coll_comm_size(comm) - 1 : 0,
+				.in_place = i,
+			};
+
+			bad = remote_case(comm, rank, &c);
+		}
+	return bad;
 }
 
 #endif /* SELFTESTS_REMOTE_H */

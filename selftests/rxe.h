@@ -6,8 +6,12 @@
 #ifndef SELFTESTS_RXE_H
 #define SELFTESTS_RXE_H
 
+#include <arpa/inet.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include "raw.h"
+
+#define RXE_PARAMETERS	"/sys/module/npulink_rdma/parameters/"
 
 static inline int sh(const char *command)
 {
@@ -41,6 +45,46 @@ static inline const char *rxe_set_up(const char *ip)
 static inline void rxe_take_down(void)
 {
 	sh("rdma link delete rxe8; ip link delete dummy8");
+}
+
+/*
+ * The test proper is what follows, in a process of its own: libibverbs keeps the device open as
+ * long as a process lives, and it is to be taken down at the end.
+ */
+static inline void rxe_apart(void)
+{
+	int status;
+
+	if (!fork())
+		return;
+	wait(&status);
+	rxe_take_down();
+	exit(WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE);
+}
+
+/* Does the module hold nothing any more? */
+static inline bool rxe_nothing_left(void)
+{
+	return RAW_EVENTUALLY(raw_read(RXE_PARAMETERS "keys") == 0 &&
+			      raw_read(RXE_PARAMETERS "connections") == 0);
+}
+
+/* A peer that is said to be at @ip and @port of another machine. */
+static inline int rxe_peer(struct npulink_peer *peer, int fd, const char *ip, uint16_t port)
+{
+	struct npulink_device_info info;
+
+	if (raw_info(fd, &info))
+		return -1;
+	memset(peer, 0, sizeof(*peer));
+	peer->kind = NPULINK_PEER_RDMA;
+	memcpy(peer->node_id, info.out_node_id, sizeof(peer->node_id));
+	peer->node_id[0] ^= 1;
+	peer->addr.ip[10] = 0xff;
+	peer->addr.ip[11] = 0xff;
+	inet_pton(AF_INET, ip, peer->addr.ip + 12);
+	peer->addr.port = port;
+	return 0;
 }
 
 #endif /* SELFTESTS_RXE_H */

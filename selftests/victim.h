@@ -6,8 +6,7 @@
 #ifndef SELFTESTS_VICTIM_H
 #define SELFTESTS_VICTIM_H
 
-#include <arpa/inet.h>
-#include "raw.h"
+#include "rxe.h"
 
 #define IP		"10.87.0.1"	/* ours */
 #define VICTIM_BYTES	(64U << 10)	/* of its memory; a part is used */
@@ -33,11 +32,10 @@ static inline int victim_plan(struct victim *v, uint8_t op, uint32_t rank, const
 		.min_len = len, .access = sends ? NPULINK_SLOT_READ : NPULINK_SLOT_WRITE,
 	};
 	struct npulink_step step = raw_step(op, len);
-	struct npulink_peer peer = { .kind = NPULINK_PEER_RDMA };
+	struct npulink_peer peer;
 	struct npulink_comm_peers peers = {
 		.size = sizeof(peers), .first = 1 - rank, .npeers = 1, .peers = (uintptr_t)&peer,
 	};
-	struct npulink_device_info info;
 	int plan, buf, rc;
 
 	memset(v, 0, sizeof(*v));
@@ -47,15 +45,9 @@ static inline int victim_plan(struct victim *v, uint8_t op, uint32_t rank, const
 	v->fd = raw_open(0);
 	v->mem = raw_anon(VICTIM_BYTES);
 	v->comm = raw_comm_timeout(v->fd, v->secret, rank, 2, ms);
-	if (v->comm < 0 || raw_info(v->fd, &info))
+	if (v->comm < 0 || rxe_peer(&peer, v->fd, ip, peer_port ? peer_port : htons(1)))
 		return -1;
 	peers.comm_id = v->comm;
-	memcpy(peer.node_id, info.out_node_id, 16);
-	peer.node_id[0] ^= 1;
-	peer.addr.ip[10] = 0xff;
-	peer.addr.ip[11] = 0xff;
-	inet_pton(AF_INET, ip, peer.addr.ip + 12);
-	peer.addr.port = peer_port ? peer_port : htons(1);
 	rc = raw_ioctl(v->fd, NPULINK_COMM_PEERS, &peers);
 	if (rc)
 		return rc;
