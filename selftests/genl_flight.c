@@ -455,8 +455,11 @@ TEST(kept_within_bounds)
 	/* 400 KiB of recorders of 36 KiB. */
 	EXPECT_LE(kept, 11);
 	EXPECT_GE(kept, 6);
+	/* Larger than what all others left, it is the first that is forgotten. */
+	ASSERT_EQ(0, raw_write(PARAMS "flight_steps", "16384"));
+	pid = victim(1236);
+	ASSERT_EQ(0, raw_write(PARAMS "flight_steps", "512"));
 	ASSERT_EQ(0, raw_write(PARAMS "flight_keep", "0"));
-	pid = victim(1235);
 	kill(pid, SIGKILL);
 	raw_reap(pid);
 	EXPECT_TRUE(RAW_EVENTUALLY(!count(pid, false)));

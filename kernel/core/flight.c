@@ -181,6 +181,8 @@ void npulink_flight_left(struct npulink_rank *rank)
 	}
 	xa_for_each(&flight->peers, i, peer)
 		flight->bytes += sizeof(*peer);
+	/* It may be the one that makes room. */
+	kref_get(&flight->kref);
 	mutex_lock(&npulink_flights_lock);
 	flight->rank = NULL;
 	flight->left_ns = npulink_clock();
@@ -189,6 +191,7 @@ void npulink_flight_left(struct npulink_rank *rank)
 	while (npulink_flights_bytes > (size_t)READ_ONCE(npulink_flight_keep) << 10)
 		npulink_flight_make_room(flight);
 	mutex_unlock(&npulink_flights_lock);
+	npulink_flight_put(flight);
 }
 
 /* The first recorder with an id of at least *id, referenced, or NULL. May sleep. */
