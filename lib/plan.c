@@ -89,6 +89,14 @@ void plan_after_all(struct coll_plan *plan)
 	plan->build.drain = true;
 }
 
+void plan_after_since(struct coll_plan *plan, uint32_t first)
+{
+	uint32_t end = plan->nsteps;
+
+	for (; first < end; first++)
+		plan_after(plan, first);
+}
+
 static uint32_t op_add(struct coll_plan *plan, uint8_t op, uint32_t from, uint32_t to,
 		       struct plan_at src, struct plan_at src2, struct plan_at dst,
 		       uint64_t len)

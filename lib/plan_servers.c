@@ -49,9 +49,15 @@ struct gather {
 	const struct servers *s;
 	struct coll_plan *plan;
 	struct plan_at own;
-	uint64_t m;
+	struct plan_shards shards;
 	uint32_t *got;		/* by rail: the step that brought its last shard */
 };
+
+/* Rank @r's shard, on its way: the own one comes from where it was. */
+static struct plan_at gather_at(const struct gather *g, uint32_t r)
+{
+	return r == g->s->args->rank ? g->own : at_recv(shard_off(&g->shards, r));
+}
 
 /* The own rails' rings: what server - t has. */
 static void gather_between(struct gather *g, uint32_t t)
@@ -68,11 +74,12 @@ static void gather_between(struct gather *g, uint32_t t)
 			continue;
 		/* Passing on and giving inside need not wait for each other. */
 		if (t)
-			g->got[j] = plan_recv(g->plan, prev, at_recv(r * g->m), g->m);
+			g->got[j] = plan_recv(g->plan, prev, gather_at(g, r),
+					      shard_len(&g->shards, r));
 		if (t + 1 == s->m)
 			continue;
 		plan_after(g->plan, g->got[j]);
-		plan_send(g->plan, next, t ? at_recv(r * g->m) : g->own, g->m);
+		plan_send(g->plan, next, gather_at(g, r), shard_len(&g->shards, r));
 	}
 }
 
@@ -89,7 +96,7 @@ static void give_inside(struct gather *g, uint32_t t)
 			if (!rail_shard(s, from, j, &r))
 				continue;
 			plan_after(g->plan, g->got[j]);
-			plan_send(g->plan, to, t ? at_recv(r * g->m) : g->own, g->m);
+			plan_send(g->plan, to, gather_at(g, r), shard_len(&g->shards, r));
 		}
 	}
 }
@@ -106,7 +113,7 @@ static void take_inside(struct gather *g, uint32_t t)
 		for (j = peer; j < s->rails; j += n)
 			if (rail_shard(s, from, j, &r))
 				plan_recv(g->plan, s->first[s->server] + peer,
-					  at_recv(r * g->m), g->m);
+					  gather_at(g, r), shard_len(&g->shards, r));
 	}
 }
 
@@ -116,15 +123,13 @@ static void take_inside(struct gather *g, uint32_t t)
  */
 static int two_level_allgather(const struct coll_args *args, struct coll_plan *plan)
 {
-	uint64_t m = args->count * npulink_dtype_size(args->dtype);
 	struct servers s;
-	struct gather g = {
-		.s = &s, .plan = plan, .m = m,
-		.own = plan_in_place(args) ? at_recv(args->rank * m) : at_send(0),
-	};
+	struct gather g = { .s = &s, .plan = plan, .shards = plan_shards(args) };
+	uint64_t own = shard_off(&g.shards, args->rank);
 	uint32_t t;
 	int rc;
 
+	g.own = plan_in_place(args) ? at_recv(own) : at_send(0);
 	rc = servers_of(args, &s);
 	if (rc)
 		return rc;
@@ -141,7 +146,7 @@ static int two_level_allgather(const struct coll_args *args, struct coll_plan *p
 		take_inside(&g, t - 1);
 	}
 	if (!plan_in_place(args))
-		plan_copy(plan, g.own, at_recv(args->rank * m), m);
+		plan_copy(plan, g.own, at_recv(own), shard_len(&g.shards, args->rank));
 	free(g.got);
 	free(s.first);
 	return 0;
@@ -152,7 +157,7 @@ static int two_level_allgather(const struct coll_args *args, struct coll_plan *p
 struct scatter {
 	const struct servers *s;
 	struct coll_plan *plan;
-	uint64_t m;
+	struct plan_shards shards;
 };
 
 /* The server whose shards are added up in round @t: the own one comes last. */
@@ -174,7 +179,8 @@ static void give_summands(struct scatter *g, uint32_t t)
 
 			if (rail_shard(s, to, lap + peer, &r))
 				plan_send(g->plan, s->first[s->server] + peer,
-					  plan_input(s->args, r * g->m), g->m);
+					  plan_input(s->args, shard_off(&g->shards, r)),
+					  shard_len(&g->shards, r));
 		}
 	}
 }
@@ -184,7 +190,8 @@ static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 {
 	const struct servers *s = g->s;
 	uint32_t to = target(s, t), n = size_of(s, s->server), j, r;
-	struct plan_at result = at_recv(plan_in_place(s->args) ? s->args->rank * g->m : 0);
+	struct plan_at result = at_recv(plan_in_place(s->args) ?
+					shard_off(&g->shards, s->args->rank) : 0);
 	struct plan_at *acc = malloc(s->rails * sizeof(*acc));
 	uint32_t *ready = malloc(s->rails * sizeof(*ready));
 
@@ -197,12 +204,12 @@ static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 
 		if (!rail_shard(s, to, j, &r))
 			continue;
-		acc[j] = plan_input(s->args, r * g->m);
+		acc[j] = plan_input(s->args, shard_off(&g->shards, r));
 		ready[j] = PLAN_NONE;
 		if (n == 1)
 			continue;
-		sum = plan_scratch(g->plan, g->m);
-		ready[j] = sum_inside(s, g->plan, acc[j], sum, g->m);
+		sum = plan_scratch(g->plan, shard_len(&g->shards, r));
+		ready[j] = sum_inside(s, g->plan, acc[j], sum, shard_len(&g->shards, r));
 		acc[j] = sum;
 	}
 	for (j = s->local; t && j < s->rails; j += n) {
@@ -213,10 +220,10 @@ static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 		if (t + 1 == s->m)
 			sum = result;
 		else if (n == 1)
-			sum = plan_scratch(g->plan, g->m);
+			sum = plan_scratch(g->plan, shard_len(&g->shards, r));
 		plan_after(g->plan, ready[j]);
 		ready[j] = plan_recv_reduce(g->plan, on_rail(s, mod_sub(s->server, 1, s->m), j),
-					    acc[j], sum, g->m);
+					    acc[j], sum, shard_len(&g->shards, r));
 		acc[j] = sum;
 		if (t + 1 == s->m)
 			plan_final(g->plan, ready[j]);
@@ -227,7 +234,8 @@ static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 		if (!rail_shard(s, to, j, &r))
 			continue;
 		plan_after(g->plan, ready[j]);
-		plan_send(g->plan, on_rail(s, mod_add(s->server, 1, s->m), j), acc[j], g->m);
+		plan_send(g->plan, on_rail(s, mod_add(s->server, 1, s->m), j), acc[j],
+			  shard_len(&g->shards, r));
 	}
 out:
 	free(acc);
@@ -238,9 +246,7 @@ out:
 static int two_level_reduce_scatter(const struct coll_args *args, struct coll_plan *plan)
 {
 	struct servers s;
-	struct scatter g = {
-		.s = &s, .plan = plan, .m = args->count * npulink_dtype_size(args->dtype),
-	};
+	struct scatter g = { .s = &s, .plan = plan, .shards = plan_shards(args) };
 	uint32_t t;
 	int rc;
 
@@ -432,8 +438,8 @@ void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest
 /* Both levels cost the same here: T is one message of one shard. */
 static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	double m = (double)args->count * npulink_dtype_size(args->dtype);
-	double t = c->alpha + m * c->beta;
+	struct plan_shards s = plan_shards(args);
+	double t = c->alpha + shard_max(&s) * c->beta;
 	uint32_t q, fewest;
 
 	if (args->nranks == 1)
@@ -448,13 +454,14 @@ static double cost_allgather(const struct coll_args *args, const struct coll_cos
 /* The same messages the other way, each added up. */
 static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	double m = (double)args->count * npulink_dtype_size(args->dtype);
+	struct plan_shards s = plan_shards(args);
 	uint32_t q, fewest;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &q, &fewest);
-	return 2.0 * q * args->topo->nservers * (c->alpha + m * (c->beta + c->gamma));
+	return 2.0 * q * args->topo->nservers *
+	       (c->alpha + shard_max(&s) * (c->beta + c->gamma));
 }
 
 uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_params *c)
@@ -490,13 +497,23 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
 	"for equal servers and a port per link"
 
+#define FORM_REDUCE_SCATTER_V	"as reduce_scatter, T of the largest shard"
+#define FORM_GATHER_V		"as allgather, T of the largest shard"
+
 #define FORM_ROOT(per_byte)						\
 	"k chunks in turn, f parts each: k (f + m-1 + 2 q) T, T = alpha + n " per_byte "/(k f)"
 
-#define ROW(coll, exact_, form, plan_, cost_, ...)				\
-	{ .collective = NPULINK_COLL_##coll, .name = "two-level", .exact = exact_, \
+#define FORM_PACKED							\
+	"(q-1) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p, and (q-1) T of a leader"
+#define FORM_ALLTOALL							\
+	"at most (p-1 + (m-1)(q-1)) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p"
+
+#define NAMED(name_, coll, exact_, form, plan_, cost_, ...)			\
+	{ .collective = NPULINK_COLL_##coll, .name = name_, .exact = exact_,	\
 	  .formula = form, .plan = plan_, .cost = cost_, .supports = has_servers, \
 	  __VA_ARGS__ }
+#define ROW(...)	NAMED("two-level", __VA_ARGS__)
+#define LEADERS(...)	NAMED("two-level-leaders", __VA_ARGS__)
 
 const struct coll_algorithm coll_servers_algorithms[] = {
 	ROW(ALLREDUCE, false, "k chunks in turn: k (2 q T_inside + 2 (m-1) T_between)",
@@ -508,11 +525,32 @@ const struct coll_algorithm coll_servers_algorithms[] = {
 	ROW(REDUCE_SCATTER, false, FORM_REDUCE_SCATTER,
 	    two_level_reduce_scatter, cost_reduce_scatter, .commutative = true,
 	    .desc = "add up inside each server while sums go around the servers"),
+	ROW(ALLGATHERV, false, FORM_GATHER_V, two_level_allgather, cost_allgather,
+	    .desc = "the same with shards of any size"),
+	ROW(REDUCE_SCATTERV, false, FORM_REDUCE_SCATTER_V,
+	    two_level_reduce_scatter, cost_reduce_scatter, .commutative = true,
+	    .desc = "the same with shards of any size"),
 	ROW(BROADCAST, false, FORM_ROOT("beta"), two_level_broadcast, two_level_cost_broadcast,
 	    .chunks = servers_chunks,
 	    .desc = "each chunk in parts through a chain of servers; inside, all get all parts"),
 	ROW(REDUCE, false, FORM_ROOT("(beta + gamma)"), two_level_reduce,
 	    two_level_cost_reduce, .commutative = true, .chunks = servers_chunks,
 	    .desc = "each chunk in parts: added up inside, then along a chain of servers"),
+	ROW(SCATTER, false, FORM_PACKED, two_level_scatter, two_level_cost_packed,
+	    .desc = "one message to each other server, whose leader deals it out"),
+	ROW(SCATTERV, false, FORM_PACKED, two_level_scatter, two_level_cost_packed,
+	    .desc = "the same with shards of any size"),
+	ROW(GATHER, false, FORM_PACKED, two_level_gather, two_level_cost_packed,
+	    .desc = "one message from each other server, whose leader brings it together"),
+	ROW(GATHERV, false, FORM_PACKED, two_level_gather, two_level_cost_packed,
+	    .desc = "the same with shards of any size"),
+	ROW(ALLTOALL, false, FORM_ALLTOALL, two_level_alltoall, two_level_cost_alltoall,
+	    .desc = "what a server has for one rank elsewhere goes there in one message"),
+	LEADERS(ALLREDUCE, false, "(q+m-2)(alpha + n beta + n gamma) + (q-1)(alpha + n beta)",
+		leaders_allreduce, leaders_cost_allreduce, .commutative = true,
+		.desc = "one rank of each server adds up, exchanges sums with the others, gives"),
+	LEADERS(BARRIER, false, "(2 (q-1) + ceil(lg m)) alpha", leaders_barrier,
+		leaders_cost_barrier,
+		.desc = "one rank of each server awaits all, then the others like it"),
 	{ .name = NULL },
 };

@@ -60,7 +60,20 @@ uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_par
 /* plan_servers_root.c: collectives with a root. */
 int two_level_broadcast(const struct coll_args *args, struct coll_plan *plan);
 int two_level_reduce(const struct coll_args *args, struct coll_plan *plan);
+int two_level_scatter(const struct coll_args *args, struct coll_plan *plan);
+int two_level_gather(const struct coll_args *args, struct coll_plan *plan);
+double two_level_cost_packed(const struct coll_args *args, const struct coll_cost_params *c);
 double two_level_cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c);
 double two_level_cost_reduce(const struct coll_args *args, const struct coll_cost_params *c);
+
+/* plan_servers_alltoall.c */
+int two_level_alltoall(const struct coll_args *args, struct coll_plan *plan);
+double two_level_cost_alltoall(const struct coll_args *args, const struct coll_cost_params *c);
+
+/* plan_servers_leaders.c: what is small. */
+int leaders_allreduce(const struct coll_args *args, struct coll_plan *plan);
+int leaders_barrier(const struct coll_args *args, struct coll_plan *plan);
+double leaders_cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c);
+double leaders_cost_barrier(const struct coll_args *args, const struct coll_cost_params *c);
 
 #endif /* COLL_PLAN_SERVERS_H */

@@ -141,15 +141,6 @@ static bool one_run(const struct tree *t, uint32_t a, uint32_t b, uint64_t *off)
 	return a == b;
 }
 
-/* After each of the steps [first, now). */
-static void after_since(struct coll_plan *plan, uint32_t first)
-{
-	uint32_t end = plan->nsteps;
-
-	for (; first < end; first++)
-		plan_after(plan, first);
-}
-
 static void root_scatter(const struct coll_args *args, struct coll_plan *plan,
 			 const struct tree *t)
 {
@@ -172,7 +163,7 @@ static void root_scatter(const struct coll_args *args, struct coll_plan *plan,
 			len = next_run(t, &a, end, &off);
 			plan_copy(plan, plan_input(args, off), at, len);
 		}
-		after_since(plan, first);
+		plan_after_since(plan, first);
 		plan_send(plan, rank_of(t, d), src, bytes_between(t, d, end));
 	}
 	if (!plan_in_place(args))
@@ -260,7 +251,7 @@ static int binomial_gather(const struct coll_args *args, struct coll_plan *plan)
 			  at_plus(block, bytes_between(&t, t.v, t.v + d)),
 			  bytes_between(&t, t.v + d, cut(&t, t.v + 2 * d)));
 	plan_copy(plan, at_send(0), block, own);
-	after_since(plan, first);
+	plan_after_since(plan, first);
 	plan_send(plan, t.parent, block, all);
 	return 0;
 }

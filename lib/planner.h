@@ -55,10 +55,12 @@ struct plan_at plan_scratch(struct coll_plan *plan, uint64_t len);
 
 /*
  * The next step appended starts after step @on has ended (PLAN_NONE: no matter),
- * or after all steps so far. More than three meet in nops.
+ * or after all steps so far, or after those from @first on. More than three meet in
+ * nops.
  */
 void plan_after(struct coll_plan *plan, uint32_t on);
 void plan_after_all(struct coll_plan *plan);
+void plan_after_since(struct coll_plan *plan, uint32_t first);
 
 uint32_t plan_nop(struct coll_plan *plan);
 uint32_t plan_copy(struct coll_plan *plan, struct plan_at src, struct plan_at dst, uint64_t len);

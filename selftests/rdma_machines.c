@@ -170,17 +170,35 @@ static int dies_early(void)
 	return bad;
 }
 
+/* What is made for ranks that share machines, whether it is the fastest here or not. */
+static int two_levels(void)
+{
+	int bad;
+
+	setenv("COLL_ALGORITHM",
+	       "allreduce:two-level;allgather:two-level;allgatherv:two-level;"
+	       "reduce_scatter:two-level;reduce_scatterv:two-level;broadcast:two-level;"
+	       "reduce:two-level;scatter:two-level;scatterv:two-level;gather:two-level;"
+	       "gatherv:two-level;alltoall:two-level;barrier:two-level-leaders", 1);
+	bad = remote_ranks_on(2, 3, remote_collectives);
+	setenv("COLL_ALGORITHM", "allreduce:two-level-leaders", 1);
+	bad += remote_ranks_on(3, 2, remote_collectives);
+	unsetenv("COLL_ALGORITHM");
+	return bad;
+}
+
 int main(void)
 {
 	remote_setup(2, 20000);
 	killed = mmap(NULL, sizeof(*killed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	ksft_print_header();
-	ksft_set_plan(10);
+	ksft_set_plan(11);
 	ksft_test_result(!remote_ranks_on(2, 4, remote_collectives), "all collectives, 2 x 4\n");
 	ksft_test_result(!remote_ranks_on(3, 1, remote_collectives), "all collectives, 3 x 1\n");
 	ksft_test_result(!remote_ranks_on(3, 2, remote_collectives), "all collectives, 3 x 2\n");
 	ksft_test_result(!remote_ranks_on(4, 1, remote_collectives), "all collectives, 4 x 1\n");
+	ksft_test_result(!two_levels(), "all collectives on two levels, 2 x 3 and 3 x 2\n");
 	ksft_test_result(!remote_ranks_on(3, 1, abort_reaches_all), "an abort reaches all\n");
 	ksft_test_result(!remote_ranks_on(4, 1, random_traffic), "random traffic\n");
 	/* What has failed on a machine that is killed would be forgotten. */

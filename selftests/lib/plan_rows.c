@@ -49,6 +49,15 @@ static const struct {
 	{ NPULINK_COLL_REDUCE_SCATTER, "two-level" },
 	{ NPULINK_COLL_BROADCAST, "two-level" },
 	{ NPULINK_COLL_REDUCE, "two-level" },
+	{ NPULINK_COLL_ALLGATHERV, "two-level" },
+	{ NPULINK_COLL_REDUCE_SCATTERV, "two-level" },
+	{ NPULINK_COLL_SCATTER, "two-level" },
+	{ NPULINK_COLL_SCATTERV, "two-level" },
+	{ NPULINK_COLL_GATHER, "two-level" },
+	{ NPULINK_COLL_GATHERV, "two-level" },
+	{ NPULINK_COLL_ALLTOALL, "two-level" },
+	{ NPULINK_COLL_ALLREDUCE, "two-level-leaders" },
+	{ NPULINK_COLL_BARRIER, "two-level-leaders" },
 };
 
 /* One call of every algorithm, and what is written about it with these letters. */
