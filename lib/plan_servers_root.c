@@ -2,8 +2,8 @@
 /*
  * plan_servers_root.c - two levels, with a root.
  *
- * Broadcast and reduce: a chunk is cut into as many parts as the smallest server has ranks; the i-th
- * rank of each server owns part i. Owners of a part form a chain through all
+ * Broadcast and reduce: a chunk is cut into as many parts as the smallest server
+ * has ranks; the i-th rank of each server owns part i. Owners of a part form a chain through all
  * servers; the root deals parts to, or gets them from, the owners of its own
  * server. While one chunk is given to all inside, the next is in the chain.
  *
