@@ -57,14 +57,16 @@ void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest
 /* Chunks so large that as many of them as there are ranks pay for their latency. */
 uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_params *c);
 
-/* plan_servers_root.c: collectives with a root. */
+/* plan_servers_root.c: in chunks. */
 int two_level_broadcast(const struct coll_args *args, struct coll_plan *plan);
 int two_level_reduce(const struct coll_args *args, struct coll_plan *plan);
+double two_level_cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c);
+double two_level_cost_reduce(const struct coll_args *args, const struct coll_cost_params *c);
+
+/* plan_servers_packed.c */
 int two_level_scatter(const struct coll_args *args, struct coll_plan *plan);
 int two_level_gather(const struct coll_args *args, struct coll_plan *plan);
 double two_level_cost_packed(const struct coll_args *args, const struct coll_cost_params *c);
-double two_level_cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c);
-double two_level_cost_reduce(const struct coll_args *args, const struct coll_cost_params *c);
 
 /* plan_servers_alltoall.c */
 int two_level_alltoall(const struct coll_args *args, struct coll_plan *plan);
