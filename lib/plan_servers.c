@@ -32,7 +32,9 @@ int servers_of(const struct coll_args *args, struct servers *s)
 		s->fewest = min_u32(s->fewest, n);
 	}
 	s->server = t->server_of[args->rank];
-	s->local = args->rank - s->first[s->server];
+	s->base = s->first[s->server];
+	s->n = s->first[s->server + 1] - s->base;
+	s->local = args->rank - s->base;
 	return 0;
 }
 
@@ -63,7 +65,7 @@ static struct plan_at gather_at(const struct gather *g, uint32_t r)
 static void gather_between(struct gather *g, uint32_t t)
 {
 	const struct servers *s = g->s;
-	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, r;
+	uint32_t from = mod_sub(s->server, t, s->m), n = s->n, j, r;
 
 	for (j = s->local; j < s->rails; j += n) {
 		uint32_t next = on_rail(s, mod_add(s->server, 1, s->m), j);
@@ -87,10 +89,10 @@ static void gather_between(struct gather *g, uint32_t t)
 static void give_inside(struct gather *g, uint32_t t)
 {
 	const struct servers *s = g->s;
-	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, k, r;
+	uint32_t from = mod_sub(s->server, t, s->m), n = s->n, j, k, r;
 
 	for (k = 1; k < n; k++) {
-		uint32_t to = s->first[s->server] + mod_add(s->local, k, n);
+		uint32_t to = s->base + mod_add(s->local, k, n);
 
 		for (j = s->local; j < s->rails; j += n) {
 			if (!rail_shard(s, from, j, &r))
@@ -105,14 +107,14 @@ static void give_inside(struct gather *g, uint32_t t)
 static void take_inside(struct gather *g, uint32_t t)
 {
 	const struct servers *s = g->s;
-	uint32_t from = mod_sub(s->server, t, s->m), n = size_of(s, s->server), j, k, r;
+	uint32_t from = mod_sub(s->server, t, s->m), n = s->n, j, k, r;
 
 	for (k = 1; k < n; k++) {
 		uint32_t peer = mod_sub(s->local, k, n);
 
 		for (j = peer; j < s->rails; j += n)
 			if (rail_shard(s, from, j, &r))
-				plan_recv(g->plan, s->first[s->server] + peer,
+				plan_recv(g->plan, s->base + peer,
 					  gather_at(g, r), shard_len(&g->shards, r));
 	}
 }
@@ -170,7 +172,7 @@ static uint32_t target(const struct servers *s, uint32_t t)
 static void give_summands(struct scatter *g, uint32_t t)
 {
 	const struct servers *s = g->s;
-	uint32_t to = target(s, t), n = size_of(s, s->server), lap, k, r;
+	uint32_t to = target(s, t), n = s->n, lap, k, r;
 
 	/* Rail by rail, as they are added up. */
 	for (lap = 0; lap < s->rails; lap += n) {
@@ -178,7 +180,7 @@ static void give_summands(struct scatter *g, uint32_t t)
 			uint32_t peer = mod_add(s->local, k, n);
 
 			if (rail_shard(s, to, lap + peer, &r))
-				plan_send(g->plan, s->first[s->server] + peer,
+				plan_send(g->plan, s->base + peer,
 					  plan_input(s->args, shard_off(&g->shards, r)),
 					  shard_len(&g->shards, r));
 		}
@@ -189,7 +191,7 @@ static void give_summands(struct scatter *g, uint32_t t)
 static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 {
 	const struct servers *s = g->s;
-	uint32_t to = target(s, t), n = size_of(s, s->server), j, r;
+	uint32_t to = target(s, t), n = s->n, j, r;
 	struct plan_at result = at_recv(plan_in_place(s->args) ?
 					shard_off(&g->shards, s->args->rank) : 0);
 	struct plan_at *acc = malloc(s->rails * sizeof(*acc));
@@ -277,14 +279,14 @@ struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_t parts
 uint32_t sum_inside(const struct servers *s, struct coll_plan *plan, struct plan_at src,
 		    struct plan_at dst, uint64_t len)
 {
-	uint32_t n = size_of(s, s->server), k, step = PLAN_NONE;
+	uint32_t n = s->n, k, step = PLAN_NONE;
 
 	for (k = 1; k < n; k++) {
 		bool begin = (k - 1) % NPULINK_CHAIN_MAX == 0;
 
 		if (begin)
 			plan_after(plan, step);
-		step = plan_recv_reduce(plan, s->first[s->server] + mod_sub(s->local, k, n),
+		step = plan_recv_reduce(plan, s->base + mod_sub(s->local, k, n),
 					src, dst, len);
 		if (!begin)
 			plan_chain(plan, step);
@@ -302,7 +304,7 @@ static void ring_between(const struct servers *s, struct coll_plan *plan,
 {
 	uint32_t m = s->m, next = s->first[mod_add(s->server, 1, m)] + s->local, i, c;
 	uint32_t prev = s->first[mod_sub(s->server, 1, m)] + s->local;
-	bool alone = size_of(s, s->server) == 1;
+	bool alone = s->n == 1;
 	/* With nobody to sum with, the input is still in its place. */
 	struct plan_at in = alone ? plan_input(s->args, part->off) : at_recv(part->off);
 	struct plan_at out = at_recv(part->off);
@@ -345,7 +347,7 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 {
 	struct plan_shards chunks = plan_split(args->count, args->chunks,
 					       npulink_dtype_size(args->dtype));
-	uint32_t c, i, k, n, sum, base, *done, *left;
+	uint32_t c, i, k, sum, *done, *left;
 	bool in_place = plan_in_place(args);
 	struct servers s;
 	int rc;
@@ -353,8 +355,6 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 	rc = servers_of(args, &s);
 	if (rc)
 		return rc;
-	n = size_of(&s, s.server);
-	base = s.first[s.server];
 	done = malloc((s.m + (size_t)args->chunks * s.fewest) * sizeof(*done));
 	if (!done) {
 		free(s.first);
@@ -363,14 +363,14 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 	left = done + s.m;
 	for (c = 0; c < args->chunks; c++) {
 		/* To each summing rank its part, .. */
-		for (k = 1; k < n; k++) {
+		for (k = 1; k < s.n; k++) {
 			struct part part;
 
-			i = mod_add(s.local, k, n);
+			i = mod_add(s.local, k, s.n);
 			if (i >= s.fewest)
 				continue;
 			part = part_of(&chunks, c, s.fewest, i, s.m);
-			sum = plan_send(plan, base + i, plan_input(args, part.off), part.len);
+			sum = plan_send(plan, s.base + i, plan_input(args, part.off), part.len);
 			left[c * s.fewest + i] = in_place ? sum : PLAN_NONE;
 		}
 		/* .. the own part through all servers and back to all, .. */
@@ -381,27 +381,27 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 			sum = sum_inside(&s, plan, plan_input(args, part.off), at_recv(part.off),
 					 part.len);
 			ring_between(&s, plan, &part, sum, done);
-			if (n > 1) {
+			if (s.n > 1) {
 				for (i = 0; i < s.m; i++)
 					plan_after(plan, done[i]);
 				join = plan_nop(plan);
 			}
-			for (k = 1; k < n; k++) {
+			for (k = 1; k < s.n; k++) {
 				plan_after(plan, join);
-				plan_send(plan, base + mod_add(s.local, k, n), at_recv(part.off),
+				plan_send(plan, s.base + mod_add(s.local, k, s.n), at_recv(part.off),
 					  part.len);
 			}
 		}
 		/* .. and the parts of the others. */
-		for (k = 1; k < n; k++) {
+		for (k = 1; k < s.n; k++) {
 			struct part part;
 
-			i = mod_sub(s.local, k, n);
+			i = mod_sub(s.local, k, s.n);
 			if (i >= s.fewest)
 				continue;
 			part = part_of(&chunks, c, s.fewest, i, s.m);
 			plan_after(plan, left[c * s.fewest + i]);
-			plan_recv(plan, base + i, at_recv(part.off), part.len);
+			plan_recv(plan, s.base + i, at_recv(part.off), part.len);
 		}
 	}
 	free(done);

@@ -14,6 +14,7 @@ struct servers {
 	uint32_t *first;		/* [m + 1] first rank of each */
 	uint32_t rails, fewest;		/* most, fewest ranks of a server */
 	uint32_t server, local;		/* the own rank's */
+	uint32_t n, base;		/* size and first rank of its server */
 };
 
 /* 0 or -ENOMEM; @s->first is to be freed. */

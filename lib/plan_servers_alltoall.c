@@ -17,7 +17,6 @@ struct exchange {
 	struct servers s;
 	struct coll_plan *plan;
 	uint64_t m;		/* bytes of a block */
-	uint32_t n, base;	/* size and first rank of the own server */
 	struct plan_at src;	/* of the block for rank 0 */
 	uint32_t saved;		/* in place: the step that copies the blocks away */
 };
@@ -31,11 +30,11 @@ static struct plan_at block_for(const struct exchange *x, uint32_t r)
 /* Own blocks for the ranks of @server, to who carries them: all begin with another one. */
 static void hand_over(const struct exchange *x, uint32_t server)
 {
-	for (uint32_t k = 1; k < x->n; k++) {
-		uint32_t to = mod_add(x->s.local, k, x->n);
+	for (uint32_t k = 1; k < x->s.n; k++) {
+		uint32_t to = mod_add(x->s.local, k, x->s.n);
 
-		for (uint32_t r = x->s.first[server] + to; r < x->s.first[server + 1]; r += x->n)
-			plan_send(x->plan, x->base + to, block_for(x, r), x->m);
+		for (uint32_t r = x->s.first[server] + to; r < x->s.first[server + 1]; r += x->s.n)
+			plan_send(x->plan, x->s.base + to, block_for(x, r), x->m);
 	}
 }
 
@@ -45,20 +44,20 @@ static void carry(const struct exchange *x, uint32_t r)
 	struct plan_at at;
 	uint32_t begin, k;
 
-	if (x->n == 1) {
+	if (x->s.n == 1) {
 		plan_send(x->plan, r, block_for(x, r), x->m);
 		return;
 	}
-	at = plan_scratch(x->plan, x->n * x->m);
+	at = plan_scratch(x->plan, x->s.n * x->m);
 	begin = x->plan->nsteps;
 	plan_copy(x->plan, block_for(x, r), at_plus(at, x->s.local * x->m), x->m);
-	for (k = 1; k < x->n; k++) {
-		uint32_t from = mod_sub(x->s.local, k, x->n);
+	for (k = 1; k < x->s.n; k++) {
+		uint32_t from = mod_sub(x->s.local, k, x->s.n);
 
-		plan_recv(x->plan, x->base + from, at_plus(at, from * x->m), x->m);
+		plan_recv(x->plan, x->s.base + from, at_plus(at, from * x->m), x->m);
 	}
 	plan_after_since(x->plan, begin);
-	plan_send(x->plan, r, at, x->n * x->m);
+	plan_send(x->plan, r, at, x->s.n * x->m);
 }
 
 /* The blocks of all ranks of @server. */
@@ -73,13 +72,13 @@ static void inside(const struct exchange *x)
 {
 	uint32_t k;
 
-	for (k = 1; k < x->n; k++) {
-		uint32_t to = x->base + mod_add(x->s.local, k, x->n);
+	for (k = 1; k < x->s.n; k++) {
+		uint32_t to = x->s.base + mod_add(x->s.local, k, x->s.n);
 
 		plan_send(x->plan, to, block_for(x, to), x->m);
 	}
-	for (k = 1; k < x->n; k++) {
-		uint32_t from = x->base + mod_sub(x->s.local, k, x->n);
+	for (k = 1; k < x->s.n; k++) {
+		uint32_t from = x->s.base + mod_sub(x->s.local, k, x->s.n);
 
 		plan_after(x->plan, x->saved);
 		plan_recv(x->plan, from, at_recv(from * x->m), x->m);
@@ -98,8 +97,6 @@ int two_level_alltoall(const struct coll_args *args, struct coll_plan *plan)
 	rc = servers_of(args, &x.s);
 	if (rc)
 		return rc;
-	x.n = size_of(&x.s, x.s.server);
-	x.base = x.s.first[x.s.server];
 	if (plan_in_place(args)) {
 		x.src = plan_scratch(plan, args->nranks * x.m);
 		x.saved = plan_copy(plan, at_recv(0), x.src, args->nranks * x.m);
@@ -110,7 +107,7 @@ int two_level_alltoall(const struct coll_args *args, struct coll_plan *plan)
 		uint32_t to = mod_add(x.s.server, t, x.s.m);
 
 		hand_over(&x, to);
-		for (uint32_t r = x.s.first[to] + x.s.local; r < x.s.first[to + 1]; r += x.n)
+		for (uint32_t r = x.s.first[to] + x.s.local; r < x.s.first[to + 1]; r += x.s.n)
 			carry(&x, r);
 		take(&x, mod_sub(x.s.server, t, x.s.m));
 	}

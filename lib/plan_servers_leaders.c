@@ -11,23 +11,21 @@
 
 int leaders_barrier(const struct coll_args *args, struct coll_plan *plan)
 {
-	uint32_t got = PLAN_NONE, n, base, d, k;
+	uint32_t got = PLAN_NONE, d, k;
 	struct servers s;
 	int rc;
 
 	rc = servers_of(args, &s);
 	if (rc)
 		return rc;
-	n = size_of(&s, s.server);
-	base = s.first[s.server];
 	if (s.local) {
-		plan_signal(plan, base);
-		plan_await(plan, base);
+		plan_signal(plan, s.base);
+		plan_await(plan, s.base);
 		goto out;
 	}
-	for (k = 1; k < n; k++)
-		plan_await(plan, base + k);
-	if (n > 1) {
+	for (k = 1; k < s.n; k++)
+		plan_await(plan, s.base + k);
+	if (s.n > 1) {
 		plan_after_all(plan);
 		got = plan_nop(plan);
 	}
@@ -37,9 +35,9 @@ int leaders_barrier(const struct coll_args *args, struct coll_plan *plan)
 		plan_after(plan, got);
 		got = plan_await(plan, s.first[mod_sub(s.server, d, s.m)]);
 	}
-	for (k = 1; k < n; k++) {
+	for (k = 1; k < s.n; k++) {
 		plan_after(plan, got);
-		plan_signal(plan, base + k);
+		plan_signal(plan, s.base + k);
 	}
 out:
 	free(s.first);
@@ -97,20 +95,18 @@ int leaders_allreduce(const struct coll_args *args, struct coll_plan *plan)
 {
 	uint64_t len = args->count * npulink_dtype_size(args->dtype);
 	struct plan_at own = plan_input(args, 0), *sums;
-	uint32_t step = PLAN_NONE, n, base, k;
+	uint32_t step = PLAN_NONE, k;
 	struct servers s;
 	int rc;
 
 	rc = servers_of(args, &s);
 	if (rc)
 		return rc;
-	n = size_of(&s, s.server);
-	base = s.first[s.server];
 	if (s.local) {
-		step = plan_send(plan, base, own, len);
+		step = plan_send(plan, s.base, own, len);
 		if (plan_in_place(args))
 			plan_after(plan, step);
-		plan_recv(plan, base, at_recv(0), len);
+		plan_recv(plan, s.base, at_recv(0), len);
 		free(s.first);
 		return 0;
 	}
@@ -120,17 +116,17 @@ int leaders_allreduce(const struct coll_args *args, struct coll_plan *plan)
 		return -ENOMEM;
 	}
 	/* What is sent to the others must not be where the result will be. */
-	if (n > 1 || plan_in_place(args)) {
+	if (s.n > 1 || plan_in_place(args)) {
 		struct plan_at at = plan_scratch(plan, len);
 
-		step = n > 1 ? sum_inside(&s, plan, own, at, len) : plan_copy(plan, own, at, len);
+		step = s.n > 1 ? sum_inside(&s, plan, own, at, len) : plan_copy(plan, own, at, len);
 		own = at;
 	}
 	step = sum_of_servers(&s, plan, own, step, sums, len);
 	plan_final(plan, step);
-	for (k = 1; k < n; k++) {
+	for (k = 1; k < s.n; k++) {
 		plan_after(plan, step);
-		plan_send(plan, base + k, at_recv(0), len);
+		plan_send(plan, s.base + k, at_recv(0), len);
 	}
 	free(sums);
 	free(s.first);

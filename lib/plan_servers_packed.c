@@ -108,7 +108,7 @@ static void root_scatters(const struct packed *g)
 
 	for (t = 1; t < g->s.m; t++)
 		root_passes(g, mod_add(g->root_server, t, g->s.m), true);
-	for (r = g->s.first[g->s.server]; r < g->s.first[g->s.server + 1]; r++) {
+	for (r = g->s.base; r < g->s.base + g->s.n; r++) {
 		uint64_t off = shard_off(&g->shards, r);
 
 		if (r != args->root)
@@ -123,7 +123,7 @@ static void root_gathers(const struct packed *g)
 	const struct coll_args *args = g->s.args;
 	uint32_t t, r;
 
-	for (r = g->s.first[g->s.server]; r < g->s.first[g->s.server + 1]; r++) {
+	for (r = g->s.base; r < g->s.base + g->s.n; r++) {
 		uint64_t off = shard_off(&g->shards, r);
 
 		if (r != args->root)
@@ -180,8 +180,8 @@ static int pass(const struct coll_args *args, struct coll_plan *plan, bool scatt
 	rc = packed_of(args, plan, &g);
 	if (rc)
 		return rc;
-	first = g.s.first[g.s.server];
-	end = g.s.first[g.s.server + 1];
+	first = g.s.base;
+	end = first + g.s.n;
 	own = shard_len(&g.shards, args->rank);
 	all = bytes_of(&g, first, end);
 	with = args->rank == g.leader ? args->root : g.leader;

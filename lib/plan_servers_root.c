@@ -14,7 +14,6 @@
 struct rooted {
 	struct servers s;
 	struct coll_plan *plan;
-	uint32_t n, base;	/* size and first rank of the own server */
 	uint32_t root_server;
 	bool with_root;		/* the root is in the own server */
 };
@@ -26,8 +25,6 @@ static int rooted_of(const struct coll_args *args, struct coll_plan *plan, struc
 	if (rc)
 		return rc;
 	b->plan = plan;
-	b->n = size_of(&b->s, b->s.server);
-	b->base = b->s.first[b->s.server];
 	b->root_server = args->topo->server_of[args->root];
 	b->with_root = b->s.server == b->root_server;
 	return 0;
@@ -49,8 +46,8 @@ static void broadcast_own(struct rooted *b, const struct part *part, bool root)
 		plan_after(b->plan, got);
 		plan_send(b->plan, b->s.first[next] + b->s.local, at, part->len);
 	}
-	for (k = 1; k < b->n; k++) {
-		uint32_t to = b->base + mod_add(b->s.local, k, b->n);
+	for (k = 1; k < b->s.n; k++) {
+		uint32_t to = b->s.base + mod_add(b->s.local, k, b->s.n);
 
 		if (to == args->root)
 			continue;
@@ -78,18 +75,18 @@ int two_level_broadcast(const struct coll_args *args, struct coll_plan *plan)
 			if (i == b.s.local)
 				continue;
 			part = part_of(&chunks, c, b.s.fewest, i, b.s.m);
-			plan_send(plan, b.base + i, plan_input(args, part.off), part.len);
+			plan_send(plan, b.s.base + i, plan_input(args, part.off), part.len);
 		}
 		if (b.s.local < b.s.fewest) {
 			part = part_of(&chunks, c, b.s.fewest, b.s.local, b.s.m);
 			broadcast_own(&b, &part, root);
 		}
-		for (k = 1; k < b.n && !root; k++) {
-			i = mod_sub(b.s.local, k, b.n);
+		for (k = 1; k < b.s.n && !root; k++) {
+			i = mod_sub(b.s.local, k, b.s.n);
 			if (i >= b.s.fewest)
 				continue;
 			part = part_of(&chunks, c, b.s.fewest, i, b.s.m);
-			plan_recv(plan, b.base + i, at_recv(part.off), part.len);
+			plan_recv(plan, b.s.base + i, at_recv(part.off), part.len);
 		}
 	}
 	if (root && !plan_in_place(args))
@@ -105,9 +102,9 @@ static void reduce_own(struct rooted *b, const struct part *part, bool root)
 	struct plan_at sum = plan_input(args, part->off), to = at_recv(part->off);
 	uint32_t prev = mod_sub(b->s.server, 1, b->s.m), step = PLAN_NONE;
 
-	if (!root && (b->n > 1 || prev != b->root_server))
+	if (!root && (b->s.n > 1 || prev != b->root_server))
 		to = plan_scratch(b->plan, part->len);
-	if (b->n > 1) {
+	if (b->s.n > 1) {
 		step = sum_inside(&b->s, b->plan, sum, to, part->len);
 		sum = to;
 	}
@@ -145,12 +142,12 @@ int two_level_reduce(const struct coll_args *args, struct coll_plan *plan)
 	for (c = 0; c < args->chunks; c++) {
 		struct part part;
 
-		for (k = 1; k < b.n; k++) {
-			i = mod_add(b.s.local, k, b.n);
+		for (k = 1; k < b.s.n; k++) {
+			i = mod_add(b.s.local, k, b.s.n);
 			if (i >= b.s.fewest)
 				continue;
 			part = part_of(&chunks, c, b.s.fewest, i, b.s.m);
-			left[i] = plan_send(plan, b.base + i, plan_input(args, part.off), part.len);
+			left[i] = plan_send(plan, b.s.base + i, plan_input(args, part.off), part.len);
 		}
 		if (b.s.local < b.s.fewest) {
 			part = part_of(&chunks, c, b.s.fewest, b.s.local, b.s.m);
@@ -162,7 +159,7 @@ int two_level_reduce(const struct coll_args *args, struct coll_plan *plan)
 			part = part_of(&chunks, c, b.s.fewest, i, b.s.m);
 			if (plan_in_place(args))
 				plan_after(plan, left[i]);
-			plan_recv(plan, b.base + i, at_recv(part.off), part.len);
+			plan_recv(plan, b.s.base + i, at_recv(part.off), part.len);
 		}
 	}
 	free(left);
