@@ -726,8 +726,12 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	u64 met = npulink_run_now(run), engine = 0;
 	u32 n = 0, rank = list->rank->rank;
 
+	/*
+	 * The script that an operation came with may be gone, and this one lie in its place, made
+	 * for other plans. But it is referenced: who has it now was part of its making.
+	 */
 	for (op = list; op; op = op->meet.next, n++)
-		fits &= npulink_op_fits(op, s);
+		fits &= npulink_op_fits(op, s) && READ_ONCE(op->plan->script) == s;
 	/* Less if one has failed, and then all will. */
 	fits &= n == comm->nranks;
 	/* Two threads of a rank may each have posted the last of a meeting. */
