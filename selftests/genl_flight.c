@@ -468,6 +468,39 @@ TEST(kept_within_bounds)
 	ASSERT_EQ(0, raw_write(PARAMS "flight_keep", "8192"));
 }
 
+/* Where the buffer ends among what is in flight, nothing is shown but what is. */
+TEST(many_in_flight)
+{
+	static struct pair pairs[30];
+	unsigned int wrong = 0, seen = 0;
+
+	/* Nobody else's. */
+	ASSERT_EQ(0, raw_write(PARAMS "flight_keep", "0"));
+	ASSERT_EQ(0, pair_open(&pairs[0]));
+	pair_close(&pairs[0]);
+	for (unsigned int i = 0; i < ARRAY_SIZE(pairs); i++) {
+		ASSERT_EQ(0, pair_open(&pairs[i]));
+		ASSERT_EQ(0, pair_post(&pairs[i], 0));
+	}
+	for (size_t size = 8192; size <= 65536; size *= 2) {
+		ASSERT_EQ(0, dump(0, size));
+		for (unsigned int i = 0; i < nrecorders; i++) {
+			const struct recorder *r = &recorders[i];
+
+			if (r->left || r->pid != (uint32_t)getpid())
+				continue;
+			seen++;
+			wrong += r->nops != !r->rank ||
+				 (!r->rank && (r->ops[0].end || r->ops[0].call.count != LEN / 4));
+		}
+	}
+	EXPECT_EQ(0, wrong);
+	EXPECT_EQ(4 * 2 * ARRAY_SIZE(pairs), seen);
+	for (unsigned int i = 0; i < ARRAY_SIZE(pairs); i++)
+		pair_close(&pairs[i]);
+	ASSERT_EQ(0, raw_write(PARAMS "flight_keep", "8192"));
+}
+
 TEST(turned_off)
 {
 	struct pair p;

@@ -169,6 +169,8 @@ static int npulink_flight_put_inflight(struct sk_buff *skb, struct npulink_fligh
 		goto out;
 	to = npulink_flight_reserve(skb, NPULINK_A_FLIGHT_OPS, sizeof(*to), &max);
 	if (!to || max < NPULINK_FLIGHT_INFLIGHT) {
+		if (to)
+			npulink_flight_trim(skb, to, 0);
 		rc = -EMSGSIZE;
 		goto out;
 	}
