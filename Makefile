@@ -31,7 +31,7 @@ say = $(if $(V),:,printf '  %-7s %s\n' $(1) $(2:$(B)/%=%))
 all: modules lib tools selftests
 
 help:
-	@sed -n 's/^## //p' Makefile
+	@sed -n 's/^##[ \t]//p' Makefile
 
 ## Build:	make [all]		everything
 ##		make modules		npulink.ko, npulink_soft.ko, ... for KDIR=
