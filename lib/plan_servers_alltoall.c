@@ -27,15 +27,20 @@ static struct plan_at block_for(const struct exchange *x, uint32_t r)
 	return at_plus(x->src, r * x->m);
 }
 
-/* Own blocks for the ranks of @server, to who carries them: all begin with another one. */
+/*
+ * Own blocks for the ranks of @server, to who carries them: all begin with another one, and in
+ * the order in which these take them, so that no port waits for one that waits.
+ */
 static void hand_over(const struct exchange *x, uint32_t server)
 {
-	for (uint32_t k = 1; k < x->s.n; k++) {
-		uint32_t to = mod_add(x->s.local, k, x->s.n);
+	for (uint32_t lap = 0; lap < size_of(&x->s, server); lap += x->s.n)
+		for (uint32_t k = 1; k < x->s.n; k++) {
+			uint32_t to = mod_add(x->s.local, k, x->s.n);
 
-		for (uint32_t r = x->s.first[server] + to; r < x->s.first[server + 1]; r += x->s.n)
-			plan_send(x->plan, x->s.base + to, block_for(x, r), x->m);
-	}
+			if (lap + to < size_of(&x->s, server))
+				plan_send(x->plan, x->s.base + to,
+					  block_for(x, x->s.first[server] + lap + to), x->m);
+		}
 }
 
 /* All blocks for one rank, from the own server. */
