@@ -33,7 +33,7 @@ expect_one_line "no such communicator: one line" npulink comm show 4000000
 expect "no such communicator that hangs" 1 npulink hang 4000000
 
 # A job that is stopped in the middle: its ranks wait for one that does not go on.
-npulink bench allreduce -p 4 -b 4M -e 4M -n 100000 -c 0 -T 900 >"$scratch/bench" 2>&1 &
+npulink bench allreduce -a mesh -p 4 -b 4M -e 4M -n 100000 -c 0 -T 900 >"$scratch/bench" 2>&1 &
 job=$!
 stopped=
 for ((i = 0; i < 300 && ${#stopped} == 0; i++)); do
@@ -68,6 +68,9 @@ json "report tells of the hang" \
 	'.hang[-1].state == "hangs" and (.op | length >= 3) and (.buf | length == 4) and .stat.ranks == 4' \
 	cat "$scratch/report"
 check "text: hang" sh -c 'npulink hang -t 0 | grep "process .* stopped by a signal"'
+# In a mesh everybody also waits for each other.
+json "which is no circle" '.[-1].circle == false' sh -c 'npulink -j hang -t 0 || [ $? = 3 ]'
+check "what waits leads to it" sh -c 'npulink hang -t 0 | grep -B 1 -e "-> rank" | grep "waits for rank 2"'
 check "text: op" sh -c 'npulink op show | grep "waits"'
 check "text: comm" sh -c 'npulink comm show | grep "^comm"'
 check "text: buf" sh -c 'npulink -d buf show | grep "memory of the process"'
@@ -80,6 +83,8 @@ json "nobody: buf" 'length == 0' $nobody npulink -j buf show
 json "nobody: hang" 'length == 0' $nobody npulink -j hang
 valid "nobody: dev" dev $nobody npulink -j -d dev show
 valid "nobody: link" link $nobody npulink -j link show
+check "nobody: comm, in words" sh -c "$nobody npulink comm show | grep -q 'no communicators'"
+check "nobody: op, in words" sh -c "$nobody npulink op show | grep -q 'no operations'"
 json "nobody: report" '.comm == [] and .op == [] and .buf == [] and .hang == []' $nobody npulink report
 json "nobody: stat" '.ranks == 4 and .in_flight >= 3' $nobody npulink -j stat show
 

@@ -33,7 +33,7 @@ struct culprit {
 struct hop {
 	uint32_t rank, steps;
 	const struct see_wait *waits;
-	unsigned int nwaits;
+	unsigned int nwaits, lead;	/* the one that is followed */
 	const struct see_conn *far;	/* it is on another machine */
 };
 
@@ -245,13 +245,13 @@ static bool find_hop(const struct report *rep, uint32_t rank, struct hop *hop)
 	const struct see_conn *far = op ? NULL : find_far(rep->comm->id, rank);
 
 	if (op) {
-		*hop = (struct hop) { rank, op->steps, op->waits, op->nwaits, NULL };
+		*hop = (struct hop) { rank, op->steps, op->waits, op->nwaits, 0, NULL };
 		return true;
 	}
 	if (!far || !far->answered || !far->status.waits ||
 	    far->status.number != rep->op->number || far->status.p2p != rep->op->p2p)
 		return false;
-	*hop = (struct hop) { rank, 0, &far->status.wait, 1, far };
+	*hop = (struct hop) { rank, 0, &far->status.wait, 1, 0, far };
 	return true;
 }
 
@@ -261,6 +261,42 @@ static void blame_root(struct report *rep, const struct hop *hop, const struct s
 		return;
 	blame(rep, hop->rank, w->kind == NPULINK_WAIT_WORKER ? "not-run" :
 	      w->dev != w->peer_dev ? "link" : "engine", w);
+}
+
+static bool blamed(const struct report *rep, uint32_t rank)
+{
+	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
+		if (rep->culprits[i].rank == rank)
+			return true;
+	return false;
+}
+
+/*
+ * Where to go from @hop: of several that it waits for, to who is to blame, which is the end, or to
+ * one where we have not been. Without either, where we have been: a circle.
+ */
+static bool follow(const struct report *rep, struct hop *hop, const bool *seen, struct hop *next)
+{
+	bool known = false;
+	struct hop to;
+
+	for (unsigned int k = 0; k < hop->nwaits; k++)
+		if (blamed(rep, hop->waits[k].peer)) {
+			hop->lead = k;
+			return false;
+		}
+	for (unsigned int k = 0; k < hop->nwaits; k++) {
+		uint32_t peer = hop->waits[k].peer;
+
+		if (peer >= rep->comm->nranks || (known && seen[peer]) || !find_hop(rep, peer, &to))
+			continue;
+		hop->lead = k;
+		*next = to;
+		known = true;
+		if (!seen[peer])
+			break;
+	}
+	return known;
 }
 
 /* From the oldest operation to what it hangs on in the end. */
@@ -275,20 +311,18 @@ static int find_chain(struct report *rep)
 	more = seen && rep->chain && find_hop(rep, rep->op->rank, &hop);
 	while (more) {
 		if (seen[hop.rank]) {
-			rep->circle = true;
+			/* Else it is another branch that ends with who is to blame. */
+			rep->circle = !rep->nculprits;
 			break;
 		}
 		seen[hop.rank] = true;
-		rep->chain[rep->nchain++] = hop;
 		w = root_wait(&hop);
+		more = !w && follow(rep, &hop, seen, &next);
+		rep->chain[rep->nchain++] = hop;
 		if (w) {
 			blame_root(rep, &hop, w);
 			break;
 		}
-		more = false;
-		for (unsigned int k = 0; k < hop.nwaits && !more; k++)
-			more = hop.waits[k].peer < rep->comm->nranks &&
-			       find_hop(rep, hop.waits[k].peer, &next);
 		/* A message that its peer has not called. */
 		if (!more && hop.nwaits && hop.waits[0].peer != NONE && !rep->nculprits) {
 			const struct see_rank *r = find_rank(rep->comm->id, hop.waits[0].peer);
@@ -483,13 +517,14 @@ static void report_text(const struct report *rep)
 	for (size_t i = 0; i < rep->nchain; i++) {
 		const struct hop *hop = &rep->chain[i];
 
-		if (!hop->nwaits || hop->waits[0].peer == NONE || root_wait(hop))
+		const struct see_wait *w = &hop->waits[hop->lead];
+
+		if (!hop->nwaits || w->peer == NONE || root_wait(hop))
 			continue;
-		printf("  rank %u waits for rank %u (step %u", hop->rank, hop->waits[0].peer,
-		       hop->waits[0].step);
+		printf("  rank %u waits for rank %u (step %u", hop->rank, w->peer, w->step);
 		if (hop->steps)
 			printf(" of %u", hop->steps);
-		printf(", %s)", human_ns(hop->waits[0].since, age));
+		printf(", %s)", human_ns(w->since, age));
 		if (hop->far)
 			printf(", says %s", ip_text(hop->far->ip, ip));
 		printf("\n");

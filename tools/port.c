@@ -198,6 +198,8 @@ int link_ports(int argc, char **argv)
 	devs = ibv_get_device_list(&n);
 	for (int i = 0; devs && i < n; i++)
 		show_device(&l, devs[i]);
+	if (!opts.json && (!devs || !n))
+		printf("this machine has no RDMA ports; a software one: rdma link add rxe0 type rxe netdev eth0\n");
 	if (devs)
 		ibv_free_device_list(devs);
 	if (l.array)

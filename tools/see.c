@@ -174,6 +174,8 @@ static int comm_once(uint32_t id)
 		else
 			comm_text(&comms[i], ranks, nranks);
 	}
+	if (!array && !rc && !ncomms)
+		printf("there are no communicators that you may see\n");
 	free(comms);
 	free(ranks);
 	if (array && !rc)
@@ -278,6 +280,8 @@ static int op_once(uint32_t id)
 		for (unsigned int k = 0; k < op->nwaits; k++)
 			wait_text(&op->waits[k]);
 	}
+	if (!array && !rc && !n)
+		printf("no operations that you may see are in flight\n");
 	free(ops);
 	if (array && !rc)
 		json_print(array);
