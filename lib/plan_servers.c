@@ -388,8 +388,8 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 			}
 			for (k = 1; k < s.n; k++) {
 				plan_after(plan, join);
-				plan_send(plan, s.base + mod_add(s.local, k, s.n), at_recv(part.off),
-					  part.len);
+				plan_send(plan, s.base + mod_add(s.local, k, s.n),
+					  at_recv(part.off), part.len);
 			}
 		}
 		/* .. and the parts of the others. */

@@ -147,7 +147,8 @@ int two_level_reduce(const struct coll_args *args, struct coll_plan *plan)
 			if (i >= b.s.fewest)
 				continue;
 			part = part_of(&chunks, c, b.s.fewest, i, b.s.m);
-			left[i] = plan_send(plan, b.s.base + i, plan_input(args, part.off), part.len);
+			left[i] = plan_send(plan, b.s.base + i, plan_input(args, part.off),
+					    part.len);
 		}
 		if (b.s.local < b.s.fewest) {
 			part = part_of(&chunks, c, b.s.fewest, b.s.local, b.s.m);
