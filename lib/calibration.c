@@ -196,9 +196,12 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 	tune->params.ports = nranks > 2 ? nranks - 1 : 1;
 }
 
+/* Those that are whole numbers come first. */
+#define WHOLE	3
+
 static void costs_of(struct coll_tune *tune, double **at)
 {
-	double *const single[COLL_COSTS - 3 - 2 * NPULINK_DTYPES] = {
+	double *const single[COLL_COSTS - WHOLE - 2 * NPULINK_DTYPES] = {
 		&tune->params.alpha, &tune->params.beta, &tune->params.gamma, &tune->work.call,
 		&tune->work.message, &tune->work.request, &tune->work.copy, &tune->far_alpha,
 		&tune->far_beta,
@@ -225,8 +228,8 @@ void coll_calibration_pack(const struct coll_tune *tune, float *costs)
 	costs[0] = tune->params.ports;
 	costs[1] = tune->work.processors;
 	costs[2] = tune->script_bytes;
-	for (unsigned int i = 3; i < COLL_COSTS; i++)
-		costs[i] = *at[i - 3];
+	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)
+		costs[i] = *at[i - WHOLE];
 }
 
 void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks)
@@ -237,6 +240,6 @@ void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_
 	tune->params.ports = costs[0] > 1 && nranks > 1 ? nranks - 1 : 1;
 	tune->work.processors = costs[1];
 	tune->script_bytes = costs[2];
-	for (unsigned int i = 3; i < COLL_COSTS; i++)
-		*at[i - 3] = costs[i];
+	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)
+		*at[i - WHOLE] = costs[i];
 }
