@@ -71,6 +71,15 @@ check "text: hang" sh -c 'npulink hang -t 0 | grep "process .* stopped by a sign
 # In a mesh everybody also waits for each other.
 json "which is no circle" '.[-1].circle == false' sh -c 'npulink -j hang -t 0 || [ $? = 3 ]'
 check "what waits leads to it" sh -c 'npulink hang -t 0 | grep -B 1 -e "-> rank" | grep "waits for rank 2"'
+# What has not ended is in no ledger.
+for ((i = 0; i < 100; i++)); do
+	npulink -j op show | jq -e 'any(.age_ns > 1100000000)' >/dev/null && break
+	sleep 0.1
+done
+json "slow: what hangs now" '.in_flight | length == 1 and (.[0] | .age_ns > 1000000000 and
+	.call.collective == "allreduce" and (.waits | length >= 2 and any(.peer == 2)))' npulink -j slow
+check "slow: what hangs now, in words" sh -c 'npulink slow | head -n 3 | grep -A 2 "see: npulink hang" |
+	grep "waits for rank 2 .* not called it"'
 check "text: op" sh -c 'npulink op show | grep "waits"'
 check "text: comm" sh -c 'npulink comm show | grep "^comm"'
 check "text: buf" sh -c 'npulink -d buf show | grep "memory of the process"'

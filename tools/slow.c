@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * slow.c - npulink slow: who kept the others waiting, and which links are slow, from the
- * ledgers of all flight recorders, since each rank joined.
+ * ledgers of all flight recorders, since each rank joined; and what is in flight for long now.
  *
  * A rank that is late because it waited itself is not to blame: what it waited for
  * others is taken from what others waited for it. In a ring with one late rank all wait
@@ -13,10 +13,12 @@
 #include <string.h>
 #include "flight.h"
 #include "plan_net.h"
+#include "see.h"
 
 #define BUCKETS	NPULINK_FLIGHT_BUCKETS
 #define SHOW	10	/* lines of each table, without --details */
 #define WORTH	10000000	/* ns lost, below which nobody is accused */
+#define LONG	1000000000	/* ns in flight, from which on an operation is told of */
 
 struct blamed {
 	uint32_t comm, rank, dev, pid;
@@ -329,6 +331,115 @@ static void print_findings(const struct ledger *sum)
 		       l->to, ns_per_byte(l) / ns_per_byte(&sum->links[sum->nlinks / 2]));
 }
 
+/* ---- what is going on: the ledgers know only of steps that have ended */
+
+/* The oldest operation of each communicator, if it is old, one after the other. */
+static const struct see_op *next_old(const struct see_op *ops, size_t n, uint32_t comm, size_t *i)
+{
+	const struct see_op *oldest = NULL;
+
+	while (*i < n && (!oldest || ops[*i].comm == oldest->comm)) {
+		const struct see_op *op = &ops[(*i)++];
+
+		if (op->age >= LONG && (comm == ANY_COMM || op->comm == comm) &&
+		    (!oldest || op->age > oldest->age))
+			oldest = op;
+	}
+	return oldest;
+}
+
+/* What a rank waits for: who has not even called it comes first. */
+static const struct see_wait *first_wait(const struct see_op *op)
+{
+	const struct see_wait *found = NULL;
+
+	for (unsigned int k = 0; k < op->nwaits; k++) {
+		const struct see_wait *w = &op->waits[k];
+
+		if (w->peer == NONE ||
+		    (w->kind != NPULINK_WAIT_RECV && w->kind != NPULINK_WAIT_SEND))
+			continue;
+		if (!found || (found->met && !w->met))
+			found = w;
+	}
+	return found;
+}
+
+static bool same_op(const struct see_op *a, const struct see_op *b)
+{
+	return a->comm == b->comm && a->p2p == b->p2p && a->number == b->number;
+}
+
+static void print_old_op(const struct see_op *ops, size_t n, const struct see_op *old)
+{
+	char text[128], age[24];
+	size_t shown = 0;
+
+	printf("communicator %u: operation %" PRIu64 ", %s%s%s, is in flight for %s and not counted yet, see: npulink hang %u\n",
+	       old->comm, old->number, call_text(&old->call, old->p2p, text, sizeof(text)),
+	       *old->algorithm ? ", " : "", old->algorithm, human_ns(old->age, age), old->comm);
+	for (size_t i = 0; i < n; i++) {
+		const struct see_wait *w = first_wait(&ops[i]);
+
+		if (!same_op(&ops[i], old) || !w)
+			continue;
+		if (!opts.details && shown++ == SHOW) {
+			printf("  and more; see --details\n");
+			break;
+		}
+		printf("  rank %u waits for rank %u for %s%s\n", ops[i].rank, w->peer,
+		       human_ns(w->since, age), w->met || w->remote ? "" :
+		       ", which has not called it");
+	}
+	printf("\n");
+}
+
+static struct json_object *old_op_json(const struct see_op *ops, size_t n,
+				       const struct see_op *old)
+{
+	struct json_object *obj = json_object_new_object(), *waits = json_object_new_array(), *o;
+
+	put_u64(obj, "comm", old->comm);
+	put_u64(obj, "number", old->number);
+	put_u64(obj, "age_ns", old->age);
+	json_object_object_add(obj, "call", call_json(&old->call, old->p2p));
+	for (size_t i = 0; i < n; i++) {
+		const struct see_wait *w = first_wait(&ops[i]);
+
+		if (!same_op(&ops[i], old) || !w)
+			continue;
+		o = json_object_new_object();
+		put_u64(o, "rank", ops[i].rank);
+		put_u64(o, "peer", w->peer);
+		put_u64(o, "since_ns", w->since);
+		json_object_array_add(waits, o);
+	}
+	json_object_object_add(obj, "waits", waits);
+	return obj;
+}
+
+/* Prints them, or returns them. */
+static struct json_object *old_ops(uint32_t comm)
+{
+	struct json_object *array = opts.json ? json_object_new_array() : NULL;
+	const struct see_op *old;
+	struct see_op *ops = NULL;
+	size_t n = 0, i = 0;
+
+	/* They come ordered by communicator. Without them the ledgers are true all the same. */
+	if (see_ops(ANY_DEV, &ops, &n))
+		return array;
+	while (i < n) {
+		old = next_old(ops, n, comm, &i);
+		if (old && array)
+			json_object_array_add(array, old_op_json(ops, n, old));
+		else if (old)
+			print_old_op(ops, n, old);
+	}
+	free(ops);
+	return array;
+}
+
 static struct json_object *json_buckets(const uint64_t *buckets)
 {
 	struct json_object *array = json_object_new_array();
@@ -338,7 +449,7 @@ static struct json_object *json_buckets(const uint64_t *buckets)
 	return array;
 }
 
-static void print_json(const struct ledger *sum)
+static void print_json(const struct ledger *sum, struct json_object *in_flight)
 {
 	struct json_object *obj = json_object_new_object(), *ranks = json_object_new_array();
 	struct json_object *links = json_object_new_array(), *o;
@@ -397,6 +508,7 @@ static void print_json(const struct ledger *sum)
 		json_object_object_add(obj, "slow_link", o);
 	}
 	put_u64(obj, "waited_ns", sum->waited);
+	json_object_object_add(obj, "in_flight", in_flight);
 	json_object_object_add(obj, "ranks", ranks);
 	json_object_object_add(obj, "links", links);
 	json_print(obj);
@@ -409,7 +521,8 @@ static const char usage[] =
 	"(of those that have gone: as long as the kernel remembers). Time that a rank waited for\n"
 	"others itself is not its fault: BLAME is the rest, as a part of all waiting. At the end\n"
 	"of a line is a histogram, each column twice as much as the one before it, each\n"
-	"height four times as many.\n"
+	"height four times as many. An operation that is in flight for more than a second\n"
+	"is told of first: it is not counted yet.\n"
 	"\n"
 	"  -c, --comm N   only communicator N\n"
 	"  -d, --details  all ranks and links, not only the ten worst\n"
@@ -421,6 +534,7 @@ int slow_cmd(int argc, char **argv)
 		{ "comm", required_argument, NULL, 'c' },
 		CMD_OPTION_END
 	};
+	struct json_object *array;
 	uint64_t comm = ANY_COMM;
 	char *words[argc + 2];
 	struct flight_log log;
@@ -449,8 +563,9 @@ int slow_cmd(int argc, char **argv)
 	if (!rc) {
 		qsort(sum.ranks, sum.nranks, sizeof(*sum.ranks), by_blame);
 		qsort(sum.links, sum.nlinks, sizeof(*sum.links), by_speed);
+		array = old_ops(comm);
 		if (opts.json) {
-			print_json(&sum);
+			print_json(&sum, array);
 		} else if (sum.nranks) {
 			print_findings(&sum);
 			print_ranks(&sum);
