@@ -23,6 +23,10 @@ fresh()
 fresh
 expect "nothing to show" 1 npulink trace "$t"
 json "nothing to blame" '.ranks == [] and .links == []' npulink -j slow
+check "links are tested" npulink link test
+json "nobody's work is not counted" '.ranks == [] and .links == [] and .probes > 8' npulink -j slow
+check "and that is said" sh -c 'npulink slow | grep "^not counted: [0-9]* ranks of npulink doctor"'
+expect "nor is it traced" 1 npulink trace "$t"
 
 # 256K in a ring of 4: 6 steps that receive and 1 that only sends on each rank, 4 times.
 check "a ring" npulink bench allreduce -a ring -p 4 -b 256K -e 256K -n 2 -w 0 -c 0
@@ -75,6 +79,11 @@ check "trace: a picture with a row for each rank" sh -c '
 	grep -q "allreduce 256.0K ring, 4 ranks" "$1"' - "$scratch/run.svg"
 comm=$(jq '[.traceEvents[] | select(.name == "npulink_rank")][0].args.comm' "$t")
 json "trace: one communicator" '.traceEvents | length > 100' npulink trace -c "$comm" -
+# Numbers of communicators have gaps.
+for ((probe = comm - 1; probe > 1; probe--)); do
+	npulink slow -c $probe >"$scratch/out" 2>&1 && break
+done
+json "slow: a probe that is asked for" '.ranks | length == 2' npulink -j slow -c $probe
 expect "trace: another one" 1 npulink trace -c $((comm + 1)) -
 
 # A rank whose engine takes a tenth of a second for everything.

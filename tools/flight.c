@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "flight.h"
+#include "link_test.h"
 #include "nl.h"
 #include "plan.h"
 
@@ -354,13 +355,34 @@ void flight_keep_last(struct flight_log *log, uint32_t last)
 	flight_index(log);
 }
 
+static void flight_free_one(struct flight *f)
+{
+	free(f->peers);
+	free(f->ops);
+	free(f->steps);
+}
+
+size_t flight_drop_probes(struct flight_log *log)
+{
+	size_t n = 0, dropped;
+
+	for (size_t i = 0; i < log->n; i++) {
+		if (!strcmp(log->v[i].task, PROBE_TASK))
+			flight_free_one(&log->v[i]);
+		else
+			log->v[n++] = log->v[i];
+	}
+	dropped = log->n - n;
+	log->n = n;
+	free(log->runs);
+	flight_index(log);
+	return dropped;
+}
+
 void flight_free(struct flight_log *log)
 {
-	for (size_t i = 0; i < log->n; i++) {
-		free(log->v[i].peers);
-		free(log->v[i].ops);
-		free(log->v[i].steps);
-	}
+	for (size_t i = 0; i < log->n; i++)
+		flight_free_one(&log->v[i]);
 	free(log->v);
 	free(log->runs);
 	*log = (struct flight_log){ };

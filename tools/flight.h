@@ -85,6 +85,8 @@ int flight_load(struct flight_log *log, const char *path);
  * whose operation is forgotten.
  */
 void flight_match(struct flight *f);
+/* Drop what npulink doctor and link test did to look at links; how many recorders. */
+size_t flight_drop_probes(struct flight_log *log);
 /* Bring it in order and find runs. */
 int flight_index(struct flight_log *log);
 /* Drop all operations but those of the last so many runs. */

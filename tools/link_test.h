@@ -7,6 +7,9 @@
 
 #include "npulink.h"
 
+/* Name of a process while it tests links. */
+#define PROBE_TASK	"npulink-probe"
+
 /**
  * struct link_result - one direction of one link
  * @from: device that sent

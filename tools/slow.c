@@ -40,6 +40,7 @@ struct ledger {
 	struct slow_link *links;
 	size_t nlinks;
 	uint64_t waited;		/* by all */
+	size_t probes;			/* ranks that are left out */
 };
 
 static uint64_t blame(const struct blamed *b)
@@ -508,6 +509,7 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight)
 		json_object_object_add(obj, "slow_link", o);
 	}
 	put_u64(obj, "waited_ns", sum->waited);
+	put_u64(obj, "probes", sum->probes);
 	json_object_object_add(obj, "in_flight", in_flight);
 	json_object_object_add(obj, "ranks", ranks);
 	json_object_object_add(obj, "links", links);
@@ -522,7 +524,8 @@ static const char usage[] =
 	"others itself is not its fault: BLAME is the rest, as a part of all waiting. At the end\n"
 	"of a line is a histogram, each column twice as much as the one before it, each\n"
 	"height four times as many. An operation that is in flight for more than a second\n"
-	"is told of first: it is not counted yet.\n"
+	"is told of first: it is not counted yet. What npulink doctor and link test did is not\n"
+	"counted, unless its communicator is asked for.\n"
 	"\n"
 	"  -c, --comm N   only communicator N\n"
 	"  -d, --details  all ranks and links, not only the ten worst\n"
@@ -539,6 +542,7 @@ int slow_cmd(int argc, char **argv)
 	char *words[argc + 2];
 	struct flight_log log;
 	struct ledger sum;
+	size_t probes = 0;
 	int c, rc;
 
 	words[0] = (char *)"slow";
@@ -559,8 +563,11 @@ int slow_cmd(int argc, char **argv)
 	rc = flight_read(&log, NPULINK_FLIGHT_PEERS, comm);
 	if (rc)
 		return rc;
+	if (comm == ANY_COMM)
+		probes = flight_drop_probes(&log);
 	rc = add_up(&log, &sum);
 	if (!rc) {
+		sum.probes = probes;
 		qsort(sum.ranks, sum.nranks, sizeof(*sum.ranks), by_blame);
 		qsort(sum.links, sum.nlinks, sizeof(*sum.links), by_speed);
 		array = old_ops(comm);
@@ -571,6 +578,8 @@ int slow_cmd(int argc, char **argv)
 			print_ranks(&sum);
 			print_links(&sum);
 		}
+		if (probes && !opts.json)
+			printf("not counted: %zu ranks of npulink doctor and npulink link test\n", probes);
 	}
 	free(sum.ranks);
 	free(sum.links);

@@ -371,7 +371,8 @@ static const char usage[] =
 	"\n"
 	"Writes what the flight recorders of all ranks hold, also of those that have died lately,\n"
 	"to FILE or standard output, for ui.perfetto.dev or npulink replay: operations, steps, and\n"
-	"where their time went. Of other users' processes only root sees anything.\n"
+	"where their time went. Of other users' processes only root sees anything. What npulink\n"
+	"doctor and link test did is left out unless its communicator is asked for.\n"
 	"\n"
 	"  -c, --comm N      only communicator N\n"
 	"  -l, --last N      only its last N collectives\n"
@@ -446,6 +447,8 @@ int trace_cmd(int argc, char **argv)
 		rc = flight_read(&log, NPULINK_FLIGHT_OPS | NPULINK_FLIGHT_STEPS, comm);
 	if (rc)
 		return rc;
+	if (!from && comm == ANY_COMM)
+		flight_drop_probes(&log);
 	for (size_t i = 0; i < log.n; i++)
 		nops += log.v[i].nops;
 	flight_keep_last(&log, last);
