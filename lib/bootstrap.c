@@ -462,12 +462,24 @@ int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *conf
 			struct coll_comm **comm)
 {
 	struct coll_dev *dev = NULL;
-	int rc, dev_rc;
+	char text[COLL_TEXT] = "";
+	int rc = 0, dev_rc;
 
-	rc = b->ops->open(b);
+	/*
+	 * The device comes before others are waited for: by a device that is open without a
+	 * communicator, npulink hang knows who waits for a rank that does not come.
+	 */
+	if (b->ops->numbers)
+		rc = b->ops->open(b);
 	if (!rc) {
-		b->text[0] = 0;
-		dev_rc = coll_config_dev(config, b->local, &dev, b->text, sizeof(b->text));
+		dev_rc = coll_config_dev(config, b->local, &dev, text, sizeof(text));
+		if (!b->ops->numbers)
+			rc = b->ops->open(b);
+		if (rc && !dev_rc)
+			coll_dev_put(dev);
+	}
+	if (!rc) {
+		memcpy(b->text, text, sizeof(text));
 		rc = meet(b, dev_rc ? NULL : dev, dev_rc, config, comm);
 	}
 	b->ops->close(b);

@@ -14,6 +14,7 @@
 /**
  * struct coll_bootstrap_ops - a way in which ranks can exchange something once
  * @name: for error texts
+ * @numbers: open() finds out rank, number of ranks and local, without waiting for others
  * @open: meet; fills in *@b
  * @allgather: every rank gives @len bytes and gets those of all, by rank
  * @close: part; @b may be what open() left behind when it failed
@@ -23,6 +24,7 @@
 struct coll_bootstrap;
 struct coll_bootstrap_ops {
 	const char *name;
+	bool numbers;
 	int (*open)(struct coll_bootstrap *b);
 	int (*allgather)(struct coll_bootstrap *b, const void *mine, size_t len, void *all);
 	void (*close)(struct coll_bootstrap *b);

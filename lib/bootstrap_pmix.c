@@ -452,6 +452,7 @@ static void pmix_close(struct coll_bootstrap *b)
 
 const struct coll_bootstrap_ops coll_bootstrap_pmix = {
 	.name = "pmix",
+	.numbers = true,
 	.open = pmix_open,
 	.allgather = pmix_allgather,
 	.close = pmix_close,
