@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * hang.c - npulink hang names the culprit: a rank that never calls, is stopped, is dead,
- * calls something else; a link that is slow or down. Each rank is a process.
+ * calls something else; a link that is slow or down. Each rank is a process. Also
+ * who has not even joined.
  *
  * npulink-test: ndev=8 timeout=300
  */
@@ -145,6 +146,27 @@ TEST_F_TIMEOUT(hang, culprit, 100)
 	EXPECT_EQ(3, WEXITSTATUS(system("npulink hang -t 0 | grep -q -e '-> rank' && exit 3")));
 	EXPECT_EQ(0, WEXITSTATUS(system("setpriv --reuid=65534 --regid=65534 --clear-groups "
 					"npulink hang | grep -q 'no communicators'")));
+}
+
+TEST(who_has_not_joined_is_named)
+{
+	struct member m[2] = { };
+	uint8_t secret[16];
+	int status;
+
+	raw_secret(secret);
+	m[0].fd = raw_open(0);
+	m[1].fd = raw_open(1);
+	ASSERT_LE(0, m[0].fd);
+	ASSERT_LE(0, m[1].fd);
+	ASSERT_LE(0, raw_comm(m[0].fd, secret, 0, 5));
+	EXPECT_TRUE(hang_is("", ".state == \"ok\" and .not_joined == [1, 2, 3, 4]", &status));
+	EXPECT_EQ(0, status);
+	ASSERT_LE(0, raw_comm(m[1].fd, secret, 3, 5));
+	EXPECT_TRUE(hang_is("", ".state == \"ok\" and .not_joined == [1, 2, 4]", &status));
+	EXPECT_EQ(0, WEXITSTATUS(system("npulink hang | grep -q 'not joined yet: rank 1-2, 4$'")));
+	close(m[1].fd);
+	close(m[0].fd);
 }
 
 TEST_HARNESS_MAIN

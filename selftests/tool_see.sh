@@ -32,6 +32,23 @@ expect "no such communicator" 1 npulink op show 4000000
 expect_one_line "no such communicator: one line" npulink comm show 4000000
 expect "no such communicator that hangs" 1 npulink hang 4000000
 
+# A job of which a rank never comes: there is no communicator yet.
+json "nobody waits to join" 'length == 0' npulink -j hang
+RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=29613 \
+	"$tree/build/tools/demo/bytepairs" -m 1 "/lib/modules/$(uname -r)" >"$scratch/lonely" 2>&1 &
+lonely=$!
+for ((i = 0; i < 300; i++)); do
+	npulink -j hang | jq -e 'length > 0' >/dev/null && break
+	sleep 0.1
+done
+json "who waits to join" ".[0] | .state == \"joining\" and .comm == null and
+	(.processes | length == 1 and .[0].pid == $lonely and .[0].dev == \"npu0\")" npulink -j hang
+valid "hang, while one waits to join" hang npulink -j hang
+check "who waits to join, in words" sh -c "npulink hang | grep 'process $lonely (bytepairs) on npu0'"
+json "nobody sees who waits to join" 'length == 0' $nobody npulink -j hang
+kill "$lonely"
+wait "$lonely"
+
 # A job that is stopped in the middle: its ranks wait for one that does not go on.
 npulink bench allreduce -a mesh -p 4 -b 4M -e 4M -n 100000 -c 0 -T 900 >"$scratch/bench" 2>&1 &
 job=$!

@@ -6,7 +6,8 @@
  * that have not called it are to blame; if all have, who waits for whom is followed to
  * a rank that waits for nobody, whose engine or link it then is. All this is known to the
  * kernel, so it works also when processes are stopped, traced, or blocked. Of ranks on other
- * machines it knows what their kernels answer.
+ * machines it knows what their kernels answer. A job of which a rank has never come is seen by
+ * ranks that are missing, or, before there is a communicator, by open devices without one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -56,7 +57,8 @@ static struct {
 	struct see_rank *ranks;
 	struct see_op *ops;
 	struct see_conn *conns;
-	size_t ncomms, nranks, nops, nconns;
+	struct see_file *files;
+	size_t ncomms, nranks, nops, nconns, nfiles;
 } all;
 
 static const struct see_rank *find_rank(uint32_t comm, uint32_t rank)
@@ -420,6 +422,55 @@ static void examine(struct report *rep, uint64_t limit_ns)
 	find_chain(rep);
 }
 
+/* ---- who has not come */
+
+/*
+ * By rank, who is neither here, nor gone, nor said to be on another machine; to be freed. NULL:
+ * nobody, or it has failed, so that nobody comes any more.
+ */
+static bool *find_missing(const struct see_comm *c)
+{
+	size_t n = c->nranks;
+	bool *missing;
+
+	if (c->failed || c->joined + c->left >= c->nranks)
+		return NULL;
+	missing = malloc(n);
+	if (!missing)
+		return NULL;
+	memset(missing, true, n);
+	for (size_t i = 0; i < all.nranks; i++) {
+		const struct see_rank *r = &all.ranks[i];
+
+		if (r->comm == c->id && r->rank < c->nranks && missing[r->rank]) {
+			missing[r->rank] = false;
+			n--;
+		}
+	}
+	for (size_t i = 0; i < all.nconns; i++) {
+		const struct see_conn *conn = &all.conns[i];
+
+		if (conn->comm == c->id && conn->remote && conn->peer < c->nranks &&
+		    missing[conn->peer]) {
+			missing[conn->peer] = false;
+			n--;
+		}
+	}
+	if (n)
+		return missing;
+	free(missing);
+	return NULL;
+}
+
+/* It has a device open, and no communicator. */
+static bool is_joining(const struct see_file *f)
+{
+	for (size_t i = 0; i < all.nranks; i++)
+		if (all.ranks[i].known && all.ranks[i].file == f->id)
+			return false;
+	return true;
+}
+
 /* ---- output */
 
 static const char *const whys[][2] = {
@@ -497,6 +548,50 @@ static void culprit_text(const struct culprit *c)
 		printf("       %s\n", line);
 }
 
+static void missing_text(const struct see_comm *c)
+{
+	bool *missing = find_missing(c);
+	const char *before = "  not joined yet: rank ";
+
+	for (uint32_t rank = 0; missing && rank < c->nranks; rank++) {
+		uint32_t first = rank;
+
+		if (!missing[rank])
+			continue;
+		while (rank + 1 < c->nranks && missing[rank + 1])
+			rank++;
+		printf("%s%u", before, first);
+		if (rank > first)
+			printf("-%u", rank);
+		before = ", ";
+	}
+	if (missing)
+		printf("\n");
+	free(missing);
+}
+
+static void joining_text(void)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < all.nfiles; i++) {
+		const struct see_file *f = &all.files[i];
+		struct proc proc;
+
+		if (!is_joining(f))
+			continue;
+		if (!n)
+			printf("no communicator yet: either these wait for a rank that has not come, or they need none\n");
+		if (n++ == MAX_CULPRITS) {
+			printf("  and more\n");
+			break;
+		}
+		proc_read(f->pid, &proc);
+		printf("  process %u (%s) on npu%u is %s\n", f->pid, *proc.name ? proc.name : "?",
+		       f->dev, proc_state_text(proc.state));
+	}
+}
+
 static void report_text(const struct report *rep)
 {
 	const struct see_comm *c = rep->comm;
@@ -505,6 +600,7 @@ static void report_text(const struct report *rep)
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)
 		printf("  %s\n", cause_text(&c->cause, text, sizeof(text)));
+	missing_text(c);
 	if (rep->op && !strcmp(rep->state, "hangs"))
 		printf("  operation %" PRIu64 ", %s%s%s, for %s\n", rep->number,
 		       call_text(&rep->op->call, rep->op->p2p, text, sizeof(text)),
@@ -577,7 +673,8 @@ static struct json_object *culprit_json(const struct culprit *c)
 
 static struct json_object *report_json(const struct report *rep)
 {
-	struct json_object *obj = json_object_new_object();
+	struct json_object *obj = json_object_new_object(), *not_joined = json_object_new_array();
+	bool *missing = find_missing(rep->comm);
 	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
 	char ip[48];
 
@@ -615,6 +712,50 @@ static struct json_object *report_json(const struct report *rep)
 	json_object_object_add(obj, "culprits", culprits);
 	json_object_object_add(obj, "chain", chain);
 	put_bool(obj, "circle", rep->circle);
+	for (uint32_t rank = 0; missing && rank < rep->comm->nranks; rank++)
+		if (missing[rank])
+			json_object_array_add(not_joined, json_object_new_uint64(rank));
+	json_object_object_add(obj, "not_joined", not_joined);
+	free(missing);
+	return obj;
+}
+
+/* In the form of a communicator that is not there yet. NULL: nobody has a device open for one. */
+static struct json_object *joining_json(void)
+{
+	struct json_object *obj, *processes = json_object_new_array(), *o;
+	struct proc proc;
+	char text[16];
+
+	for (size_t i = 0; i < all.nfiles; i++) {
+		const struct see_file *f = &all.files[i];
+
+		if (!is_joining(f))
+			continue;
+		proc_read(f->pid, &proc);
+		o = json_object_new_object();
+		put_u64(o, "pid", f->pid);
+		put_str(o, "process", *proc.name ? proc.name : NULL);
+		snprintf(text, sizeof(text), "%c", proc.state);
+		put_str(o, "process_state", text);
+		snprintf(text, sizeof(text), "npu%u", f->dev);
+		put_str(o, "dev", text);
+		json_object_array_add(processes, o);
+	}
+	if (!json_object_array_length(processes)) {
+		json_object_put(processes);
+		return NULL;
+	}
+	obj = json_object_new_object();
+	json_object_object_add(obj, "comm", NULL);
+	put_str(obj, "state", "joining");
+	json_object_object_add(obj, "cause", NULL);
+	put_u64(obj, "nculprits", 0);
+	json_object_object_add(obj, "culprits", json_object_new_array());
+	json_object_object_add(obj, "chain", json_object_new_array());
+	put_bool(obj, "circle", false);
+	json_object_object_add(obj, "not_joined", json_object_new_array());
+	json_object_object_add(obj, "processes", processes);
 	return obj;
 }
 
@@ -624,7 +765,9 @@ static const char usage[] =
 	"Says of each communicator, or of COMM, whether an operation hangs (is older than\n"
 	"SECONDS) or why it failed; which ranks everybody waits for; how that was found out;\n"
 	"and what the processes of these ranks do instead. Asks the kernel only, so it works\n"
-	"also if they are stopped or blocked. Root sees those of all users, and stacks.\n"
+	"also if they are stopped or blocked. Names ranks that have not joined, and processes that\n"
+	"have a device open and no communicator: they may wait for others, to make one.\n"
+	"Root sees those of all users, and stacks.\n"
 	"\n"
 	"  -t, --time SECONDS  an operation that is older hangs (1)\n"
 	"  -j, --json          JSON\n"
@@ -634,8 +777,11 @@ static const char usage[] =
 static int examine_all(uint64_t id, uint64_t limit_ns)
 {
 	struct json_object *array = opts.json ? json_object_new_array() : NULL;
+	struct json_object *joining = array && id == ANY_DEV ? joining_json() : NULL;
 	bool found = false, bad = false;
 
+	if (joining)
+		json_object_array_add(array, joining);
 	for (size_t i = 0; i < all.ncomms; i++) {
 		struct report rep = { .comm = &all.comms[i] };
 
@@ -654,6 +800,8 @@ static int examine_all(uint64_t id, uint64_t limit_ns)
 		json_print(array);
 	else if (!found && id == ANY_DEV)
 		printf("there are no communicators that you may see\n");
+	if (!array && id == ANY_DEV)
+		joining_text();
 	if (!found && id != ANY_DEV)
 		return see_fail(-ENOENT, "communicator", id);
 	return bad ? EXIT_HANGS : EXIT_SUCCESS;
@@ -690,6 +838,9 @@ int hang_cmd(int argc, char **argv)
 		return usage_error("hang: \"%s\" is no number of a communicator", words[optind]);
 
 	rc = see_comms(&all.comms, &all.ncomms);
+	/* Before ranks: one that joins meanwhile has a communicator. */
+	if (!rc)
+		rc = see_files(&all.files, &all.nfiles);
 	if (!rc)
 		rc = see_ranks(ANY_DEV, &all.ranks, &all.nranks);
 	if (!rc)
@@ -701,5 +852,6 @@ int hang_cmd(int argc, char **argv)
 	free(all.ranks);
 	free(all.ops);
 	free(all.conns);
+	free(all.files);
 	return c;
 }
