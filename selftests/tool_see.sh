@@ -102,6 +102,10 @@ check "text: comm" sh -c 'npulink comm show | grep "^comm"'
 check "text: buf" sh -c 'npulink -d buf show | grep "memory of the process"'
 check "again and again" sh -c '[ "$(timeout 60 npulink stat show -w1 | head -n 6 | grep -c ^now)" = 2 ]'
 
+check "also with a space" sh -c '[ "$(timeout 60 npulink op show -w 1 | head -n 6 | wc -l)" = 6 ]'
+check "and something behind it" sh -c '[ "$(timeout 60 npulink op show --watch 1 comm "$1" | head -n 6 | wc -l)" = 6 ]' - \
+	"$(npulink -j op show | jq '.[0].comm')"
+
 # Other users see totals and devices, nothing else.
 json "nobody: comm" 'length == 0' $nobody npulink -j comm show
 json "nobody: op" 'length == 0' $nobody npulink -j op show

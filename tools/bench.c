@@ -300,10 +300,6 @@ int bench_cmd(int argc, char **argv)
 	words[0] = "bench";
 	memcpy(words + 1, argv, argc * sizeof(*argv));
 	words[argc + 1] = NULL;
-	if (argc && !strcmp(argv[0], "help")) {
-		fputs(usage, stdout);
-		return EXIT_SUCCESS;
-	}
 	while ((c = cmd_option(argc + 1, words, "p:b:e:f:i:n:w:c:o:d:r:a:IT:J:", long_opts,
 			       usage)) != -1) {
 		if (c == 'h')

@@ -772,10 +772,6 @@ int doctor_cmd(int argc, char **argv)
 	words[0] = "doctor";
 	memcpy(words + 1, argv, argc * sizeof(*argv));
 	words[argc + 1] = NULL;
-	if (argc && !strcmp(argv[0], "help")) {
-		fputs(usage, stdout);
-		return EXIT_SUCCESS;
-	}
 	while ((c = cmd_option(argc + 1, words, "m:", options, usage)) != -1) {
 		if (c == 'h')
 			return EXIT_SUCCESS;

@@ -251,7 +251,7 @@ static int show(uint32_t id, uint64_t watch)
 }
 
 static const char usage[] =
-	"Usage: npulink [-j] [-d] link show [[dev] DEV] [-w[SECONDS]]\n"
+	"Usage: npulink [-j] [-d] link show [[dev] DEV] [-w [SECONDS]]\n"
 	"\n"
 	"Shows every direction of every link, or those that leave DEV: to a device of this\n"
 	"machine, or over a port to another machine. Steps and bytes that came over it, bytes\n"
@@ -261,7 +261,7 @@ static const char usage[] =
 	"ranks use them, and are shown to whom these ranks belong, and to root.\n"
 	"\n"
 	"  -d, --details    also doorbells rung, and events told without (inline)\n"
-	"  -w, --watch[=S]  again every S seconds (2)\n"
+	"  -w, --watch [S]  again every S seconds (2)\n"
 	"  -j, --json       JSON\n";
 
 int link_show(int argc, char **argv)
@@ -283,9 +283,8 @@ int link_show(int argc, char **argv)
 			opts.details = true;
 			continue;
 		}
-		watch = 2;
-		if (optarg && (!parse_u64(optarg, 3600, &watch) || !watch))
-			return usage_error("link show: \"%s\" is no number of seconds", optarg);
+		if (!cmd_watch(argc, argv, &watch))
+			return EXIT_USAGE;
 	}
 	argc -= optind;
 	argv += optind;

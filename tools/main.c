@@ -161,6 +161,21 @@ int cmd_option(int argc, char **argv, const char *letters, const struct option *
 	}
 }
 
+bool cmd_watch(int argc, char **argv, uint64_t *seconds)
+{
+	const char *text = optarg;
+	uint64_t n;
+
+	/* getopt_long() itself knows only -w5. */
+	if (!text && optind < argc && parse_u64(argv[optind], UINT64_MAX, &n))
+		text = argv[optind++];
+	*seconds = 2;
+	if (!text || (parse_u64(text, 3600, seconds) && *seconds))
+		return true;
+	usage_error("%s: \"%s\" is no number of seconds", argv[0], text);
+	return false;
+}
+
 static int parse_globals(int argc, char **argv)
 {
 	static const struct option long_opts[] = {
@@ -221,6 +236,9 @@ static int run(int argc, char **argv)
 	if (!cmd)
 		return usage_error("%s object \"%s\", see: npulink help",
 				   several ? "ambiguous" : "unknown", argv[0]);
+	/* Objects without commands would take it for one of their arguments. */
+	if (argc == 2 && !strcmp(argv[1], "help"))
+		argv[1] = "--help";
 	return cmd->fn(argc - 1, argv + 1);
 }
 

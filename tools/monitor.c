@@ -168,10 +168,6 @@ int monitor_cmd(int argc, char **argv)
 	words[0] = "monitor";
 	memcpy(words + 1, argv, argc * sizeof(*argv));
 	words[argc + 1] = NULL;
-	if (argc && !strcmp(argv[0], "help")) {
-		fputs(usage, stdout);
-		return EXIT_SUCCESS;
-	}
 	while ((c = cmd_option(argc + 1, words, "n:", options, usage)) != -1) {
 		if (c == 'h')
 			return EXIT_SUCCESS;

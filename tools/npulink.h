@@ -56,6 +56,11 @@ int cmd_run(const char *object, const struct cmd *cmds, int argc, char **argv);
  */
 int cmd_option(int argc, char **argv, const char *letters, const struct option *own,
 	       const char *usage);
+/*
+ * After cmd_option() has met -w, whose value may be missing: the seconds, 2 if they are. What
+ * comes next is taken for it if it is a number. False after a complaint.
+ */
+bool cmd_watch(int argc, char **argv, uint64_t *seconds);
 #define CMD_OPTION_END	{ NULL, 0, NULL, 0 }
 
 /* print.c */

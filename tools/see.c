@@ -34,10 +34,8 @@ static int show_run(const struct show *show, int argc, char **argv)
 			return EXIT_SUCCESS;
 		if (c == ':')
 			return EXIT_USAGE;
-		watch = 2;
-		if (optarg && (!parse_u64(optarg, 3600, &watch) || !watch))
-			return usage_error("%s show: \"%s\" is no number of seconds", show->object,
-					   optarg);
+		if (!cmd_watch(argc, argv, &watch))
+			return EXIT_USAGE;
 	}
 	argc -= optind;
 	argv += optind;
@@ -186,14 +184,14 @@ static int comm_once(uint32_t id)
 static int comm_show(int argc, char **argv)
 {
 	static const struct show show = {
-		"comm", "Usage: npulink [-j] comm show [[comm] ID] [-w[SECONDS]]\n"
+		"comm", "Usage: npulink [-j] comm show [[comm] ID] [-w [SECONDS]]\n"
 		"\n"
 		"Shows communicators and their ranks on this node: device, process and its state\n"
 		"(R runs, S sleeps, D blocked, T stopped), how many collectives each has called,\n"
 		"operations in flight and the age of the oldest. One that failed says why.\n"
 		"Those of other users only for root.\n"
 		"\n"
-		"  -w, --watch[=S]  again every S seconds (2)\n"
+		"  -w, --watch [S]  again every S seconds (2)\n"
 		"  -j, --json       JSON\n", "comm", comm_once
 	};
 
@@ -291,12 +289,12 @@ static int op_once(uint32_t id)
 static int op_show(int argc, char **argv)
 {
 	static const struct show show = {
-		"op", "Usage: npulink [-j] op show [[comm] ID] [-w[SECONDS]]\n"
+		"op", "Usage: npulink [-j] op show [[comm] ID] [-w [SECONDS]]\n"
 		"\n"
 		"Shows operations in flight, of all communicators or one: what was called, how far\n"
 		"it is, and what its next steps wait for: which rank, over which link, since when.\n"
 		"\n"
-		"  -w, --watch[=S]  again every S seconds (2)\n"
+		"  -w, --watch [S]  again every S seconds (2)\n"
 		"  -j, --json       JSON\n", "comm", op_once
 	};
 
@@ -405,13 +403,13 @@ static int buf_once(uint32_t id)
 static int buf_show(int argc, char **argv)
 {
 	static const struct show show = {
-		"buf", "Usage: npulink [-j] [-d] buf show [[file] ID] [-w[SECONDS]]\n"
+		"buf", "Usage: npulink [-j] [-d] buf show [[file] ID] [-w [SECONDS]]\n"
 		"\n"
 		"Shows what processes have pinned: for each open device the memory that they\n"
 		"registered, had allocated or imported, and what counts against RLIMIT_MEMLOCK.\n"
 		"\n"
 		"  -d, --details    each buffer (before the object: npulink -d buf show)\n"
-		"  -w, --watch[=S]  again every S seconds (2)\n"
+		"  -w, --watch [S]  again every S seconds (2)\n"
 		"  -j, --json       JSON\n", "file", buf_once
 	};
 
@@ -465,11 +463,11 @@ static int stat_once(uint32_t id)
 static int stat_show(int argc, char **argv)
 {
 	static const struct show show = {
-		"stat", "Usage: npulink [-j] stat show [-w[SECONDS]]\n"
+		"stat", "Usage: npulink [-j] stat show [-w [SECONDS]]\n"
 		"\n"
 		"Shows totals of the node, all users: what there is, and what became of it.\n"
 		"\n"
-		"  -w, --watch[=S]  again every S seconds (2)\n"
+		"  -w, --watch [S]  again every S seconds (2)\n"
 		"  -j, --json       JSON\n", NULL, stat_once
 	};
 

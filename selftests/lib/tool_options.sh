@@ -33,13 +33,20 @@ expect "ambiguous long option" 2 npulink plan show allreduce --ran
 expect "help wins" 0 npulink plan show --help --teapot
 json "JSON before and after" 'length > 0' npulink -j plan list -j --pretty
 
-for object in comm op buf stat; do
+# Of every object that "npulink help" names.
+objects=$(npulink help | sed -n '/^Objects:/,/^$/s/^  \([a-z]*\) .*/\1/p')
+check "there are objects" test "$(echo "$objects" | wc -w)" -gt 15
+for object in $objects; do
 	expect "$object help" 0 npulink $object help
+	check "$object help tells how it is used" sh -c "npulink $object help | grep -q '^Usage: npulink .*$object'"
+done
+for object in comm op buf stat; do
 	expect "$object show --help" 0 npulink $object show --help
 	expect "$object: unknown word" 2 npulink $object show 1 2 3
 	expect "$object: unknown command" 2 npulink $object teapot
 	expect "$object: no number" 2 npulink $object show teapot
 	expect "$object: bad interval" 2 npulink $object show -wteapot
+	expect "$object: bad interval after a space" 2 npulink $object show -w 0
 done
 for object in hang monitor; do
 	expect "$object --help" 0 npulink $object --help
