@@ -579,7 +579,8 @@ int slow_cmd(int argc, char **argv)
 			print_links(&sum);
 		}
 		if (probes && !opts.json)
-			printf("not counted: %zu ranks of npulink doctor and npulink link test\n", probes);
+			printf("not counted: %zu ranks of npulink doctor and npulink link test\n",
+			       probes);
 	}
 	free(sum.ranks);
 	free(sum.links);
