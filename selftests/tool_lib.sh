@@ -58,15 +58,33 @@ expect_one_line()
 	result $(($(wc -l <"$scratch/err") != 1)) "$name"
 }
 
-# Bad input: status 1 and a single line that is not empty.
+# refused NAME STATUS COMMAND...: with that status, and a single line that is not empty.
+refused()
+{
+	local name=$1 status=$2 got=0
+
+	shift 2
+	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
+	[ "$got" = "$status" ] || echo "# $*: status $got instead of $status"
+	result $((got != status || $(wc -l <"$scratch/err") != 1 || $(wc -c <"$scratch/err") < 10)) "$name"
+}
+
+# Bad input.
 refuse()
 {
-	local name=$1 got=0
+	local name=$1
 
 	shift
-	"$@" >"$scratch/out" 2>"$scratch/err" || got=$?
-	[ "$got" = 1 ] || echo "# $*: status $got instead of 1"
-	result $((got != 1 || $(wc -l <"$scratch/err") != 1 || $(wc -c <"$scratch/err") < 10)) "$name"
+	refused "$name" 1 "$@"
+}
+
+# A command line that makes no sense.
+nonsense()
+{
+	local name=$1
+
+	shift
+	refused "$name" 2 "$@"
 }
 
 # json NAME JQ-FILTER COMMAND...: the command's output is JSON for which the filter is true.

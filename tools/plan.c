@@ -63,7 +63,7 @@ static int plan_list(int argc, char **argv)
 	argc -= optind;
 	argv += optind;
 	if (argc && !parse_collective(argv[0], &collective))
-		return fail("plan list: unknown collective \"%s\"", argv[0]);
+		return usage_error("plan list: unknown collective \"%s\"", argv[0]);
 	if (argc > 1)
 		return usage_error("plan list: unknown word \"%s\"", argv[1]);
 

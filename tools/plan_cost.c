@@ -110,7 +110,7 @@ static int cost_all(struct query *q, struct json_object *array)
 	int rc = counts ? 0 : fail("not enough memory");
 
 	if (!rc && args->root >= args->nranks)
-		rc = fail("there is no root %u of %u ranks", args->root, args->nranks);
+		rc = usage_error("there is no root %u of %u ranks", args->root, args->nranks);
 	if (!rc)
 		rc = net_topo(&q->net, args->nranks, &q->topo, &args->topo);
 	if (!rc)
@@ -244,7 +244,7 @@ static int check(const struct query *q)
 				rc = check_row(alg, &t, array);
 	}
 	if (!rc && !t.rows)
-		rc = fail("there is no algorithm \"%s\"", q->name);
+		rc = usage_error("there is no algorithm \"%s\"", q->name);
 	if (array && !rc) {
 		obj = json_object_new_object();
 		put_u64(obj, "algorithms", t.rows);

@@ -181,7 +181,7 @@ int net_make(const struct net_opts *o, uint32_t nranks, struct coll_net *net)
 		return rc;
 	*net = coll_net_of(&params, nranks);
 	if (o->net && coll_net_parse(o->net, nranks, net, &error))
-		return fail("--net %s: %s", o->net, error);
+		return usage_error("--net %s: %s", o->net, error);
 	net->sharing = o->sharing;
 	if (o->far_alpha >= 0)
 		net->alpha[1] = o->far_alpha;
@@ -201,7 +201,7 @@ int net_topo(const struct net_opts *o, uint32_t nranks, struct coll_topo *topo,
 	if (!o->net)
 		return 0;
 	if (coll_net_parse(o->net, nranks, &net, &error))
-		return fail("--net %s: %s", o->net, error);
+		return usage_error("--net %s: %s", o->net, error);
 	if (net.kind == COLL_NET_MESH) {
 		topo->rows = net.rows;
 		topo->cols = net.cols;

@@ -114,7 +114,7 @@ static int fill(struct plot *plot)
 
 	if (from >= to || to > NPULINK_MAX_LEN) {
 		free(counts);
-		return fail("--from must be less than --to, and that no more than 1T");
+		return usage_error("--from must be less than --to, and that no more than 1T");
 	}
 	for (i = 0; plot->npoints < MAX_POINTS; i++) {
 		bytes = llround(from * pow(2, (double)i / POINTS_PER_DOUBLING));
@@ -383,7 +383,7 @@ int plan_plot(int argc, char **argv)
 		plot.q = &q;
 		rc = net_params(&q.net, q.args.nranks, &plot.params);
 		if (!rc && q.args.collective == NPULINK_COLL_BARRIER)
-			rc = fail("a barrier has no size to plot against");
+			rc = usage_error("a barrier has no size to plot against");
 		if (!rc)
 			rc = fill(&plot);
 		if (!rc && opts.json) {

@@ -139,8 +139,8 @@ static int verify_all(int argc, char **argv)
 		if (!strcmp(argv[i], "--ranks"))
 			ranks = argv[i + 1];
 		else if (!parse_u64(argv[i + 1], 64, &jobs) || !jobs)
-			return fail("plan verify: --jobs \"%s\" is no number from 1 to 64",
-				    argv[i + 1]);
+			return usage_error("plan verify: --jobs \"%s\" is no number from 1 to 64",
+					   argv[i + 1]);
 	}
 	return plan_verify_all(jobs, ranks);
 }

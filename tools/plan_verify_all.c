@@ -376,8 +376,8 @@ int plan_verify_all(uint32_t workers, const char *numbers)
 	bool good = true;
 
 	if (numbers && !parse_ranks(numbers))
-		return fail("plan verify: --ranks \"%s\" are not up to %u numbers from 1 to %u",
-			    numbers, MAX_NUMBERS, MAX_RANKS);
+		return usage_error("plan verify: --ranks \"%s\" are not up to %u numbers from 1 to %u",
+				   numbers, MAX_NUMBERS, MAX_RANKS);
 	if (!prepare())
 		return fail("not enough memory");
 	good = run_workers(workers) && !shared->bad;

@@ -131,8 +131,8 @@ static int fill_counts(struct query *q)
 
 	if (!is_v_form(args->collective)) {
 		if (q->ncounts)
-			return fail("%s takes --count, not --counts",
-				    coll_collective_name(args->collective));
+			return usage_error("%s takes --count, not --counts",
+					   coll_collective_name(args->collective));
 		return 0;
 	}
 	if (!q->ncounts) {
@@ -143,8 +143,8 @@ static int fill_counts(struct query *q)
 			q->counts[q->ncounts] = args->count;
 	}
 	if (q->ncounts != args->nranks)
-		return fail("--counts has %zu numbers, but there are %u ranks", q->ncounts,
-			    args->nranks);
+		return usage_error("--counts has %zu numbers, but there are %u ranks", q->ncounts,
+				   args->nranks);
 	args->count = 0;
 	args->counts = q->counts;
 	if (args->collective != NPULINK_COLL_ALLTOALLV)
@@ -168,11 +168,11 @@ static int choose(struct query *q, const char *algorithm)
 	if (algorithm) {
 		q->alg = coll_algorithm_find(q->args.collective, algorithm);
 		if (!q->alg)
-			return fail("%s has no algorithm \"%s\"; see: npulink plan list %s",
-				    collective, algorithm, collective);
+			return usage_error("%s has no algorithm \"%s\"; see: npulink plan list %s",
+					   collective, algorithm, collective);
 		why = q->alg->supports ? q->alg->supports(&q->args) : NULL;
 		if (why)
-			return fail("%s cannot do it: %s", algorithm, why);
+			return usage_error("%s cannot do it: %s", algorithm, why);
 		return 0;
 	}
 	rc = net_tune(&q->net, q->args.nranks, &tune);
@@ -194,12 +194,12 @@ int query_check(const struct coll_args *args, const char *verb)
 	int rc;
 
 	if (why)
-		return fail("plan %s: %s", verb, why);
+		return usage_error("plan %s: %s", verb, why);
 	if (plan_args_fill(args, &filled, &mem))
 		return fail("not enough memory");
 	rc = plan_buffers(&filled, &send, &recv);
 	free(mem);
-	return rc ? fail("plan %s: so many elements are too large for a buffer", verb) : 0;
+	return rc ? usage_error("plan %s: so many elements are too large for a buffer", verb) : 0;
 }
 
 int query_parse(struct query *q, int argc, char **argv, const char *letters, const char *usage)
@@ -222,8 +222,8 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 		if (c == ':')
 			return EXIT_USAGE;
 		if (!set_option(q, &algorithm, c, optarg))
-			return fail("plan %s: \"%s\" makes no sense for --%s", argv[0], optarg,
-				    option_name(c));
+			return usage_error("plan %s: \"%s\" makes no sense for --%s", argv[0],
+					   optarg, option_name(c));
 	}
 	argc -= optind;
 	if (q->file)
@@ -238,16 +238,16 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 		return usage_error("plan %s: which collective? see: npulink plan %s --help",
 				   argv[0], argv[0]);
 	if (!parse_collective(argv[optind], &q->args.collective))
-		return fail("plan %s: unknown collective \"%s\", see: npulink plan list",
-			    argv[0], argv[optind]);
+		return usage_error("plan %s: unknown collective \"%s\", see: npulink plan list",
+				   argv[0], argv[optind]);
 	if (argc > 1)
 		return usage_error("plan %s: unknown word \"%s\"", argv[0], argv[optind + 1]);
 	if (q->args.collective == NPULINK_COLL_P2P)
-		return fail("send and receive are plans of one step; there is nothing to choose");
+		return usage_error("send and receive are plans of one step; there is nothing to choose");
 	if (q->args.rank >= q->args.nranks)
-		return fail("there is no rank %u of %u", q->args.rank, q->args.nranks);
+		return usage_error("there is no rank %u of %u", q->args.rank, q->args.nranks);
 	if (q->args.root >= q->args.nranks)
-		return fail("there is no root %u of %u ranks", q->args.root, q->args.nranks);
+		return usage_error("there is no root %u of %u ranks", q->args.root, q->args.nranks);
 	rc = fill_counts(q);
 	if (!rc)
 		rc = net_topo(&q->net, q->args.nranks, &q->topo, &q->args.topo);

@@ -27,7 +27,7 @@ for size in '' ' 1' -1 +1 1Q K 1KK 1Kx 1.5M 16777216T 18446744073709551616 0x1p3
 done
 expect "options after words" 0 npulink plan list allreduce -j
 expect "long option with =" 0 npulink plan show allreduce --ranks=3
-expect "end of options" 1 npulink plan show -- --ranks
+expect "end of options" 2 npulink plan show -- --ranks
 expect "value missing" 2 npulink plan show allreduce --ranks
 expect "ambiguous long option" 2 npulink plan show allreduce --ran
 expect "help wins" 0 npulink plan show --help --teapot

@@ -38,7 +38,7 @@ json "explain: override" '.candidates | any(.chosen and .algorithm == "ring")' \
 check "explain as text" npulink plan explain alltoall -p 3
 json "count in K" '.count == 65536' npulink -j plan explain allreduce --count 64K
 for bad in 64Q 1.5K -1 99999999999999999999 20000000T; do
-	refuse "count $bad" npulink plan explain allreduce --count "$bad"
+	nonsense "count $bad" npulink plan explain allreduce --count "$bad"
 done
 json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
 json "uneven shards" '.counts == [5, 0, 7] and .proved' \
@@ -112,32 +112,32 @@ expect "unknown word" 2 npulink plan show allreduce teapot
 expect "unknown option" 2 npulink plan show allreduce --teapot
 expect "option without value" 2 npulink plan show allreduce -p
 for verb in show verify explain cost simulate plot; do
-	refuse "$verb: unknown collective" npulink plan $verb teapot
-	refuse "$verb: no ranks" npulink plan $verb broadcast -p 0
-	refuse "$verb: too many ranks" npulink plan $verb broadcast -p 4294967297
-	refuse "$verb: root out of range" npulink plan $verb broadcast -p 4 -r 4
-	refuse "$verb: root far out of range" npulink plan $verb broadcast -p 4 -r 99999999999
-	refuse "$verb: unknown algorithm" npulink plan $verb allreduce -a teapot
-	refuse "$verb: counts that are none" npulink plan $verb scatterv -p 2 --counts 1,x
-	refuse "$verb: counts of other ranks" npulink plan $verb scatterv -p 3 --counts 1,2
-	refuse "$verb: counts that overflow" npulink plan $verb scatterv -p 2 \
+	nonsense "$verb: unknown collective" npulink plan $verb teapot
+	nonsense "$verb: no ranks" npulink plan $verb broadcast -p 0
+	nonsense "$verb: too many ranks" npulink plan $verb broadcast -p 4294967297
+	nonsense "$verb: root out of range" npulink plan $verb broadcast -p 4 -r 4
+	nonsense "$verb: root far out of range" npulink plan $verb broadcast -p 4 -r 99999999999
+	nonsense "$verb: unknown algorithm" npulink plan $verb allreduce -a teapot
+	nonsense "$verb: counts that are none" npulink plan $verb scatterv -p 2 --counts 1,x
+	nonsense "$verb: counts of other ranks" npulink plan $verb scatterv -p 3 --counts 1,2
+	nonsense "$verb: counts that overflow" npulink plan $verb scatterv -p 2 \
 		--counts 9223372036854775808,9223372036854775808
-	refuse "$verb: counts where there are none" npulink plan $verb allreduce --counts 1,2
+	nonsense "$verb: counts where there are none" npulink plan $verb allreduce --counts 1,2
 done
 for verb in show verify explain cost simulate; do
-	refuse "$verb: negative count" npulink plan $verb broadcast -n -1
-	refuse "$verb: unknown type" npulink plan $verb broadcast -d teapot
-	refuse "$verb: unknown operation" npulink plan $verb reduce -o teapot
-	refuse "$verb: too much" npulink plan $verb alltoall -n 18446744073709551615
-	refuse "$verb: too much together" npulink plan $verb alltoall -n 4611686018427387904
+	nonsense "$verb: negative count" npulink plan $verb broadcast -n -1
+	nonsense "$verb: unknown type" npulink plan $verb broadcast -d teapot
+	nonsense "$verb: unknown operation" npulink plan $verb reduce -o teapot
+	nonsense "$verb: too much" npulink plan $verb alltoall -n 18446744073709551615
+	nonsense "$verb: too much together" npulink plan $verb alltoall -n 4611686018427387904
 done
-refuse "cost of all: too much" npulink plan cost -n 18446744073709551615
-refuse "rank out of range" npulink plan show allreduce -p 4 -k 4
-refuse "algorithm that cannot do it" npulink plan show alltoall -a pairwise-xor -p 3
-refuse "list: unknown collective" npulink plan list teapot
-refuse "no such number of processes" npulink plan verify --all --jobs 0
-refuse "no such numbers of ranks" npulink plan verify --all --ranks 3,x
-refuse "too many ranks" npulink plan verify --all --ranks 4097
+nonsense "cost of all: too much" npulink plan cost -n 18446744073709551615
+nonsense "rank out of range" npulink plan show allreduce -p 4 -k 4
+nonsense "algorithm that cannot do it" npulink plan show alltoall -a pairwise-xor -p 3
+nonsense "list: unknown collective" npulink plan list teapot
+nonsense "no such number of processes" npulink plan verify --all --jobs 0
+nonsense "no such numbers of ranks" npulink plan verify --all --ranks 3,x
+nonsense "too many ranks" npulink plan verify --all --ranks 4097
 expect "no word goes with --all" 2 npulink plan verify --all --teapot
 
 # All that takes minutes is in "plan verify --all".

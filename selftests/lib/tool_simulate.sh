@@ -99,22 +99,22 @@ json "hccl: much" '.hccl.servers == 9 and .hccl.between == "Ring"' \
 json "hccl: alltoall" '.hccl.between == "Pairwise"' npulink -j plan explain alltoall -p 16 -n 1
 
 expect "no collective" 2 sim
-refuse "unknown collective" sim teapot
+nonsense "unknown collective" sim teapot
 expect "unknown word" 2 npulink plan plot allreduce teapot
-refuse "unknown rule" sim allreduce --rule teapot
-refuse "unknown sharing" sim allreduce --sharing teapot
-refuse "no time" sim allreduce --alpha -1us
-refuse "no speed" sim allreduce --beta 0GB/s
-refuse "no slice" sim allreduce --slice 0
-refuse "no ranks" sim allreduce -p 0
-refuse "root out of range" npulink plan cost -p 4 -r 4
-refuse "unknown algorithm" sim allreduce -a teapot
-refuse "check of an unknown algorithm" npulink plan cost --check -a teapot
-refuse "mesh of another size" sim allreduce -p 8 --net mesh:3x3
-refuse "unknown network" sim allreduce --net teapot
-refuse "counts that overflow" sim allreduce -n 18446744073709551615
-refuse "nothing to plot" npulink plan plot barrier
-refuse "sizes the wrong way round" npulink plan plot allreduce --from 1M --to 1K
+nonsense "unknown rule" sim allreduce --rule teapot
+nonsense "unknown sharing" sim allreduce --sharing teapot
+nonsense "no time" sim allreduce --alpha -1us
+nonsense "no speed" sim allreduce --beta 0GB/s
+nonsense "no slice" sim allreduce --slice 0
+nonsense "no ranks" sim allreduce -p 0
+nonsense "root out of range" npulink plan cost -p 4 -r 4
+nonsense "unknown algorithm" sim allreduce -a teapot
+nonsense "check of an unknown algorithm" npulink plan cost --check -a teapot
+nonsense "mesh of another size" sim allreduce -p 8 --net mesh:3x3
+nonsense "unknown network" sim allreduce --net teapot
+nonsense "counts that overflow" sim allreduce -n 18446744073709551615
+nonsense "nothing to plot" npulink plan plot barrier
+nonsense "sizes the wrong way round" npulink plan plot allreduce --from 1M --to 1K
 refuse "no such directory" sim allreduce --svg ./none/p.svg
 refuse "no such directory for a trace" sim allreduce --trace ./none/t.json
 refuse "no such file" sim -f ./none
