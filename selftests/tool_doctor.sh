@@ -23,6 +23,8 @@ doctor()
 
 expect "nothing is loaded: exit status" 3 npulink doctor
 json "nothing is loaded" "$(finding module error modprobe)" doctor
+json "so links are not tested" "$(finding links 'not tested' '')" doctor
+valid "doctor without module" doctor doctor
 expect "nothing is loaded: dev show" 1 npulink dev show
 expect_one_line "nothing is loaded: one line" npulink dev show
 expect "nothing is loaded: bench" 1 npulink bench allreduce
@@ -76,7 +78,7 @@ json "a link is down" "$(links error 'npu0 -> npu1: ')" sh -c 'npulink -j doctor
 expect "link test: link down" 1 npulink link test
 echo 'npu1 up' >$knobs/npu0/link
 check "all is well again" npulink link test
-json "no peers elsewhere" "$(finding peers ok '')" doctor
+json "no peers elsewhere" "$(finding peers 'not tested' '')" doctor
 
 # As somebody who may not open the devices.
 chown root:root /dev/npulink/npu*
@@ -120,7 +122,8 @@ json "installed and loaded" '[.findings[] | select(.check == "module" or .check 
 	.check == "devices" or .check == "links") | .severity] | length == 4 and all(. == "ok")' doctor
 check "modprobe -r" modprobe -r npulink_soft
 check "modprobe" modprobe npulink_soft ndev=1
-json "one device has no links" "$(links ok 'no two devices')" doctor
+json "one device has no links" "$(links 'not tested' 'no two devices')" doctor
+check "in words" sh -c '[ "$(npulink doctor | grep -c "^not tested  *links ")" = 1 ]'
 modprobe -r npulink_soft
 umount -l /lib/modules "$root"
 

@@ -28,7 +28,7 @@
 
 #define DEFAULT_MEMORY	(64ULL << 20)
 
-static const char *const severity_names[] = { "ok", "warning", "error" };
+static const char *const severity_names[] = { "not tested", "ok", "warning", "error" };
 
 static struct {
 	struct finding *list;
@@ -474,7 +474,7 @@ static void check_kernel(void)
 		char value = kernel_option(options[i].option);
 
 		if (value == '?') {
-			found(OK, "kernel", "its configuration is not installed, so not checked");
+			found(UNTESTED, "kernel", "its configuration is not installed");
 			return;
 		}
 		if (value != 'n')
@@ -547,7 +547,7 @@ static void check_rdma(void)
 
 	devs = ibv_get_device_list(&n);
 	if (!devs || !n) {
-		found(OK, "rdma", "no RDMA devices: ranks on this machine only");
+		found(UNTESTED, "rdma", "no RDMA devices: ranks on this machine only");
 		if (devs)
 			ibv_free_device_list(devs);
 		return;
@@ -671,24 +671,25 @@ static void check_library(void)
 
 static void print_text(void)
 {
-	static const char *const colours[] = { "\033[32m", "\033[33m", "\033[31m" };
+	static const char *const colours[] = { "", "\033[32m", "\033[33m", "\033[31m" };
 	bool colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
-	size_t count[3] = { };
+	size_t count[SEVERITIES] = { };
 
 	for (size_t i = 0; i < findings.n; i++) {
 		const struct finding *f = &findings.list[i];
 
 		count[f->severity]++;
-		printf("%s%-8s%s %-10s %s\n", colour ? colours[f->severity] : "",
+		printf("%s%-10s%s %-10s %s\n", colour ? colours[f->severity] : "",
 		       severity_names[f->severity], colour ? "\033[0m" : "", f->check, f->text);
 		if (*f->fix)
-			printf("%-8s %-10s fix: %s\n", "", "", f->fix);
+			printf("%-10s %-10s fix: %s\n", "", "", f->fix);
 	}
 	if (count[ERROR] || count[WARNING])
 		printf("%zu error%s, %zu warning%s\n", count[ERROR], count[ERROR] == 1 ? "" : "s",
 		       count[WARNING], count[WARNING] == 1 ? "" : "s");
 	else
-		printf("nothing to fix\n");
+		printf("nothing to fix%s\n",
+		       count[UNTESTED] ? " in what was tested" : "");
 }
 
 static void print_json(enum severity worst)
@@ -746,7 +747,8 @@ static const char usage[] =
 	"\n"
 	"Checks all that collectives need on this node: module, devices, access rights, links\n"
 	"(by some data that it sends over each), ports, memory limit, versions. Says of each\n"
-	"thing that is wrong what to do about it.\n"
+	"thing that is wrong what to do about it, and of what it could not look at that it is\n"
+	"not tested.\n"
 	"\n"
 	"  -m, --memory SIZE  what all processes of this user will keep in buffers at a\n"
 	"                     time, for the memory limit (64M)\n"
@@ -762,7 +764,10 @@ int doctor_cmd(int argc, char **argv)
 		{ "fix", no_argument, NULL, 'F' },
 		CMD_OPTION_END
 	};
-	static const int status[] = { EXIT_SUCCESS, 1, 3 };
+	static const int status[] = { EXIT_SUCCESS, EXIT_SUCCESS, 1, 3 };
+	static const char *const need_module[] = {
+		"backend", "devices", "netlink", "links", "peers",
+	};
 	uint64_t memory = DEFAULT_MEMORY;
 	enum severity worst = OK;
 	bool repair = false;
@@ -793,6 +798,9 @@ int doctor_cmd(int argc, char **argv)
 		check_netlink();
 		check_links();
 		check_peers();
+	} else {
+		for (size_t i = 0; i < ARRAY_SIZE(need_module); i++)
+			found(UNTESTED, need_module[i], "the module is not loaded");
 	}
 	check_signature();
 	check_kernel();

@@ -7,7 +7,8 @@
 
 #include "npulink.h"
 
-enum severity { OK, WARNING, ERROR };
+/* The worst one counts; what was not tested, does not. */
+enum severity { UNTESTED, OK, WARNING, ERROR, SEVERITIES };
 
 /* One thing that was looked at. */
 struct finding {

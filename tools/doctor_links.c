@@ -68,7 +68,7 @@ void check_links(void)
 		bad += r->error || r->wrong;
 	}
 	if (!n)
-		found(OK, "links", "there are no two devices that you may open");
+		found(UNTESTED, "links", "there are no two devices that you may open");
 	else if (!bad)
 		check_rate(slowest, n);
 	free(results);
@@ -99,8 +99,9 @@ void check_peers(void)
 			  "there is no connection yet");
 		fix(f, "there: npulink doctor; npulink link ports. Between: ping, rping; dmesg | grep npulink");
 	}
-	if (up == remote)
-		found(OK, "peers", remote ? "%zu connections to ranks on other machines, all up" :
-		      "no ranks on other machines are in use", remote);
+	if (!remote)
+		found(UNTESTED, "peers", "no ranks on other machines are in use");
+	else if (up == remote)
+		found(OK, "peers", "%zu connections to ranks on other machines, all up", remote);
 	free(conns);
 }
