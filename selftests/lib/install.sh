@@ -21,6 +21,9 @@ install_for()
 
 check "install for another kernel" install_for 0.0.1-other
 check "the module is where it belongs" test -e "$DESTDIR/lib/modules/0.0.1-other/updates/npulink.ko"
+check "the last line says so" sh -c 'tail -n 1 "$1" | grep "for kernel 0.0.1-other; $(uname -r) is running"' - \
+	"$scratch/log"
+
 # Every function that the headers declare.
 functions=$(sed -n 's/.*[ *]\(coll_[a-z_]*\)(.*/\1/p' "$tree"/lib/include/*.h | sort -u)
 check "there are functions" test "$(echo "$functions" | wc -w)" -gt 20
@@ -32,5 +35,8 @@ echo "$missing" >"$scratch/missing"
 check "a page for each function" sh -c 'cat "$1"; ! grep -q coll_ "$1"' - "$scratch/missing"
 check "which leads to one that is there" sh -c 'cd "$1" && grep -l "^\.so " man3/* | while read -r page; do
 	test -s "$(sed -n "s/^\.so //p" "$page")" || exit 1; done' - "$DESTDIR/usr/share/man"
+
+check "install for this kernel" install_for "$(uname -r)"
+check "the last line says that, too" sh -c 'tail -n 1 "$1" | grep "which is running"' - "$scratch/log"
 
 finish
