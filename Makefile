@@ -64,6 +64,8 @@ MODULES := $(B)/modules-$(KREL)
 
 modules:
 	@$(if $(KREL),,echo "There are no kernel headers in '$(KDIR)'; run: make setup" >&2; exit 1)
+	@[ -e $(MODULES)/Module.symvers ] || \
+		echo "  KBUILD  modules for kernel $(KREL): that takes a minute or two"
 	$(Q)mkdir -p $(MODULES)/selftests
 	$(Q)cp -rsf $(CURDIR)/Kbuild $(CURDIR)/kernel $(CURDIR)/uapi $(MODULES)
 	$(Q)cp -rsf $(CURDIR)/selftests/canary $(MODULES)/selftests
@@ -250,6 +252,7 @@ CHECKER ?= debug
 for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,release))
 
 demo: setup
+	@echo "demo: builds what is not there yet$(if $(HERE),, and starts a virtual machine)"
 	$(Q)+$(MAKE) $(jobs) lib tools $(for-vm)
 	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
 	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout 300 -- tools/demo.sh)
