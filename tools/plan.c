@@ -16,9 +16,10 @@
 static const char list_usage[] =
 	"Usage: npulink [-j] plan list [COLLECTIVE]\n"
 	"\n"
-	"Lists the algorithms that libcoll knows: p ranks, n bytes, alpha seconds per\n"
-	"message, beta per byte moved, gamma per byte reduced; lg is the logarithm to\n"
-	"base 2. \"<=\" marks an upper bound, else the cost is exact.\n"
+	"Lists the algorithms that libcoll knows, and what they cost. lg is the logarithm to\n"
+	"base 2.\n"
+	"\n"
+	FORMS_HELP
 	"\n"
 	"  -j, --json  JSON\n";
 

@@ -19,7 +19,11 @@ static const char cost_usage[] =
 	"\n"
 	"Prints what each algorithm takes by its closed form (see plan list), and how many\n"
 	"times the lower bound that is: the largest of what latency, bandwidth and reductions\n"
-	"take at least. For all collectives, --count is the elements of the whole buffer.\n"
+	"take at least. For one collective, --count is what libcoll calls so: elements of one\n"
+	"rank's shard, if there are shards. For all, it is the elements of all shards together, so\n"
+	"that they can be compared. The first line says how many bytes that is. In the forms:\n"
+	"\n"
+	FORMS_HELP
 	"\n"
 	"With --check, runs the plans of all ranks on the simulator (1 to 33, 48, 63, 64, 100,\n"
 	"127 and 128 ranks, several roots, sizes, chunks, one port and all) and compares: a form\n"
@@ -43,6 +47,24 @@ static void put_bounds(struct json_object *obj, const struct coll_bounds *bounds
 	put_double(obj, "bound_reductions", bounds->compute);
 }
 
+/* The n of the forms: all shards together. */
+static uint64_t form_bytes(const struct coll_args *args)
+{
+	uint64_t n = args->count;
+
+	switch (args->collective) {
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		n *= args->nranks;
+	}
+	for (uint32_t i = 0; args->counts && i < args->nranks; i++)
+		n += args->counts[i];
+	return n * npulink_dtype_size(args->dtype);
+}
+
 static void cost_row(const struct coll_algorithm *alg, const struct coll_args *args,
 		     const struct coll_cost_params *params, struct json_object *array)
 {
@@ -58,6 +80,7 @@ static void cost_row(const struct coll_algorithm *alg, const struct coll_args *a
 		put_str(obj, "algorithm", alg->name);
 		put_str(obj, "cost", alg->formula);
 		put_bool(obj, "exact", alg->exact);
+		put_u64(obj, "bytes", form_bytes(args));
 		json_object_object_add(obj, "predicted",
 				       why ? NULL : json_object_new_double(seconds));
 		put_str(obj, "why_not", why);
@@ -267,6 +290,16 @@ static int check(const struct query *q)
 	return rc;
 }
 
+static void cost_title(const struct query *q)
+{
+	const struct coll_args *args = &q->args;
+	uint64_t bytes = q->every ? args->count * npulink_dtype_size(args->dtype) :
+			 form_bytes(args);
+
+	printf("p = %u ranks, n = %" PRIu64 " bytes%s\n\n", args->nranks, bytes,
+	       q->every ? " or the next that p divides below it" : "");
+}
+
 int plan_cost(int argc, char **argv)
 {
 	struct json_object *array = NULL;
@@ -280,12 +313,16 @@ int plan_cost(int argc, char **argv)
 		rc = check(&q);
 		goto out;
 	}
-	if (opts.json)
+	if (opts.json) {
 		array = json_object_new_array();
-	else
+	} else {
+		cost_title(&q);
 		printf("%-16s %-20s   %12s %12s %8s  %s\n", "COLLECTIVE", "ALGORITHM",
 		       "PREDICTED", "LOWER BOUND", "RATIO", "CLOSED FORM");
+	}
 	rc = q.every ? cost_all(&q, array) : cost_one(&q, array);
+	if (!rc && !array)
+		printf("\n" FORMS_HELP);
 	if (!rc && array)
 		json_print(array);
 	else

@@ -36,6 +36,12 @@ struct query {
 	"  -i, --in-place        send and receive buffer are one\n" \
 	"      --chunks N        chunks of algorithms that work in a pipeline\n"
 
+#define FORMS_HELP \
+	"p ranks, n bytes of all shards together (of one rank, where each has its own), L is\n" \
+	"lg p rounded up; alpha seconds for a message, beta for a byte moved, gamma for a byte\n" \
+	"reduced; k chunks, unless a form says what k is; m servers of q ranks, a mesh of r rows\n" \
+	"and c columns. <=: an upper bound, else exact.\n"
+
 /*
  * Fill in @q from the command line, @letters being its short options, after a * if
  * it may be about all collectives. Returns -1 to go on, else the exit status. To be

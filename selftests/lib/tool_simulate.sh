@@ -82,6 +82,16 @@ json "points rise" '[.curves[] | .seconds[0] <= .seconds[-1]] | all' npulink -j 
 
 json "cost" 'all(.predicted == null or .predicted >= .bound * 0.999999)' \
 	npulink -j plan cost all -p 12 -n 100000
+# --count is of a shard, or of all of them.
+check "cost says of how much" sh -c 'npulink plan cost allgather -p 8 -n 1024 | grep "n = 32768 bytes" &&
+	npulink plan cost allreduce -p 8 -n 1024 | grep "n = 4096 bytes" &&
+	npulink plan cost alltoallv -p 2 --counts 5,6 | grep "n = 44 bytes" &&
+	npulink plan cost all -p 8 -n 1024 | grep "n = 4096 bytes"'
+json "cost says of how much, for programs" 'all(.bytes == 32768)' npulink -j plan cost gather -p 8 -n 1024
+json "cost of all: as much of each" 'all(.bytes == 4096 or .collective == "barrier")' \
+	npulink -j plan cost all -p 8 -n 1024
+check "what is in a form" sh -c 'npulink plan cost reduce | grep "^p ranks, n bytes" &&
+	npulink plan list --help | grep "^p ranks, n bytes"'
 json "cost of one" 'length > 3 and all(.collective == "reduce")' npulink -j plan cost reduce
 json "cost, mesh" 'any(.algorithm == "rsbcast" and .predicted > 0)' \
 	npulink -j plan cost broadcast -p 12 --net mesh:3x4
