@@ -98,6 +98,9 @@ json "slow: what hangs now" '.in_flight | length == 1 and (.[0] | .age_ns > 1000
 check "slow: what hangs now, in words" sh -c 'npulink slow | head -n 3 | grep -A 2 "see: npulink hang" |
 	grep "waits for rank 2 .* not called it"'
 check "text: op" sh -c 'npulink op show | grep "waits"'
+# Chains of steps are not called steps, which hang counts.
+check "text: op, how far" sh -c 'far=$(npulink -j op show | jq -r ".[0] | if .units == .steps then
+	\" of \(.units) steps, \" else \" of \(.units) chains of \(.steps) steps, \" end"); npulink op show | grep -F "$far"'
 check "text: comm" sh -c 'npulink comm show | grep "^comm"'
 check "text: buf" sh -c 'npulink -d buf show | grep "memory of the process"'
 check "again and again" sh -c '[ "$(timeout 60 npulink stat show -w1 | head -n 6 | grep -c ^now)" = 2 ]'

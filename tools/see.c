@@ -257,7 +257,7 @@ static void wait_text(const struct see_wait *w)
 static int op_once(uint32_t id)
 {
 	struct json_object *array = opts.json ? json_object_new_array() : NULL;
-	char text[128], age[24], a[16], b[16];
+	char text[128], age[24], a[16], b[16], steps[48];
 	struct see_op *ops = NULL;
 	size_t n = 0;
 	int rc = see_ops(id, &ops, &n);
@@ -269,11 +269,16 @@ static int op_once(uint32_t id)
 			json_object_array_add(array, op_json(op));
 			continue;
 		}
-		printf("comm %u rank %u op %" PRIu64 ": %s%s%s, %u of %u steps, %s of %s, %s old\n",
+		/* A step is one of the plan; what the kernel counts may be chains of them. */
+		if (op->units == op->steps)
+			snprintf(steps, sizeof(steps), "steps");
+		else
+			snprintf(steps, sizeof(steps), "chains of %u steps", op->steps);
+		printf("comm %u rank %u op %" PRIu64 ": %s%s%s, %u of %u %s, %s of %s, %s old\n",
 		       op->comm, op->rank, op->number,
 		       call_text(&op->call, op->p2p, text, sizeof(text)),
 		       *op->algorithm ? ", " : "", op->algorithm, op->units - op->units_left,
-		       op->units, human_bytes(op->bytes_done, a), human_bytes(op->bytes, b),
+		       op->units, steps, human_bytes(op->bytes_done, a), human_bytes(op->bytes, b),
 		       human_ns(op->age, age));
 		for (unsigned int k = 0; k < op->nwaits; k++)
 			wait_text(&op->waits[k]);
