@@ -614,9 +614,33 @@ static int npulink_req_submit(struct npulink_req *req)
 	return req->dev->ops->submit(req->dev, req);
 }
 
+/*
+ * A transport leaves what it sends to a softirq, which in a task would be for ksoftirqd, and come when
+ * this task sleeps. With softirqs held off, the task carries it out as it lets go of the lock.
+ */
+struct npulink_rank_flags {
+	unsigned long irq;
+	bool bh;
+};
+
+static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
+{
+	flags->bh = READ_ONCE(rank->net) && in_task();
+	if (flags->bh)
+		local_bh_disable();
+	spin_lock_irqsave(&rank->lock, flags->irq);
+}
+
+static void npulink_rank_unlock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
+{
+	spin_unlock_irqrestore(&rank->lock, flags->irq);
+	if (flags->bh)
+		local_bh_enable();
+}
+
 /* The small request at the head of the todo list, in this context or by its owner. */
 static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
-			     unsigned long *flags)
+			     struct npulink_rank_flags *flags)
 {
 	struct npulink_req *req = list_first_entry(&rank->todo, struct npulink_req, core.node);
 	int rc;
@@ -629,10 +653,10 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 	run->budget--;
 	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
-	spin_unlock_irqrestore(&rank->lock, *flags);
+	npulink_rank_unlock(rank, flags);
 	rc = npulink_req_submit(req);
 	run->now = 0;
-	spin_lock_irqsave(&rank->lock, *flags);
+	npulink_rank_lock(rank, flags);
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
 }
@@ -640,9 +664,9 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 {
 	struct llist_node *list = NULL;
-	unsigned long flags;
+	struct npulink_rank_flags flags;
 
-	spin_lock_irqsave(&rank->lock, flags);
+	npulink_rank_lock(rank, &flags);
 	do {
 		while (!llist_empty(&rank->inbox) || !list_empty(&rank->todo)) {
 			struct npulink_event *ev, *next;
@@ -662,7 +686,7 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 		clear_bit(RANK_SCHED, &rank->flags);
 		smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
 	} while (!llist_empty(&rank->inbox) && !test_and_set_bit(RANK_SCHED, &rank->flags));
-	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_rank_unlock(rank, &flags);
 }
 
 /* Run all ranks that were kicked, and those they kick in turn. No locks held. */
@@ -690,10 +714,10 @@ void npulink_run(struct npulink_run *run)
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 {
 	struct npulink_rank *rank = op->rank;
-	unsigned long flags;
+	struct npulink_rank_flags flags;
 	u32 i;
 
-	spin_lock_irqsave(&rank->lock, flags);
+	npulink_rank_lock(rank, &flags);
 	if (op->state == NPULINK_OP_RUNNING) {
 		for (i = op->plan->nunits; i--; ) {
 			if (op->plan->units[i].ndeps)
@@ -705,7 +729,7 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 			npulink_unit_blocked_less(op, op->plan->drains[op->drain++]);
 		npulink_op_advance(op, run);
 	}
-	spin_unlock_irqrestore(&rank->lock, flags);
+	npulink_rank_unlock(rank, &flags);
 }
 
 /* ---- requests that are not small, and what backends call ------------------------ */
@@ -728,15 +752,15 @@ void npulink_req_run(struct npulink_req *req)
 {
 	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
 	NPULINK_DEFINE_RUN_TASK(run);
-	unsigned long flags;
+	struct npulink_rank_flags flags;
 	int rc;
 
 	req->core.start_ns = npulink_clock();
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {
-		spin_lock_irqsave(&rank->lock, flags);
+		npulink_rank_lock(rank, &flags);
 		npulink_req_complete(req, rc, &run);
-		spin_unlock_irqrestore(&rank->lock, flags);
+		npulink_rank_unlock(rank, &flags);
 		npulink_run(&run);
 	}
 	npulink_rank_put(rank);
