@@ -119,13 +119,13 @@ void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc)
 }
 
 /* Something has become free: tell the core if it was refused before. Called unlocked. */
-static void rdma_freed(struct rdma_conn *conn, unsigned long *mask, u32 bit)
+static void rdma_freed(struct rdma_conn *conn, unsigned long *mask, unsigned long bits)
 {
 	unsigned long flags;
 	bool tell;
 
 	spin_lock_irqsave(&conn->lock, flags);
-	*mask |= BIT(bit);
+	*mask |= bits;
 	tell = conn->starved && conn->up;
 	conn->starved = false;
 	spin_unlock_irqrestore(&conn->lock, flags);
@@ -179,12 +179,33 @@ void rdma_tx_done(struct ib_cq *cq, struct ib_wc *wc)
 		rdma_conn_fail(conn, 0);
 	}
 	if (wc->status == IB_WC_SUCCESS)
-		rdma_freed(conn, &conn->put->tx_free, slot);
+		rdma_freed(conn, &conn->put->tx_free, BIT(slot) | lane->tx_before[slot]);
 }
 
 void *rdma_tx_va(struct rdma_conn *conn, u32 slot)
 {
 	return rdma_slot_va(conn->put, NPULINK_PUT_RX + slot);
+}
+
+/*
+ * Whether the completion of @slot's message is asked for: of one in RDMA_QUIET, which then frees the
+ * slots of those before it, too, as a queue pair completes in order; and of a last message, which
+ * others may be posted beside. Else those who post to a connection take turns.
+ */
+static bool rdma_tx_signal(struct rdma_conn *conn, u32 slot)
+{
+	struct rdma_lane *lane = conn->lane;
+
+	lane->tx_before[slot] = 0;
+	if (READ_ONCE(conn->tx_last) & BIT(slot))
+		return true;
+	if (hweight_long(lane->tx_quiet) < RDMA_QUIET - 1) {
+		lane->tx_quiet |= BIT(slot);
+		return false;
+	}
+	lane->tx_before[slot] = lane->tx_quiet;
+	lane->tx_quiet = 0;
+	return true;
 }
 
 /* A slot's message, behind what else is to be done before it. */
@@ -196,13 +217,17 @@ int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first)
 	struct ib_sge sge = { .addr = tx->dma, .length = len, .lkey = lane->pd->local_dma_lkey };
 	struct ib_send_wr wr = {
 		.wr_cqe = &tx->cqe, .sg_list = &sge, .num_sge = 1, .opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED,
+		.send_flags = rdma_tx_signal(conn, slot) ? IB_SEND_SIGNALED : 0,
 	};
+	int rc;
 
 	ib_dma_sync_single_for_device(lane->ibdev, tx->dma, len, DMA_TO_DEVICE);
 	if (first)
 		first->next = &wr;
-	return ib_post_send(lane->id->qp, first ?: &wr, NULL);
+	rc = ib_post_send(lane->id->qp, first ?: &wr, NULL);
+	if (rc)
+		lane->tx_quiet = (lane->tx_quiet | lane->tx_before[slot]) & ~BIT(slot);
+	return rc;
 }
 
 int rdma_send(struct npulink_put *put, const struct npulink_wire_msg *msg,
@@ -469,7 +494,7 @@ void rdma_write_done(struct ib_cq *cq, struct ib_wc *wc)
 		if (wc->status != IB_WC_WR_FLUSH_ERR)
 			rdma_conn_fail(conn, wc->status == IB_WC_RETRY_EXC_ERR ? -EHOSTDOWN : -EIO);
 	}
-	rdma_freed(conn, &lane->writes_free, w - lane->writes);
+	rdma_freed(conn, &lane->writes_free, BIT(w - lane->writes));
 	npulink_put_written(conn->put, cookie, len);
 }
 

@@ -198,6 +198,7 @@ int rdma_lane_setup(struct rdma_lane *lane, struct rdma_cm_id *id)
 	atomic_set(&lane->probes, 0);
 	lane->heard = jiffies;
 	lane->writes_free = BIT(RDMA_WRITES) - 1;
+	lane->tx_quiet = 0;
 	lane->id = id;
 	/* Taken down like any other, since something may have been posted. */
 	return rdma_first_map(lane);

@@ -29,6 +29,7 @@
 #define RDMA_PAGES	(NPULINK_WIRE_CHUNK / PAGE_SIZE + 1)
 #define RDMA_WRITES	NPULINK_PUT_WRITES
 #define RDMA_PROBES	8	/* the same */
+#define RDMA_QUIET	(NPULINK_PUT_TX / 2)	/* messages for one completion */
 #define RDMA_SGE	16	/* of one work request, if the device has as many .. */
 #define RDMA_SGE_MIN	4	/* .. and it must have these */
 #define RDMA_RESOLVE_MS	2000	/* for an address, and for a route */
@@ -96,6 +97,8 @@ struct rdma_write {
  * @since: when the peer was called, or has called
  * @proved: the peer has proved that it knows the secret, and is at @theirs
  * @first: the peer's first message, and ours behind it
+ * @tx_quiet: slots whose messages' completions are not asked for, since the last that was
+ * @tx_before: what @tx_quiet was when that slot's was asked for
  * @heard: of the last sign of life, jiffies
  * @probes: that were not acknowledged
  */
@@ -118,6 +121,8 @@ struct rdma_lane {
 	struct ib_cqe first_cqe;
 	struct ib_cqe said_cqe;
 	unsigned long writes_free;
+	unsigned long tx_quiet;
+	unsigned long tx_before[NPULINK_PUT_TX];
 	atomic_t probes;
 	unsigned long heard;
 	struct ib_cqe probe_cqe;
