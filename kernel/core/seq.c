@@ -615,8 +615,8 @@ static int npulink_req_submit(struct npulink_req *req)
 }
 
 /*
- * A transport leaves what it sends to a softirq, which in a task would be for ksoftirqd, and come when
- * this task sleeps. With softirqs held off, the task carries it out as it lets go of the lock.
+ * A transport leaves what it sends to a softirq, which in a task would be for ksoftirqd, and come
+ * when this task sleeps. With softirqs held off, the task does it as it lets go of the lock.
  */
 struct npulink_rank_flags {
 	unsigned long irq;

@@ -188,9 +188,9 @@ void *rdma_tx_va(struct rdma_conn *conn, u32 slot)
 }
 
 /*
- * Whether the completion of @slot's message is asked for: of one in RDMA_QUIET, which then frees the
- * slots of those before it, too, as a queue pair completes in order; and of a last message, which
- * others may be posted beside. Else those who post to a connection take turns.
+ * Whether the completion of @slot's message is asked for: of one in RDMA_QUIET, which then frees
+ * the slots of those before it, too, as a queue pair completes in order; and of a last message,
+ * which others may be posted beside. Else those who post to a connection take turns.
  */
 static bool rdma_tx_signal(struct rdma_conn *conn, u32 slot)
 {
