@@ -624,6 +624,7 @@ struct npulink_rank_flags {
 };
 
 static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
+	__acquires(&rank->lock)
 {
 	flags->bh = READ_ONCE(rank->net) && in_task();
 	if (flags->bh)
@@ -632,6 +633,7 @@ static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_fla
 }
 
 static void npulink_rank_unlock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
+	__releases(&rank->lock)
 {
 	spin_unlock_irqrestore(&rank->lock, flags->irq);
 	if (flags->bh)
