@@ -7,7 +7,10 @@
  *
  * npulink-test: modules=none timeout=240 mem=1024
  */
+#include <grp.h>
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include "hostile.h"
 #include "raw.h"
@@ -511,6 +514,45 @@ static bool writes(void)
 	return survivor_end(&s, 1) && ok;
 }
 
+/*
+ * What an agreement needs is the user's to pay, although a worker takes it: not without room in
+ * RLIMIT_MEMLOCK, and with it, at the next try.
+ */
+static int limited(void)
+{
+	struct rlimit limit = { 64 << 10, 4 << 20 };
+	struct survivor s;
+	struct stat st;
+
+	if (stat("/dev/npulink/npu0", &st) || setrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    setgroups(0, NULL) || setresgid(st.st_gid, st.st_gid, st.st_gid) ||
+	    setresuid(60001, 60001, 60001))
+		return 1;
+	if (!survivor_init(&s, SHORT, true, true))
+		return 2;
+	pthread_join(s.thread, NULL);
+	if (s.rc != -ENOMEM) {
+		ksft_print_msg("%d\n", s.rc);
+		return 3;
+	}
+	limit.rlim_cur = limit.rlim_max;
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || pthread_create(&s.thread, NULL, ask, &s))
+		return 4;
+	return survivor_end(&s, 1) ? 0 : 5;
+}
+
+static bool pays(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(limited());
+	if (waitpid(pid, &status, 0) != pid || status)
+		ksft_print_msg("status %#x\n", status);
+	return !status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static void set_up(void)
@@ -541,7 +583,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 11 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 12 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
@@ -560,6 +602,7 @@ int main(void)
 	for (unsigned int i = 0; i < ARRAY_SIZE(agree_lies); i++)
 		ksft_test_result(caught(&agree_lies[i]), "a member says %s\n", agree_lies[i].what);
 	ksft_test_result(writes(), "a member writes\n");
+	ksft_test_result(pays(), "its memory counts for the user who asks\n");
 	ksft_test_result(nothing_left(), "no key, no connection and no memory is left\n");
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
 	ksft_finished();

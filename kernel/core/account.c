@@ -11,39 +11,54 @@
 
 atomic64_t npulink_pinned;
 
-static int npulink_charge_user(struct user_struct *user, unsigned long npages)
+static int npulink_charge_user(struct npulink_file *file, unsigned long npages)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	unsigned long old = atomic_long_read(&user->locked_vm), new;
+	unsigned long limit = READ_ONCE(file->lock_limit);
+	unsigned long old = atomic_long_read(&file->user->locked_vm), new;
 
 	do {
 		if (check_add_overflow(old, npages, &new) || new > limit)
 			return -ENOMEM;
-	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &old, new));
+	} while (!atomic_long_try_cmpxchg(&file->user->locked_vm, &old, new));
 	return 0;
 }
 
-/* Called by the owner of @file, before anything is pinned or allocated. May sleep. */
+/*
+ * How many pages the caller may have, for those who work for @file without being its owner: they
+ * have all capabilities, and no limit. Called by the owner.
+ */
+void npulink_note_limit(struct npulink_file *file)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK);
+
+	if (limit == RLIM_INFINITY || capable(CAP_IPC_LOCK))
+		limit = ULONG_MAX;
+	WRITE_ONCE(file->lock_limit, limit >> PAGE_SHIFT);
+}
+
+/*
+ * Called by the owner of @file, or a kernel thread on behalf of it, before anything is pinned or
+ * allocated. May sleep.
+ */
 int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages)
 {
+	bool owner = !(current->flags & PF_KTHREAD);
 	int rc;
 
 	c->npages = 0;
 	if (!npages)
 		return 0;
-	if (capable(CAP_IPC_LOCK) || rlimit(RLIMIT_MEMLOCK) == RLIM_INFINITY) {
-		atomic_long_add(npages, &file->user->locked_vm);
-	} else {
-		rc = npulink_charge_user(file->user, npages);
-		if (rc) {
-			/* What the user has just freed may be on its way back; of plans, twice. */
-			npulink_comm_flush();
-			npulink_buf_flush();
-			rc = npulink_charge_user(file->user, npages);
-		}
-		if (rc)
-			return rc;
+	if (owner)
+		npulink_note_limit(file);
+	rc = npulink_charge_user(file, npages);
+	/* What the user has just freed may be on its way back; of plans, twice. */
+	if (rc && owner) {
+		npulink_comm_flush();
+		npulink_buf_flush();
+		rc = npulink_charge_user(file, npages);
 	}
+	if (rc)
+		return rc;
 	atomic64_add(npages, &file->mm->pinned_vm);
 	atomic64_add(npages, &npulink_pinned);
 	mmgrab(file->mm);

@@ -19,6 +19,7 @@ struct npulink_charge {
 
 extern atomic64_t npulink_pinned;	/* pages charged on this node */
 
+void npulink_note_limit(struct npulink_file *file);
 int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages);
 void npulink_uncharge(struct npulink_charge *c);
 

@@ -16,7 +16,9 @@
  *
  * Whoever keeps others waiting for too long is lost. So all of it ends, whatever others do.
  */
+#include <linux/memcontrol.h>
 #include <linux/random.h>
+#include <linux/sched/mm.h>
 #include <crypto/algapi.h>
 #include "agree.h"
 #include "remote.h"
@@ -431,6 +433,7 @@ static int npulink_agree_open_one(struct npulink_place *place)
 static void npulink_agree_open(struct npulink_agree *agree)
 {
 	const struct npulink_transport *transport = NULL;
+	struct mem_cgroup *memcg, *old;
 	struct npulink_port *port;
 	int rc = 0;
 	u32 i;
@@ -444,10 +447,15 @@ static void npulink_agree_open(struct npulink_agree *agree)
 	/* Without a port there is no telling others from the dead. */
 	if (!transport)
 		rc = -EHOSTUNREACH;
+	/* At the expense of a process that wants to go on, or may. */
+	memcg = get_mem_cgroup_from_mm(agree->rank->file->mm);
+	old = set_active_memcg(memcg);
 	for_each_other(i, agree) {
 		if (!rc)
 			rc = npulink_agree_open_one(&agree->places[i]);
 	}
+	set_active_memcg(old);
+	mem_cgroup_put(memcg);
 	agree->opened = true;
 	if (!rc)
 		return;
@@ -642,6 +650,7 @@ int npulink_agree_ask(struct npulink_rank *rank)
 
 	if (!by)
 		return -EHOSTUNREACH;
+	npulink_note_limit(rank->file);
 	agree = npulink_agree_get(rank->comm, by);
 	rc = PTR_ERR_OR_ZERO(agree);
 	if (rc)

@@ -93,6 +93,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	mmgrab(current->mm);
 	file->mm = current->mm;
 	file->user = get_uid(current_user());
+	npulink_note_limit(file);
 	file->cred = get_current_cred();
 	file->tgid = get_pid(task_tgid(current));
 	mutex_lock(&dev->lock);

@@ -108,6 +108,7 @@ struct npulink_file {
 	struct npulink_mm *nmm;
 	struct mm_struct *mm;		/* the opener's, grabbed; only compared */
 	struct user_struct *user;
+	unsigned long lock_limit;	/* of its owner, in pages, see npulink_note_limit() */
 	const struct cred *cred;
 	struct npulink_quota *quota;
 	struct pid *tgid;
