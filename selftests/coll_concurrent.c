@@ -9,6 +9,12 @@
 
 #define RANKS	4
 
+/* On a debug kernel, a third of @n rounds. */
+static int some(int n)
+{
+	return getenv("NPULINK_SLOW") ? n / 3 : n;
+}
+
 /* ---- groups */
 
 static int ring_group(struct ranks *ranks, struct coll_comm *comm)
@@ -16,7 +22,7 @@ static int ring_group(struct ranks *ranks, struct coll_comm *comm)
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
 	int rc = 0;
 
-	for (int i = 0; i < 60 && !rc; i++) {
+	for (int i = 0; i < some(60) && !rc; i++) {
 		/* Every third round is too large for the arena. */
 		size_t count = i % 3 ? 5 : 30000;
 		static int64_t out[30000], in[30000], self[2];
@@ -43,7 +49,7 @@ static int exchange_group(struct ranks *ranks, struct coll_comm *comm)
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
 	int out[RANKS], in[RANKS], sum = 0, one = 1, rc = 0;
 
-	for (int i = 0; i < 40 && !rc; i++) {
+	for (int i = 0; i < some(40) && !rc; i++) {
 		rc = coll_group_start(comm);
 		for (unsigned int p = 0; p < n; p++) {
 			out[p] = 100 * rank + p + i;
@@ -92,7 +98,7 @@ static int persistent(struct ranks *ranks, struct coll_comm *comm)
 	for (int k = 0; k < 3 && !rc; k++)
 		rc = coll_allreduce_init(comm, in[k], out[k], k ? 2000 : 3, COLL_INT32, COLL_SUM,
 					 &req[k]);
-	for (int i = 0; i < 40 && !rc; i++) {
+	for (int i = 0; i < some(40) && !rc; i++) {
 		for (int k = 0; k < 3; k++)
 			in[k][2] = rank + i + k;
 		rc = i % 2 ? coll_startall(3, req) : 0;
@@ -157,7 +163,7 @@ static void *thread_main(void *arg)
 	unsigned int peer = (rank + a->id + 1) % n, from = (rank + 2 * n - a->id - 1) % n;
 	int out, in;
 
-	for (int i = 0; i < 60 && !a->rc; i++) {
+	for (int i = 0; i < some(60) && !a->rc; i++) {
 		out = 10000 * a->id + 100 * rank + i;
 		a->rc = coll_group_start(a->comm);
 		if (a->rc == -EBUSY) {
@@ -219,7 +225,7 @@ static int many_comms(struct ranks *ranks, struct coll_comm *comm)
 		config.share = k % 2 ? comm : NULL;
 		rc = coll_comm_init_rank(&c[k], RANKS, &id[k], (rank + k) % RANKS, &config);
 	}
-	for (int i = 0; i < 20 && !rc; i++) {
+	for (int i = 0; i < some(20) && !rc; i++) {
 		for (int k = 0; k < COMMS && !rc; k++) {
 			in[k] = rank + k + i;
 			rc = coll_iallreduce(c[k], &in[k], &out[k], 1, COLL_INT32, COLL_SUM,
@@ -347,7 +353,7 @@ static void test_begin_in_storm(void)
 	int in[2] = { 1, 2 }, out[2], rc = 0, before = signals;
 
 	signals_every(400);
-	for (int i = 0; i < 40 && !rc; i++) {
+	for (int i = 0; i < some(40) && !rc; i++) {
 		rc = coll_get_unique_id(&id);
 		for (int r = 0; r < 2 && !rc; r++)
 			rc = coll_comm_init_rank(&c[r], 2, &id, r, NULL);
