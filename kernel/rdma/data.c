@@ -135,12 +135,16 @@ static void rdma_freed(struct rdma_conn *conn, unsigned long *mask, unsigned lon
 
 static int rdma_take(struct rdma_conn *conn, unsigned long *mask)
 {
-	unsigned long flags;
+	unsigned long flags, free;
 	int bit = -EAGAIN;
 
 	spin_lock_irqsave(&conn->lock, flags);
-	if (*mask) {
-		bit = __ffs(*mask);
+	free = *mask;
+	/* One is left for the last message, see rdma_send_last(). */
+	if (mask == &conn->put->tx_free)
+		free &= free - 1;
+	if (free) {
+		bit = __ffs(free);
 		*mask &= ~BIT(bit);
 		if (mask == &conn->put->tx_free)
 			conn->tx_last &= ~BIT(bit);
@@ -196,6 +200,8 @@ static bool rdma_tx_signal(struct rdma_conn *conn, u32 slot)
 {
 	struct rdma_lane *lane = conn->lane;
 
+	/* Those that are not asked for may not be all that there are. */
+	BUILD_BUG_ON(RDMA_QUIET > NPULINK_PUT_TX - 1);
 	lane->tx_before[slot] = 0;
 	if (READ_ONCE(conn->tx_last) & BIT(slot))
 		return true;
@@ -225,7 +231,7 @@ int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first)
 	if (first)
 		first->next = &wr;
 	rc = ib_post_send(lane->id->qp, first ?: &wr, NULL);
-	if (rc)
+	if (rc && !(READ_ONCE(conn->tx_last) & BIT(slot)))
 		lane->tx_quiet = (lane->tx_quiet | lane->tx_before[slot]) & ~BIT(slot);
 	return rc;
 }

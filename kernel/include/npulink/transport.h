@@ -69,7 +69,7 @@ struct npulink_port {
  * @naddrs: how many there are
  * @addr: of these, where it was called last; the transport's
  * @tx_free: slots to send from that are free, the others hold a message which the peer's device
- *	has not acknowledged; the transport's
+ *	is not known to have acknowledged; the transport's
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
  * @via: name of the port that it goes over, for people; the transport's, its last byte stays 0
