@@ -24,8 +24,8 @@ static int npulink_charge_user(struct npulink_file *file, unsigned long npages)
 }
 
 /*
- * How many pages the caller may have, for those who work for @file without being its owner: they
- * have all capabilities, and no limit. Called by the owner.
+ * How many pages the caller, the owner of @file, may have: also for those who work for it, whose
+ * own capabilities and limits are others.
  */
 void npulink_note_limit(struct npulink_file *file)
 {
@@ -37,12 +37,12 @@ void npulink_note_limit(struct npulink_file *file)
 }
 
 /*
- * Called by the owner of @file, or a kernel thread on behalf of it, before anything is pinned or
- * allocated. May sleep.
+ * Called by the owner of @file, or on its behalf by a worker or another rank, before anything is
+ * pinned or allocated. May sleep.
  */
 int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages)
 {
-	bool owner = !(current->flags & PF_KTHREAD);
+	bool owner = current->mm == file->mm;
 	int rc;
 
 	c->npages = 0;

@@ -433,7 +433,6 @@ static int npulink_agree_open_one(struct npulink_place *place)
 static void npulink_agree_open(struct npulink_agree *agree)
 {
 	const struct npulink_transport *transport = NULL;
-	struct mem_cgroup *memcg, *old;
 	struct npulink_port *port;
 	int rc = 0;
 	u32 i;
@@ -447,15 +446,10 @@ static void npulink_agree_open(struct npulink_agree *agree)
 	/* Without a port there is no telling others from the dead. */
 	if (!transport)
 		rc = -EHOSTUNREACH;
-	/* At the expense of a process that wants to go on, or may. */
-	memcg = get_mem_cgroup_from_mm(agree->rank->file->mm);
-	old = set_active_memcg(memcg);
 	for_each_other(i, agree) {
 		if (!rc)
 			rc = npulink_agree_open_one(&agree->places[i]);
 	}
-	set_active_memcg(old);
-	mem_cgroup_put(memcg);
 	agree->opened = true;
 	if (!rc)
 		return;
@@ -599,8 +593,29 @@ static void npulink_agree_finish(struct npulink_agree *agree)
 	npulink_comm_put(comm);
 }
 
+/* What a worker allocates is at the expense of @rank's process, which wants to go on, or may. */
+struct npulink_agree_payer {
+	struct mem_cgroup *memcg, *old;
+};
+
+static struct npulink_agree_payer npulink_agree_pay(const struct npulink_rank *rank)
+{
+	struct npulink_agree_payer payer;
+
+	payer.memcg = get_mem_cgroup_from_mm(rank->file->mm);
+	payer.old = set_active_memcg(payer.memcg);
+	return payer;
+}
+
+static void npulink_agree_paid(const struct npulink_agree_payer *payer)
+{
+	set_active_memcg(payer->old);
+	mem_cgroup_put(payer->memcg);
+}
+
 void npulink_agree_work(struct npulink_agree *agree)
 {
+	struct npulink_agree_payer payer = npulink_agree_pay(agree->rank);
 	bool stock, ended;
 
 	if (!agree->opened)
@@ -623,6 +638,7 @@ void npulink_agree_work(struct npulink_agree *agree)
 	spin_unlock_irq(&agree->lock);
 	if (ended)
 		npulink_agree_finish(agree);
+	npulink_agree_paid(&payer);
 }
 
 /* ---- what others want to know -------------------------------------------------------- */
@@ -643,11 +659,12 @@ static bool npulink_agree_known(struct npulink_agree *agree, int *result)
 /* A rank wants to go on: wait until it is known with whom. 0: npulink_comm.child. */
 int npulink_agree_ask(struct npulink_rank *rank)
 {
-	/* This rank may not have been told where others are. */
-	struct npulink_rank *by = npulink_comm_survivor(rank->comm);
 	struct npulink_agree *agree;
+	struct npulink_rank *by;
 	int rc, result;
 
+	/* This rank may not have been told where others are. */
+	by = READ_ONCE(rank->net) ? npulink_rank_get(rank) : npulink_comm_survivor(rank->comm);
 	if (!by)
 		return -EHOSTUNREACH;
 	npulink_note_limit(rank->file);
@@ -681,6 +698,7 @@ int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, cons
 {
 	/* Pairs with npulink_agree_get(). */
 	struct npulink_agree *agree = smp_load_acquire(&comm->agree);
+	struct npulink_agree_payer payer;
 	struct npulink_rank *rank;
 	bool heir = false;
 	int result = -ENOENT;
@@ -709,7 +727,9 @@ int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, cons
 	rank = npulink_comm_survivor(comm);
 	if (!rank)
 		return -ENOENT;
+	payer = npulink_agree_pay(rank);
 	agree = READ_ONCE(rank->net) == net ? npulink_agree_get(comm, rank) : ERR_PTR(-ENOENT);
+	npulink_agree_paid(&payer);
 	if (!IS_ERR(agree))
 		npulink_agree_start(agree, rank, false);
 	npulink_rank_put(rank);

@@ -626,7 +626,8 @@ struct npulink_rank_flags {
 static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
 	__acquires(&rank->lock)
 {
-	flags->bh = READ_ONCE(rank->net) && in_task();
+	/* A backend may call with its own lock held. */
+	flags->bh = READ_ONCE(rank->net) && in_task() && !irqs_disabled();
 	if (flags->bh)
 		local_bh_disable();
 	spin_lock_irqsave(&rank->lock, flags->irq);
