@@ -5,7 +5,7 @@
  * second is waited for as long as its machine lives; the third is cut off and loses that
  * communicator its link, while others on the same device go on.
  *
- * npulink-test: modules=none timeout=240 mem=1024
+ * npulink-test: modules=none timeout=240
  */
 #include <pthread.h>
 #include <sys/wait.h>

@@ -12,7 +12,7 @@ set -eu -o pipefail
 modules=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/tools/vm/modules
 tests=${NPULINK_TESTS:-$(cd "$(dirname "$0")/.." && pwd)/build/selftests}
 cycles=5
-[ -z "${NPULINK_SLOW-}" ] || cycles=2
+[ -z "${NPULINK_SLOW-}" ] || cycles=1
 [ -z "${NPULINK_SOAK-}" ] || cycles=100
 n=0 status=0
 . "${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/selftests/tap.sh"
