@@ -488,13 +488,13 @@ static void test_counts(const struct coll_algorithm *alg)
 /* Rows that are run this time. */
 static const struct coll_algorithm *next_row(const struct coll_algorithm *alg, unsigned int *i)
 {
-	const int part = getenv("NPULINK_SLOW") && !soak ? 6 : 1;
-	static int first = -1;
+	const unsigned int part = getenv("NPULINK_SLOW") && !soak ? 6 : 1;
+	static unsigned int first = ~0U;
 
-	if (first < 0) {
+	if (first == ~0U) {
 		first = getpid() % part;
 		if (part > 1)
-			ksft_print_msg("rows number %d, %d, ...\n", first, first + part);
+			ksft_print_msg("rows number %u, %u, ...\n", first, first + part);
 	}
 	while ((alg = coll_algorithm_next(~0U, alg)))
 		if (alg->collective != NPULINK_COLL_P2P &&
