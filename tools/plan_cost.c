@@ -47,20 +47,14 @@ static void put_bounds(struct json_object *obj, const struct coll_bounds *bounds
 	put_double(obj, "bound_reductions", bounds->compute);
 }
 
-/* The n of the forms: all shards together. */
+/* The n of the forms. Of alltoallv it is what this rank sends, since ranks differ. */
 static uint64_t form_bytes(const struct coll_args *args)
 {
-	uint64_t n = args->count;
+	uint64_t n = 0;
 
-	switch (args->collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		n *= args->nranks;
-	}
-	for (uint32_t i = 0; args->counts && i < args->nranks; i++)
+	if (args->collective != NPULINK_COLL_ALLTOALLV)
+		return coll_args_bytes(args);
+	for (uint32_t i = 0; i < args->nranks; i++)
 		n += args->counts[i];
 	return n * npulink_dtype_size(args->dtype);
 }
