@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <coll.h>
+#include "internal.h"
 #include "query.h"
 #include "sim_check.h"
 
