@@ -14,6 +14,7 @@
 
 #define MILLION	(1U << 20)
 #define KILLS	5
+#define TRIES	4	/* of one moment: a busy machine may hold up a death, though not each time */
 #define PATIENCE_MS	6000
 
 /* What a child has made before the call. */
@@ -233,7 +234,7 @@ static uint64_t killed_after(struct __test_metadata *_metadata, pid_t pid)
 TEST_F(killed, in_the_midst)
 {
 	uint64_t from, full, at, after, gone, worst = 0, bound;
-	unsigned int i, caught = 0;
+	unsigned int i, try, caught = 0;
 	pid_t pid;
 	int up;
 
@@ -249,16 +250,19 @@ TEST_F(killed, in_the_midst)
 	/* The first kills have nearly all of the call before them: it is not gone through. */
 	bound = after + full / (variant->stages ? 10 : 3) + 50000000;
 	for (i = 0; i < KILLS; i++) {
-		pid = begin(variant, &up);
-		from = heard(up);
-		ASSERT_NE(0, from);
 		at = full * (2 * i + 1) / ((variant->stages ? 2 : 4) * KILLS);
-		raw_sleep_ms(at / 1000000);
-		gone = killed_after(_metadata, pid);
-		/* Else the call had ended before. */
-		caught += !heard(up);
-		close(up);
-		TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6, gone * 1e-6);
+		gone = bound;
+		for (try = 0; try < TRIES && gone >= bound; try++) {
+			pid = begin(variant, &up);
+			from = heard(up);
+			ASSERT_NE(0, from);
+			raw_sleep_ms(at / 1000000);
+			gone = killed_after(_metadata, pid);
+			/* Else the call had ended before. */
+			caught += !heard(up);
+			close(up);
+			TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6, gone * 1e-6);
+		}
 		worst = gone > worst ? gone : worst;
 	}
 	TH_LOG("the call takes %.1f ms; killed in it %u times, gone after %.1f ms at worst, killed after it %.1f ms",

@@ -5,7 +5,7 @@
  * through interrupts, but for the deadlock detector's. Creating a plan is seen, so the
  * net has no hole.
  *
- * npulink-test: timeout=120
+ * npulink-test: probes timeout=120
  */
 #include <pthread.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
  * properties.c - what the design promises of who does what, where and how often, and no
  * result would show: the kernel is asked by tracepoints, probes, switches and cgroups.
  *
- * npulink-test: timeout=180
+ * npulink-test: probes timeout=180
  */
 #include <sys/resource.h>
 #include <sys/stat.h>
