@@ -338,6 +338,78 @@ TEST_F(life, destroyed_by_several_threads)
 	}
 }
 
+/* Posts, whatever comes of it, until it is told to stop. */
+struct poster {
+	pthread_t thread;
+	int fd, comm, peer;
+	bool stop;
+};
+
+static void *poster(void *arg)
+{
+	struct poster *p = arg;
+	int plan;
+
+	while (!__atomic_load_n(&p->stop, __ATOMIC_ACQUIRE)) {
+		struct npulink_step step = raw_step(NPULINK_STEP_SEND, 0);
+		struct npulink_post post;
+
+		step.send_peer = p->peer;
+		plan = raw_plan(p->fd, __atomic_load_n(&p->comm, __ATOMIC_ACQUIRE), NULL, 0, &step,
+				1);
+		if (plan <= 0)
+			continue;
+		post = raw_post_cmd(plan, 0);
+		raw_ioctl(p->fd, NPULINK_POST, &post);
+		raw_destroy(p->fd, plan);
+	}
+	return NULL;
+}
+
+/*
+ * Ranks that go while threads make plans with each other and post them: nobody follows a pointer
+ * to one that has gone, and none stays because another one found it too late.
+ */
+TEST_F(life, ranks_go_while_others_find_them)
+{
+	struct poster p[4] = {};
+	uint8_t secret[16];
+	int round, i;
+
+	for (i = 0; i < 4; i++) {
+		p[i].fd = i < 2 ? raw_open(i) : p[i - 2].fd;
+		p[i].peer = !(i % 2);
+		ASSERT_GE(p[i].fd, 0);
+		pthread_create(&p[i].thread, NULL, poster, &p[i]);
+	}
+	for (round = 0; round < (getenv("NPULINK_SLOW") ? 100 : 600); round++) {
+		int comm[2], tries;
+
+		raw_secret(secret);
+		for (i = 0; i < 2; i++) {
+			comm[i] = raw_comm(p[i].fd, secret, i, 2);
+			ASSERT_GT(comm[i], 0);
+			__atomic_store_n(&p[i].comm, comm[i], __ATOMIC_RELEASE);
+			__atomic_store_n(&p[i + 2].comm, comm[i], __ATOMIC_RELEASE);
+		}
+		if (round % 3)
+			sched_yield();
+		raw_abort(p[round % 2].fd, comm[round % 2], 1);
+		/* A plan may be in somebody's hands just now. */
+		for (i = 0; i < 2; i++)
+			for (tries = 0; raw_destroy(p[i].fd, comm[i]) && tries < 100000; tries++)
+				sched_yield();
+	}
+	for (i = 0; i < 4; i++) {
+		__atomic_store_n(&p[i].stop, true, __ATOMIC_RELEASE);
+		pthread_join(p[i].thread, NULL);
+	}
+	close(p[0].fd);
+	close(p[1].fd);
+	/* The fixture's alone. */
+	EXPECT_TRUE(RAW_EVENTUALLY(!system("npulink -j stat show | jq -e '.comms == 1' >/dev/null")));
+}
+
 /* ---- a device goes ------------------------------------------------------------------- */
 
 /* Devices of their own, so that others are not disturbed. Their numbers, or -errno. */

@@ -410,6 +410,10 @@ static void npulink_rank_free(struct work_struct *work)
 	struct npulink_conn *conn;
 	unsigned long i;
 
+	/* Who found us by a pointer that has been cleared since looks no further. */
+	spin_lock_irq(&rank->lock);
+	rank->gone = true;
+	spin_unlock_irq(&rank->lock);
 	xa_for_each(&rank->conns, i, conn) {
 		npulink_conn_drop(conn);
 		npulink_remote_free(conn);
@@ -564,6 +568,47 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 	return conn;
 }
 
+/* The links between @rank's device and that of @peer, for @rank's @conn. May sleep. */
+static int npulink_conn_make_links(struct npulink_rank *rank, struct npulink_conn *conn,
+				   struct npulink_rank *peer)
+{
+	struct npulink_link *link = npulink_link_get(rank->dev, peer->dev, true);
+	struct npulink_link *back = npulink_link_get(peer->dev, rank->dev, true);
+
+	if (IS_ERR(link) || IS_ERR(back)) {
+		int rc = IS_ERR(link) ? PTR_ERR(link) : PTR_ERR(back);
+
+		npulink_link_put(link);
+		npulink_link_put(back);
+		return rc;
+	}
+	if (cmpxchg(&conn->link, NULL, link))
+		npulink_link_put(link);
+	if (cmpxchg(&conn->back, NULL, back))
+		npulink_link_put(back);
+	WRITE_ONCE(conn->dev, peer->dev->id);
+	if (conn->ledger)
+		WRITE_ONCE(conn->ledger->dev, peer->dev->id);
+	return 0;
+}
+
+/* @rank's @conn, which has links, leads to @peer: unless @rank has left and let go of all. */
+static int npulink_conn_meet(struct npulink_rank *rank, struct npulink_conn *conn,
+			     struct npulink_rank *peer)
+{
+	unsigned long flags;
+	int rc = 0;
+
+	spin_lock_irqsave(&rank->lock, flags);
+	if (rank->closed)
+		rc = -ESHUTDOWN;
+	else if (!conn->peer)
+		/* Whoever sees it sees the links. */
+		smp_store_release(&conn->peer, npulink_rank_get(peer));
+	spin_unlock_irqrestore(&rank->lock, flags);
+	return rc;
+}
+
 /*
  * Find the peer's rank structure and the links to and from its device. -ENOENT: it has
  * not joined yet, -ESHUTDOWN: it has left. Links are made when the plan of the later
@@ -578,9 +623,11 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 
 	if (conn->far)
 		return npulink_remote_resolve(rank, conn);
-	/* Set last: whoever sees it sees the links. */
+	/* Pairs with npulink_conn_meet(). */
 	if (smp_load_acquire(&conn->peer))
 		return 0;
+	/* Either we find the peer, or it finds @conn: each is published before it looks. */
+	smp_mb();
 	rcu_read_lock();
 	peer = rcu_dereference(comm->ranks[conn->rank]);
 	if (peer && !kref_get_unless_zero(&peer->obj.kref))
@@ -588,28 +635,21 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	rcu_read_unlock();
 	if (!peer)
 		return test_bit(conn->rank, comm->left) ? -ESHUTDOWN : -ENOENT;
-	link = npulink_link_get(rank->dev, peer->dev, true);
-	back = npulink_link_get(peer->dev, rank->dev, true);
-	if (IS_ERR(link) || IS_ERR(back)) {
-		int rc = IS_ERR(link) ? PTR_ERR(link) : PTR_ERR(back);
-
-		npulink_link_put(link);
-		npulink_link_put(back);
-		npulink_rank_put(peer);
-		return rc;
+	rc = npulink_conn_make_links(rank, conn, peer);
+	/*
+	 * If the peer was here first, it has asked in vain, and may have posted already. Its
+	 * side comes before ours: whoever sees ours may run its operations.
+	 */
+	other = rc ? NULL : xa_load(&peer->conns, rank->rank);
+	if (other && !other->far) {
+		rc = npulink_conn_make_links(peer, other, rank);
+		if (!rc)
+			rc = npulink_conn_meet(peer, other, rank);
 	}
-	if (cmpxchg(&conn->link, NULL, link))
-		npulink_link_put(link);
-	if (cmpxchg(&conn->back, NULL, back))
-		npulink_link_put(back);
-	WRITE_ONCE(conn->dev, peer->dev->id);
-	if (conn->ledger)
-		WRITE_ONCE(conn->ledger->dev, peer->dev->id);
-	if (cmpxchg(&conn->peer, NULL, peer))
-		npulink_rank_put(peer);
-	/* If the peer was here first, it has asked in vain, and may have posted already. */
-	other = xa_load(&peer->conns, rank->rank);
-	return other ? npulink_conn_resolve(peer, other) : 0;
+	if (!rc)
+		rc = npulink_conn_meet(rank, conn, peer);
+	npulink_rank_put(peer);
+	return rc;
 }
 
 /* ---- ioctls -------------------------------------------------------------------------------- */

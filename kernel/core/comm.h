@@ -186,6 +186,7 @@ struct npulink_rank {
 	u32 nposted;		/* collectives and point-to-point */
 	struct npulink_rank_stats stats;
 	bool closed;
+	bool gone;		/* being freed: conns and table are not to be looked at */
 	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
 	struct {
 		u64 number;	/* + 1; 0: free */

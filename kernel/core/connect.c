@@ -134,15 +134,64 @@ u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank)
 	return lo < plan->npeers && plan->peers[lo].conn->rank == rank ? lo : NONE;
 }
 
+/*
+ * Have the operation of @peer that belongs to @op, if it is there, know @op, and put it with a
+ * reference into *found. Else NULL: it will look for us.
+ */
+static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan_peer *me,
+				struct npulink_rank *peer, struct npulink_op **found,
+				struct npulink_cause *cause)
+{
+	const struct npulink_plan *pp;
+	struct npulink_call call;
+	struct npulink_op *pop;
+	bool passed;
+	u32 i, other;
+
+	lockdep_assert_held(&peer->lock);
+	*found = NULL;
+	pop = npulink_peer_op(peer, op, &passed);
+	if (!pop && passed)
+		return npulink_mismatch(op, peer, npulink_peer_call(op, peer, &call) ?
+						  &call : NULL, cause);
+	if (!pop && peer->closed) {
+		npulink_left(op, peer->rank, cause);
+		return -ESHUTDOWN;
+	}
+	/* One that is raw will look for us when it starts. */
+	if (!pop || pop->state != NPULINK_OP_RUNNING || pop->raw)
+		return 0;
+	pp = pop->plan;
+	other = npulink_find_peer(pp, op->rank->rank);
+	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
+	    pp->peers[other].nstreams != me->nstreams)
+		return npulink_mismatch(op, peer, &pp->call, cause);
+	/* Without links there it does not run with us. Pairs with npulink_conn_meet(). */
+	if (!smp_load_acquire(&pp->peers[other].conn->peer))
+		return 0;
+	for (i = me->stream; i < me->stream + me->nstreams; i++) {
+		const struct npulink_stream *s = &op->plan->streams[i];
+		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
+
+		if (k == NONE || pp->streams[k].count != s->count)
+			return npulink_mismatch(op, peer, &pp->call, cause);
+		if (!pop->streams[k].peer) {
+			npulink_op_get(op);
+			pop->streams[k].stream = i;
+			pop->streams[k].peer = op;
+		}
+	}
+	npulink_op_get(pop);
+	*found = pop;
+	return 0;
+}
+
 static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npulink_cause *cause)
 {
 	const struct npulink_plan_peer *me = &op->plan->peers[index];
-	struct npulink_rank *rank = op->rank;
-	struct npulink_rank *peer;
-	const struct npulink_plan *pp;
-	struct npulink_op *pop;
+	struct npulink_rank *rank = op->rank, *peer;
+	struct npulink_op *pop = NULL;
 	unsigned long flags;
-	bool passed;
 	u32 i, other;
 	int rc;
 
@@ -158,45 +207,19 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 			cause->cause = NPULINK_CAUSE_LINK;
 		return rc;
 	}
-	peer = me->conn->peer;
-	spin_lock_irqsave(&peer->lock, flags);
-	pop = npulink_peer_op(peer, op, &passed);
-	/* One that is raw will look for us when it starts. */
-	if (!pop || pop->state != NPULINK_OP_RUNNING || pop->raw) {
-		struct npulink_call call;
-		bool known;
-
-		rc = 0;
-		if (passed && !pop) {
-			known = npulink_peer_call(op, peer, &call);
-			rc = npulink_mismatch(op, peer, known ? &call : NULL, cause);
-		} else if (!pop && peer->closed) {
-			npulink_left(op, peer->rank, cause);
-			rc = -ESHUTDOWN;
-		}
+	/* If our rank has left, by another thread, it has let go of the peer, and @op is over. */
+	rcu_read_lock();
+	peer = READ_ONCE(me->conn->peer);
+	if (peer) {
+		spin_lock_irqsave(&peer->lock, flags);
+		if (!peer->gone)
+			rc = npulink_op_introduce(op, me, peer, &pop, cause);
 		spin_unlock_irqrestore(&peer->lock, flags);
+	}
+	rcu_read_unlock();
+	if (!pop)
 		return rc;
-	}
-	pp = pop->plan;
-	other = npulink_find_peer(pp, rank->rank);
-	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
-	    pp->peers[other].nstreams != me->nstreams)
-		goto err_mismatch;
-	for (i = me->stream; i < me->stream + me->nstreams; i++) {
-		const struct npulink_stream *s = &op->plan->streams[i];
-		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
-
-		if (k == NONE || pp->streams[k].count != s->count)
-			goto err_mismatch;
-		if (!pop->streams[k].peer) {
-			npulink_op_get(op);
-			pop->streams[k].stream = i;
-			pop->streams[k].peer = op;
-		}
-	}
-	npulink_op_get(pop);
-	spin_unlock_irqrestore(&peer->lock, flags);
-
+	other = npulink_find_peer(pop->plan, rank->rank);
 	spin_lock_irqsave(&rank->lock, flags);
 	if (op->state == NPULINK_OP_RUNNING) {
 		for (i = me->stream; i < me->stream + me->nstreams; i++) {
@@ -205,7 +228,7 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 			if (op->streams[i].peer)
 				continue;
 			npulink_op_get(pop);
-			op->streams[i].stream = npulink_find_stream(pp, other, s->channel,
+			op->streams[i].stream = npulink_find_stream(pop->plan, other, s->channel,
 								    !s->send);
 			op->streams[i].peer = pop;
 		}
@@ -213,11 +236,6 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 	spin_unlock_irqrestore(&rank->lock, flags);
 	npulink_op_put(pop);
 	return 0;
-
-err_mismatch:
-	rc = npulink_mismatch(op, peer, &pp->call, cause);
-	spin_unlock_irqrestore(&peer->lock, flags);
-	return rc;
 }
 
 /*
