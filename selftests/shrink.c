@@ -4,6 +4,7 @@
  * order, and can run collectives again; those who die or leave meanwhile are missed.
  */
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include "harness.h"
 #include "raw.h"
@@ -226,6 +227,52 @@ TEST_F(shrink, after_an_abort_all_survive)
 		comm[i] = cmd.out_id;
 	}
 	EXPECT_EQ(0, ring(self->fd, comm, RANKS));
+}
+
+/* Shrink again and again what only @fd's rank has ever joined: how often that was possible. */
+static int chain(int fd, int comm, int times, int *last)
+{
+	struct npulink_comm_shrink cmd;
+	int i, rc;
+
+	for (i = 0; i < times; i++) {
+		if (raw_abort(fd, comm, 1))
+			return -1;
+		rc = shrink(fd, comm, &cmd);
+		*last = rc;
+		if (rc || raw_destroy(fd, comm))
+			break;
+		comm = cmd.out_id;
+	}
+	return i;
+}
+
+/* Nobody holds what all have left for the next one. */
+TEST_F(shrink, a_thousand_times)
+{
+	uint8_t secret[16];
+	int comm, last = -1;
+
+	raw_secret(secret);
+	comm = raw_comm(self->fd[0], secret, 0, 1);
+	ASSERT_GT(comm, 0);
+	EXPECT_EQ(1000, chain(self->fd[0], comm, 1000, &last));
+	EXPECT_EQ(0, last);
+	/* The fixture's, and the last of them. */
+	EXPECT_TRUE(RAW_EVENTUALLY(!system("npulink -j stat show | jq -e '.comms == 2' >/dev/null")));
+}
+
+/* As long as somebody may still come, all in between are there; so that has an end. */
+TEST_F(shrink, not_for_ever_without_the_others)
+{
+	struct npulink_comm_shrink cmd;
+	int last = -1;
+
+	EXPECT_EQ(32, chain(self->fd[0], self->comm[0], 100, &last));
+	EXPECT_EQ(-EMLINK, last);
+	/* The others find the way through the one before. */
+	EXPECT_EQ(0, shrink(self->fd[1], self->comm[1], &cmd));
+	EXPECT_EQ(4, (int)cmd.out_nranks);
 }
 
 TEST_HARNESS_MAIN

@@ -743,7 +743,7 @@ bool npulink_agree_awaits(struct npulink_comm *comm, const struct net *net, u32 
 	struct npulink_agree *agree = smp_load_acquire(&comm->agree);
 	bool alive;
 
-	if (!agree || !comm->parent || agree->net != net ||
+	if (!agree || !comm->map || agree->net != net ||
 	    agree->place_of[index] != agree->self)
 		return false;
 	mutex_lock(&npulink_comms_lock);

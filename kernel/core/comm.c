@@ -262,23 +262,22 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	kfree(comm);
 }
 
-static void npulink_comm_release(struct kref *kref)
-{
-	struct npulink_comm *comm = container_of(kref, struct npulink_comm, kref);
-	struct npulink_comm *parent = comm->parent;
-
-	if (parent && parent->child == comm)
-		parent->child = NULL;
-	mutex_unlock(&npulink_comms_lock);
-	npulink_comm_free(comm);
-	if (parent)
-		npulink_comm_put(parent);
-}
-
-/* May sleep. */
+/* May sleep. A loop: each may have held the last reference of the one that it came from. */
 void npulink_comm_put(struct npulink_comm *comm)
 {
-	kref_put_mutex(&comm->kref, npulink_comm_release, &npulink_comms_lock);
+	while (comm && refcount_dec_and_mutex_lock(&comm->kref.refcount, &npulink_comms_lock)) {
+		struct npulink_comm *parent = comm->parent, *child = comm->child;
+
+		if (parent && parent->child == comm)
+			parent->child = NULL;
+		if (child && child->parent == comm)
+			child->parent = NULL;
+		mutex_unlock(&npulink_comms_lock);
+		if (!comm->awaited)
+			parent = NULL;
+		npulink_comm_free(comm);
+		comm = parent;
+	}
 }
 
 static struct npulink_comm *npulink_comm_find(const u8 *secret)

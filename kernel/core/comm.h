@@ -9,6 +9,7 @@
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
+#define NPULINK_MAX_DEPTH	32	/* communicators, each shrunk before all had joined it */
 
 struct npulink_agree;
 struct npulink_flight;
@@ -99,9 +100,13 @@ struct npulink_comm {
 	struct npulink_circle circle;	/* with DEADLOCK; like suspected, deadlock.c's */
 	u64 suspected;			/* which waits it was last told of */
 	struct work_struct abort_work;
-	struct npulink_comm *parent;
-	u32 *map;
-	struct npulink_comm *child;
+	/* Of one that another one was shrunk to, under npulink_comms_lock, see shrink.c. */
+	struct npulink_comm *parent;	/* referenced while @awaited */
+	u32 parent_serial;		/* for people, 0: none */
+	u32 awaited;			/* ranks of this machine that have not joined yet */
+	u32 depth;			/* how many parents hold on to each other */
+	u32 *map;			/* what its ranks have been there */
+	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
 };

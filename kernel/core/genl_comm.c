@@ -144,7 +144,7 @@ static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_comm
 
 static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm)
 {
-	const struct npulink_comm *parent = READ_ONCE(comm->parent);
+	u32 parent = READ_ONCE(comm->parent_serial);
 
 	if (nla_put_u32(skb, NPULINK_A_COMM_ID, comm->serial) ||
 	    nla_put_u32(skb, NPULINK_A_COMM_NRANKS, comm->nranks) ||
@@ -152,7 +152,7 @@ static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm
 	    nla_put_u32(skb, NPULINK_A_COMM_LEFT, READ_ONCE(comm->nleft)) ||
 	    nla_put_u32(skb, NPULINK_A_COMM_UID, npulink_genl_uid(comm->uid)) ||
 	    (comm->any_uid && nla_put_flag(skb, NPULINK_A_COMM_ANY_UID)) ||
-	    (parent && nla_put_u32(skb, NPULINK_A_COMM_PARENT, parent->serial)))
+	    (parent && nla_put_u32(skb, NPULINK_A_COMM_PARENT, parent)))
 		return -EMSGSIZE;
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed))

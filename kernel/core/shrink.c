@@ -93,48 +93,73 @@ static void npulink_comm_miss(struct npulink_comm *child)
 		missed = !npulink_comm_elsewhere(child, i) && !npulink_comm_alive(child, i);
 		cause.rank = i;
 		cause.peer = i;
+		if (!(i & 0xfff))
+			cond_resched();
 	}
+	/* Nobody has joined it yet, so there is nobody to be told. */
 	if (missed)
 		npulink_comm_fail_now(child, &cause);
 }
 
-/* @child is what @comm is shrunk to, and its ranks have been @map[]. */
-static void npulink_comm_adopt(struct npulink_comm *comm, struct npulink_comm *child, u32 *map)
+/* @child, with a map, is what @comm is shrunk to. */
+static void npulink_comm_adopt(struct npulink_comm *comm, struct npulink_comm *child)
 {
+	struct npulink_comm *before = comm->child;
+	u32 i;
+
 	lockdep_assert_held(&npulink_comms_lock);
-	child->map = map;
-	kref_get(&comm->kref);
+	/* It cannot be told any more when we go. */
+	if (before && !before->awaited)
+		before->parent = NULL;
+	for (i = 0; i < child->nranks; i++)
+		child->awaited += !npulink_comm_elsewhere(child, i);
+	if (child->awaited)
+		kref_get(&comm->kref);
 	child->parent = comm;
+	WRITE_ONCE(child->parent_serial, comm->serial);
+	child->depth = comm->depth + 1;
 	WRITE_ONCE(comm->child, child);
 	smp_mb();	/* pairs with npulink_file_kill() */
 	npulink_comm_miss(child);
 }
 
-static struct npulink_comm *npulink_comm_make_child(struct npulink_comm *comm)
+/*
+ * For the survivors of @comm, as many as they may be. Before any lock is taken: its memory cgroup
+ * may have to reclaim first. It is not in the table, so nobody joins it by its secret.
+ */
+static struct npulink_comm *npulink_comm_fresh(const struct npulink_comm *comm)
 {
-	struct npulink_comm *child;
+	struct npulink_comm *fresh;
 	u8 secret[16];
-	u32 i, n = 0;
-	u32 *map;
 
-	map = kvmalloc_array(comm->nranks, sizeof(*map), GFP_KERNEL_ACCOUNT);
-	if (!map)
-		return ERR_PTR(-ENOMEM);
+	get_random_bytes(secret, sizeof(secret));
+	fresh = npulink_comm_new(secret, comm->nranks, npulink_comm_flags(comm));
+	if (!fresh)
+		return NULL;
+	fresh->map = kvmalloc_array(comm->nranks, sizeof(*fresh->map), GFP_KERNEL_ACCOUNT);
+	if (!fresh->map) {
+		npulink_comm_put(fresh);
+		return NULL;
+	}
+	return fresh;
+}
+
+/* Make @fresh what @comm is shrunk to. */
+static int npulink_comm_make_child(struct npulink_comm *comm, struct npulink_comm *fresh)
+{
+	u32 i, n = 0;
+
 	for (i = 0; i < comm->nranks; i++) {
 		if (npulink_comm_alive(comm, i))
-			map[n++] = i;
+			fresh->map[n++] = i;
 		if (!(i & 0xfff))
 			cond_resched();
 	}
-	/* It is not in the table, so nobody joins it by its secret. */
-	get_random_bytes(secret, sizeof(secret));
-	child = n ? npulink_comm_new(secret, n, npulink_comm_flags(comm)) : NULL;
-	if (!child) {
-		kvfree(map);
-		return ERR_PTR(n ? -ENOMEM : -EOWNERDEAD);
-	}
-	npulink_comm_adopt(comm, child, map);
-	return child;
+	if (!n)
+		return -EOWNERDEAD;
+	WRITE_ONCE(fresh->nranks, n);
+	npulink_comm_adopt(comm, fresh);
+	return 0;
 }
 
 /* Machines that we have lost since they have accepted are missed, too. */
@@ -195,7 +220,8 @@ int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map
 	if (!comm->joined)
 		rc = rc ?: -ESHUTDOWN;
 	if (!rc) {
-		npulink_comm_adopt(comm, heir, map);
+		heir->map = map;
+		npulink_comm_adopt(comm, heir);
 		agree->heir = heir;
 		npulink_comm_miss_places(agree, heir);
 		if (here < n) {
@@ -212,49 +238,92 @@ int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map
 /* A rank of @comm has gone, and will not join what the communicator was shrunk to. */
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct npulink_cause *why)
 {
-	struct npulink_comm *child;
+	struct npulink_comm *child, *held = NULL;
+	struct npulink_cause cause = *why;
 	bool absent;
 
-	mutex_lock(&npulink_comms_lock);
-	for (; (child = comm->child) && npulink_comm_heir(child, rank, &rank); comm = child) {
-		struct npulink_cause cause = *why;
-
-		mutex_lock(&child->mutex);
-		absent = !rcu_access_pointer(child->ranks[rank]) && !test_bit(rank, child->left);
-		mutex_unlock(&child->mutex);
+	cause.number = ~0ULL;
+	do {
+		absent = false;
+		mutex_lock(&npulink_comms_lock);
+		child = comm->child;
+		if (child && npulink_comm_heir(child, rank, &rank)) {
+			kref_get(&child->kref);
+			mutex_lock(&child->mutex);
+			absent = !rcu_access_pointer(child->ranks[rank]) &&
+				 !test_bit(rank, child->left);
+			mutex_unlock(&child->mutex);
+		} else {
+			child = NULL;
+		}
+		mutex_unlock(&npulink_comms_lock);
 		cause.rank = rank;
 		cause.peer = rank;
-		cause.number = ~0ULL;
+		/* Not under the lock: it takes as long as the ranks' requests. */
 		if (absent)
 			npulink_comm_fail_now(child, &cause);
-	}
-	mutex_unlock(&npulink_comms_lock);
+		if (held)
+			npulink_comm_put(held);
+		held = child;
+		comm = child;
+	} while (child);
 }
 
 /*
- * Find, or make, the communicator of those who are left: rank->comm and rank->rank.
- * -ESHUTDOWN: without this one.
+ * Find the communicator of those who are left, or make it of *fresh, which is NULL then:
+ * rank->comm and rank->rank. -ESHUTDOWN: without this one; -EAGAIN: there is no *fresh.
  */
-static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_rank *old)
+static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_rank *old,
+				   struct npulink_comm **fresh)
 {
 	struct npulink_comm *child = old->comm->child;
+	int rc;
 
 	lockdep_assert_held(&npulink_comms_lock);
 	if (!child && READ_ONCE(old->comm->far))
 		return -ESHUTDOWN;
 	if (child) {
 		kref_get(&child->kref);
+	} else if (*fresh) {
+		rc = npulink_comm_make_child(old->comm, *fresh);
+		if (rc)
+			return rc;
+		child = *fresh;
+		*fresh = NULL;
 	} else {
-		child = npulink_comm_make_child(old->comm);
-		if (IS_ERR(child))
-			return PTR_ERR(child);
+		return -EAGAIN;
 	}
 	rank->comm = child;
 	return npulink_comm_heir(child, old->rank, &rank->rank) ? 0 : -ESHUTDOWN;
 }
 
-static int npulink_comm_join_child(struct npulink_rank *rank, void *unused)
+/* The same, whatever it takes. */
+static int npulink_comm_get_child(struct npulink_rank *rank, struct npulink_rank *old)
 {
+	struct npulink_comm *fresh = NULL;
+	int rc;
+
+	do {
+		if (!fresh && !READ_ONCE(old->comm->child) && !READ_ONCE(old->comm->far)) {
+			fresh = npulink_comm_fresh(old->comm);
+			if (!fresh)
+				return -ENOMEM;
+		}
+		rc = npulink_lock(&npulink_comms_lock);
+		if (rc)
+			break;
+		rc = npulink_comm_find_child(rank, old, &fresh);
+		mutex_unlock(&npulink_comms_lock);
+	} while (rc == -EAGAIN);
+	if (fresh)
+		npulink_comm_put(fresh);
+	return rc;
+}
+
+/* Sets *parent, to be put, if nobody is looked for there any more. */
+static int npulink_comm_join_child(struct npulink_rank *rank, void *data)
+{
+	struct npulink_comm **parent = data;
 	struct npulink_comm *child = rank->comm;
 	int rc = 0;
 
@@ -267,7 +336,13 @@ static int npulink_comm_join_child(struct npulink_rank *rank, void *unused)
 		rcu_assign_pointer(child->ranks[rank->rank], rank);
 	}
 	mutex_unlock(&child->mutex);
-	return rc;
+	if (rc || --child->awaited)
+		return rc;
+	*parent = child->parent;
+	child->depth = 0;
+	if (child->parent->child != child)
+		child->parent = NULL;
+	return 0;
 }
 
 static int npulink_comm_say_map(const struct npulink_comm *child, u64 to)
@@ -282,6 +357,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_comm_shrink *cmd = ucmd->cmd;
 	struct npulink_file *file = ucmd->file;
+	struct npulink_comm *parent = NULL;
 	struct npulink_rank *rank, *old;
 	int rc;
 
@@ -294,6 +370,10 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	/* Pairs with npulink_comm_record(). */
 	if (!smp_load_acquire(&old->comm->failed))
 		goto out_old;
+	/* Each holds the one before it until all have come, who are looked for there. */
+	rc = -EMLINK;
+	if (READ_ONCE(old->comm->depth) >= NPULINK_MAX_DEPTH)
+		goto out_old;
 	/* Who lives elsewhere is to be agreed on. */
 	rc = READ_ONCE(old->comm->far) ? npulink_agree_ask(old) : 0;
 	if (rc)
@@ -303,11 +383,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	if (rc)
 		goto out_old;
 	rank->peer_timeout_ms = old->peer_timeout_ms;
-	rc = npulink_lock(&npulink_comms_lock);
-	if (rc)
-		goto err_abort;
-	rc = npulink_comm_find_child(rank, old);
-	mutex_unlock(&npulink_comms_lock);
+	rc = npulink_comm_get_child(rank, old);
 	if (!rc)
 		rc = npulink_agree_introduce(rank, old);
 	if (rc)
@@ -321,9 +397,11 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 		rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
 		goto err_abort;
-	rc = npulink_rank_join(rank, npulink_comm_join_child, NULL);
+	rc = npulink_rank_join(rank, npulink_comm_join_child, &parent);
 	if (rc)
 		goto err_abort;
+	if (parent)
+		npulink_comm_put(parent);
 	npulink_rank_put(old);
 	return 0;
 

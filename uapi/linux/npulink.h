@@ -516,6 +516,7 @@ struct npulink_comm_status {
  *  - EINVAL: the communicator has not failed
  *  - EEXIST: asked before
  *  - ESHUTDOWN: the others go on without this rank
+ *  - EMLINK: it is the 32nd of communicators each of which was shrunk before all had joined it
  *  - EOPNOTSUPP: it has ranks on more than 8,192 nodes, or besides others more ranks than that
  *    on one
  *  - EHOSTUNREACH: it has ranks on other nodes, and no port is bound to the device any more
