@@ -96,13 +96,22 @@ static void npulink_comm_flood(struct npulink_comm *comm)
 		i = comm->nranks;
 	comm->flooded = true;
 	while ((rank = npulink_comm_next_rank(comm, &i))) {
-		struct npulink_op *op, *next;
+		struct npulink_op *op;
 
 		npulink_remote_abort(rank);
-		spin_lock_irq(&rank->lock);
-		list_for_each_entry_safe(op, next, &rank->ops, node)
-			npulink_op_fail(op, &run);
-		spin_unlock_irq(&rank->lock);
+		/* Interrupts may come in between: a large one takes a while to let go of all. */
+		do {
+			spin_lock_irq(&rank->lock);
+			list_for_each_entry(op, &rank->ops, node)
+				if (op->state == NPULINK_OP_RUNNING)
+					break;
+			if (list_entry_is_head(op, &rank->ops, node))
+				op = NULL;
+			else
+				npulink_op_fail(op, &run);
+			spin_unlock_irq(&rank->lock);
+			cond_resched();
+		} while (op);
 	}
 	mutex_unlock(&comm->mutex);
 	npulink_run(&run);
@@ -459,21 +468,22 @@ bool npulink_rank_busy(struct npulink_object *obj)
 /* Others that wait for an operation that this rank never posted, wait in vain. */
 static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_cause *cause)
 {
+	const struct npulink_plan_peer *p;
 	struct npulink_op *op;
 	bool missed = false;
-	u32 i;
+	u32 i, k;
 
 	spin_lock_irq(&by->lock);
 	list_for_each_entry(op, &by->ops, node) {
 		/* All have posted it, and the last of them is at it. */
 		if (op->raw && READ_ONCE(op->meet.state) == NPULINK_MEET_NOT)
 			continue;
-		for (i = 0; !missed && i < op->plan->nstreams; i++) {
-			const struct npulink_stream *s = &op->plan->streams[i];
-
-			missed = !op->streams[i].peer &&
-				 op->plan->peers[s->peer].conn->rank == gone;
-		}
+		k = npulink_find_peer(op->plan, gone);
+		if (k == NPULINK_NO_INDEX)
+			continue;
+		p = &op->plan->peers[k];
+		for (i = p->stream; !missed && i < p->stream + p->nstreams; i++)
+			missed = !op->streams[i].peer;
 		if (missed) {
 			*cause = (struct npulink_cause) {
 				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,
@@ -616,9 +626,9 @@ static int npulink_conn_meet(struct npulink_rank *rank, struct npulink_conn *con
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 {
 	struct npulink_comm *comm = rank->comm;
-	struct npulink_link *link, *back;
 	struct npulink_conn *other;
 	struct npulink_rank *peer;
+	int rc;
 
 	if (conn->far)
 		return npulink_remote_resolve(rank, conn);
@@ -673,8 +683,10 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	spin_lock_init(&rank->lock);
 	init_llist_head(&rank->inbox);
 	INIT_LIST_HEAD(&rank->todo);
+	INIT_LIST_HEAD(&rank->resume);
 	INIT_LIST_HEAD(&rank->ops);
 	INIT_WORK(&rank->release_work, npulink_rank_free);
+	INIT_WORK(&rank->resume_work, npulink_rank_resume_work);
 	rank->flight = npulink_flight_new(file);
 	if (IS_ERR(rank->flight)) {
 		rc = PTR_ERR(rank->flight);

@@ -162,6 +162,7 @@ struct npulink_rank_stats {
  * @lock: operations of this rank and all their state; taken with interrupts off
  * @inbox: events for it; whoever sets RANK_SCHED in @flags has to run it
  * @todo: small requests, run by whoever runs the rank
+ * @resume: operations that have more to start than was good to do at once
  * @ops: operations in flight, oldest first
  * @table: collective operations by number % NPULINK_MAX_INFLIGHT
  * @flight: its flight recorder, or NULL
@@ -180,12 +181,14 @@ struct npulink_rank {
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;
+	struct work_struct resume_work;	/* for @resume, and an inbox, that an interrupt left */
 
 	spinlock_t lock ____cacheline_aligned;
 	unsigned long flags;
 	struct llist_head inbox;
 	struct list_head run_node;
 	struct list_head todo;
+	struct list_head resume;
 	struct list_head ops;
 	u64 next;
 	u32 nposted;		/* collectives and point-to-point */

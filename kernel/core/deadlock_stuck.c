@@ -174,7 +174,7 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 	struct npulink_op *op = o->op, *peers[NPULINK_CHAIN_MAX + 1];
 	const struct npulink_plan *plan = op->plan;
 	const struct npulink_unit *un = &plan->units[unit];
-	u32 steps[NPULINK_CHAIN_MAX + 1], n = 0, i, d;
+	u32 steps[NPULINK_CHAIN_MAX + 1], n = 0, i;
 	u8 phase;
 	int rc = 0;
 
@@ -227,10 +227,8 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 		return rc;
 	for (i = un->out; i < plan->units[unit + 1].out; i++)
 		dl->marks[dl->nmarks++] = (struct dl_mark) { o, plan->out[i] };
-	for (d = 0; d < plan->ndrains && plan->drains[d] <= unit; d++)
-		;
-	if (d < plan->ndrains)
-		dl->marks[dl->nmarks++] = (struct dl_mark) { o, plan->drains[d] };
+	if (un->drain < plan->ndrains)
+		dl->marks[dl->nmarks++] = (struct dl_mark) { o, plan->drains[un->drain] };
 	return 0;
 }
 

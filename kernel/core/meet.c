@@ -166,14 +166,12 @@ static void maker_done(struct maker *m, u32 rank, u32 unit)
 {
 	struct maker_rank *mr = &m->ranks[rank];
 	const struct npulink_plan *plan = mr->plan;
-	u32 i, d = mr->drain;
+	u32 i, d = plan->units[unit].drain;
 
 	m->units[mr->base + unit].flags |= UNIT_DONE;
 	m->ndone++;
 	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
 		maker_less(m, rank, plan->out[i]);
-	while (d < plan->ndrains && unit >= plan->drains[d])
-		d++;
 	if (d < plan->ndrains)
 		mr->drain_left[d]--;
 	maker_drains(m, rank);

@@ -106,6 +106,7 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 		op->cells[i].ev.kind = i;
 	INIT_LIST_HEAD(&op->node);
 	INIT_LIST_HEAD(&op->p2p_node);
+	INIT_LIST_HEAD(&op->resume_node);
 	INIT_LIST_HEAD(&op->free_reqs);
 	for (i = 0; i < plan->nreqs; i++) {
 		struct npulink_req *req = npulink_op_req(op, i);

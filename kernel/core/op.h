@@ -103,6 +103,7 @@ struct npulink_op {
 	struct npulink_rank *rank;
 	struct list_head node;		/* rank->ops */
 	struct list_head p2p_node;	/* conn->p2p[] */
+	struct list_head resume_node;	/* rank->resume */
 	struct llist_node free_node;
 	u64 number;
 	u64 seq;
@@ -141,8 +142,12 @@ struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
+	u32 held;		/* what was done since the rank's lock was taken */
 	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
+
+#define NPULINK_HOLD_UNITS	4096	/* .. with interrupts off; the rest is for later */
+#define NPULINK_NO_INDEX	0xffffffffU
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192 }
@@ -196,6 +201,7 @@ u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
 bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op);
 void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
+void npulink_rank_resume_work(struct work_struct *work);
 void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
 void npulink_run(struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req);

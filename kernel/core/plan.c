@@ -309,6 +309,7 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 			plan->drains[plan->ndrains++] = u;
 			un->ndeps++;
 		}
+		un->drain = plan->ndrains;
 		npulink_plan_align(plan, st);
 	}
 	for (u = 0; u < plan->nunits; u++) {

@@ -22,6 +22,7 @@ struct npulink_unit {
 	u8 esize;		/* element size, 1 without reduction */
 	u32 ndeps;		/* units (and a drain) to wait for */
 	u32 out;		/* plan->out[out .. next unit's out): who waits for it */
+	u32 drain;		/* plan->drains[drain] is the first behind it */
 };
 
 /* Steps that meet those of one peer, one channel, one direction, in list order. */

@@ -308,11 +308,9 @@ static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_ru
 	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
 		npulink_unit_blocked_less(op, plan->out[i]);
 	if (op->drain < plan->ndrains) {
-		u32 d = op->drain;
+		u32 d = plan->units[unit].drain;
 
 		/* drain_left[d]: units from the drain before it up to this one. */
-		while (d < plan->ndrains && unit >= plan->drains[d])
-			d++;
 		if (d < plan->ndrains)
 			op->drain_left[d]--;
 		while (op->drain < plan->ndrains && !op->drain_left[op->drain])
@@ -513,19 +511,49 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 		npulink_unit_done(op, unit, run);
 }
 
+/* Whoever runs the rank goes on with it, when interrupts have been on in between. */
+static noinline void npulink_op_postpone(struct npulink_op *op, struct npulink_run *run)
+{
+	if (list_empty(&op->resume_node)) {
+		npulink_op_get(op);
+		list_add_tail(&op->resume_node, &op->rank->resume);
+	}
+	npulink_rank_kick(op->rank, run);
+}
+
+/* All steps are done, but not what the engine, or a peer, has been asked for. */
+static noinline void npulink_op_inconsistent(struct npulink_op *op)
+{
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank, .peer = NPULINK_NO_PEER,
+		.step = NONE, .number = op->number, .code = EPROTO,
+	};
+
+	npulink_comm_fail(op->rank->comm, &cause);
+}
+
 /* Start what has become startable, then see whether the operation is over. */
 static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 {
 	while (op->starting != NONE) {
 		u32 unit = op->starting;
 
+		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS)) {
+			npulink_op_postpone(op, run);
+			return;
+		}
 		op->starting = op->units[unit].next;
 		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
 		npulink_flight_start(op, &op->units[unit], run);
 		op->units[unit].since = jiffies;
 		npulink_unit_advance(op, unit, run);
 	}
-	if (!op->units_left)
+	if (op->units_left)
+		return;
+	/* It has to be given back first, by the failure; only a peer that lies does that. */
+	if (unlikely(op->inflight))
+		npulink_op_inconsistent(op);
+	else
 		npulink_op_finish(op, run);
 }
 
@@ -660,36 +688,109 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 	rc = npulink_req_submit(req);
 	run->now = 0;
 	npulink_rank_lock(rank, flags);
+	run->held = 0;
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
 }
 
+/*
+ * Interrupts have been off for as long as is good: let some in. False if this is one, or whoever
+ * called has them off: a worker goes on then.
+ */
+static noinline bool npulink_rank_breathe(struct npulink_rank *rank, struct npulink_run *run,
+					  struct npulink_rank_flags *flags)
+{
+	if (!in_task() || irqs_disabled_flags(flags->irq)) {
+		npulink_rank_get(rank);
+		if (!npulink_comm_queue(&rank->resume_work))
+			npulink_rank_put(rank);
+		return false;
+	}
+	npulink_rank_unlock(rank, flags);
+	run->now = 0;
+	npulink_rank_lock(rank, flags);
+	run->held = 0;
+	return true;
+}
+
+/* Handle events, a list of them. False if it has to be left to others: they are in the inbox. */
+static bool npulink_events_handle(struct npulink_rank *rank, struct llist_node *list,
+				  struct npulink_run *run, struct npulink_rank_flags *flags)
+{
+	struct npulink_event *ev, *next;
+
+	llist_for_each_entry_safe(ev, next, list, node) {
+		struct npulink_op *op = npulink_event_op(ev);
+		bool bell = ev->kind != NPULINK_EV_REQ;
+
+		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS) &&
+		    !npulink_rank_breathe(rank, run, flags)) {
+			struct llist_node *last = &ev->node;
+
+			while (last->next)
+				last = last->next;
+			llist_add_batch(&ev->node, last, &rank->inbox);
+			return false;
+		}
+		npulink_event_handle(ev, run);
+		if (bell)
+			npulink_op_put(op);
+	}
+	return true;
+}
+
+/* Go on with an operation that has more to start. False if it is left to others. */
+static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulink_run *run,
+					struct npulink_rank_flags *flags)
+{
+	struct npulink_op *op;
+
+	if (run->held >= NPULINK_HOLD_UNITS && !npulink_rank_breathe(rank, run, flags))
+		return false;
+	op = list_first_entry_or_null(&rank->resume, struct npulink_op, resume_node);
+	if (op) {
+		list_del_init(&op->resume_node);
+		if (op->state == NPULINK_OP_RUNNING)
+			npulink_op_advance(op, run);
+		npulink_op_put(op);
+	}
+	return true;
+}
+
 static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 {
-	struct llist_node *list = NULL;
 	struct npulink_rank_flags flags;
+	bool more = true;
 
 	npulink_rank_lock(rank, &flags);
+	run->held = 0;
 	do {
-		while (!llist_empty(&rank->inbox) || !list_empty(&rank->todo)) {
-			struct npulink_event *ev, *next;
+		while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo) ||
+				!list_empty(&rank->resume))) {
+			struct llist_node *list = llist_del_all(&rank->inbox);
 
-			list = llist_reverse_order(llist_del_all(&rank->inbox));
-			llist_for_each_entry_safe(ev, next, list, node) {
-				struct npulink_op *op = npulink_event_op(ev);
-				bool bell = ev->kind != NPULINK_EV_REQ;
-
-				npulink_event_handle(ev, run);
-				if (bell)
-					npulink_op_put(op);
-			}
+			more = npulink_events_handle(rank, llist_reverse_order(list), run, &flags);
 			if (!list_empty(&rank->todo))
 				npulink_todo_one(rank, run, &flags);
+			if (more && unlikely(!list_empty(&rank->resume)))
+				more = npulink_resume_one(rank, run, &flags);
 		}
 		clear_bit(RANK_SCHED, &rank->flags);
 		smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
-	} while (!llist_empty(&rank->inbox) && !test_and_set_bit(RANK_SCHED, &rank->flags));
+	} while (more && !llist_empty(&rank->inbox) &&
+		 !test_and_set_bit(RANK_SCHED, &rank->flags));
 	npulink_rank_unlock(rank, &flags);
+}
+
+/* What an interrupt has left. */
+void npulink_rank_resume_work(struct work_struct *work)
+{
+	struct npulink_rank *rank = container_of(work, struct npulink_rank, resume_work);
+	NPULINK_DEFINE_RUN_TASK(run);
+
+	npulink_rank_kick(rank, &run);
+	npulink_run(&run);
+	npulink_rank_put(rank);
 }
 
 /* Run all ranks that were kicked, and those they kick in turn. No locks held. */
@@ -718,16 +819,19 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 {
 	struct npulink_rank *rank = op->rank;
 	struct npulink_rank_flags flags;
-	u32 i;
+	u32 i, first = NONE;
 
+	/* Nobody else links units before one of them has started. */
+	for (i = op->plan->nunits; i--; ) {
+		if (op->plan->units[i].ndeps)
+			continue;
+		op->units[i].next = first;
+		first = i;
+	}
 	npulink_rank_lock(rank, &flags);
+	run->held = 0;
 	if (op->state == NPULINK_OP_RUNNING) {
-		for (i = op->plan->nunits; i--; ) {
-			if (op->plan->units[i].ndeps)
-				continue;
-			op->units[i].next = op->starting;
-			op->starting = i;
-		}
+		op->starting = first;
 		while (op->drain < op->plan->ndrains && !op->drain_left[op->drain])
 			npulink_unit_blocked_less(op, op->plan->drains[op->drain++]);
 		npulink_op_advance(op, run);
@@ -762,6 +866,7 @@ void npulink_req_run(struct npulink_req *req)
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {
 		npulink_rank_lock(rank, &flags);
+		run.held = 0;
 		npulink_req_complete(req, rc, &run);
 		npulink_rank_unlock(rank, &flags);
 		npulink_run(&run);
