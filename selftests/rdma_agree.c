@@ -20,6 +20,8 @@
 #define IP		"10.87.0.1"
 #define BOUND		20000		/* ms until a machine that does not answer is lost */
 #define SHORT		600
+#define LONG		4000
+#define GROUP		"/sys/fs/cgroup/npulink-agree"
 #define DECIDE		6		/* times that: until one that does not decide is */
 
 static uint16_t port;			/* of the kernel's listener, big endian */
@@ -553,6 +555,63 @@ static bool pays(void)
 	return !status;
 }
 
+/* Bytes of kernel memory that the group has. */
+static long group_kernel(void)
+{
+	char line[128];
+	long n = -1;
+	FILE *f = fopen(GROUP "/memory.stat", "re");
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "kernel ", 7))
+			n = atol(line + 7);
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static int grouped(void)
+{
+	struct survivor s;
+	bool grew, shrank;
+	long base;
+
+	if (raw_write(GROUP "/cgroup.procs", "0") || !survivor_init(&s, LONG, true, false))
+		return 1;
+	base = group_kernel();
+	if (base < 0 || pthread_create(&s.thread, NULL, ask, &s))
+		return 2;
+	/* Nobody answers at the other end; what there is to talk to him is there. */
+	grew = RAW_EVENTUALLY(group_kernel() > base + (256 << 10));
+	if (!survivor_end(&s, 1))
+		return 3;
+	shrank = RAW_EVENTUALLY(group_kernel() < base + (128 << 10));
+	if (!grew || !shrank)
+		ksft_print_msg("kernel memory of its group: %ld before, %ld after\n", base,
+			       group_kernel());
+	return grew && shrank ? 0 : 4;
+}
+
+/* The same of its memory cgroup. */
+static bool pays_in_group(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	if (raw_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
+	    (mkdir(GROUP, 0755) && errno != EEXIST)) {
+		ksft_print_msg("no memory cgroup\n");
+		return false;
+	}
+	pid = fork();
+	if (!pid)
+		_exit(grouped());
+	if (waitpid(pid, &status, 0) != pid || status)
+		ksft_print_msg("status %#x\n", status);
+	rmdir(GROUP);
+	return !status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static void set_up(void)
@@ -583,7 +642,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 12 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 13 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
@@ -603,6 +662,7 @@ int main(void)
 		ksft_test_result(caught(&agree_lies[i]), "a member says %s\n", agree_lies[i].what);
 	ksft_test_result(writes(), "a member writes\n");
 	ksft_test_result(pays(), "its memory counts for the user who asks\n");
+	ksft_test_result(pays_in_group(), "and for the cgroup of the process\n");
 	ksft_test_result(nothing_left(), "no key, no connection and no memory is left\n");
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
 	ksft_finished();

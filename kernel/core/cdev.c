@@ -98,10 +98,13 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file->tgid = get_pid(task_tgid(current));
 	mutex_lock(&dev->lock);
 	rc = dev->gone ? -ENODEV : 0;
-	/* Whoever sees the file by its id sees all of it. */
+	/*
+	 * Whoever sees the file by its id sees all of it. Not charged: under a lock that others
+	 * want, too, a memory cgroup is not to make us wait.
+	 */
 	if (!rc)
 		rc = xa_alloc_cyclic(&npulink_files, &file->id, file, xa_limit_31b, &next_id,
-				     GFP_KERNEL_ACCOUNT);
+				     GFP_KERNEL);
 	if (rc > 0)
 		rc = 0;		/* the numbers have begun anew */
 	if (!rc)

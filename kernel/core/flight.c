@@ -87,10 +87,10 @@ struct npulink_flight *npulink_flight_new(struct npulink_file *file)
 		goto err_put;
 	flight->bytes = sizeof(*flight) + nops * sizeof(*flight->ops) +
 			nsteps * sizeof(*flight->steps);
-	/* Only reserve the number, so that joining cannot fail. */
+	/* Only reserve the number, so that joining cannot fail. Not charged, see npulink_open(). */
 	mutex_lock(&npulink_flights_lock);
 	rc = xa_alloc_cyclic(&npulink_flights, &flight->id, NULL, xa_limit_31b,
-			     &npulink_flights_next, GFP_KERNEL_ACCOUNT);
+			     &npulink_flights_next, GFP_KERNEL);
 	mutex_unlock(&npulink_flights_lock);
 	if (rc >= 0)
 		return flight;

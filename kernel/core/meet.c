@@ -813,6 +813,8 @@ void npulink_meet_go(struct npulink_op *op, struct npulink_run *run)
 		npulink_meet_run(op, run);
 		return;
 	case NPULINK_MEET_MAKE:
+		/* It allocates: nobody is to wait for that. */
+		npulink_run(run);
 		npulink_meet_make(op);
 		break;
 	case NPULINK_MEET_START:

@@ -194,13 +194,18 @@ void npulink_plan_free_spares(struct npulink_plan *plan)
 }
 
 /*
- * A fresh operation of @plan, with a reference to plan and rank. May sleep. One that has
- * run before has let go of buffers, peers and requests.
+ * A fresh operation of @plan, with a reference to plan and rank. May sleep, and if it has to, @run
+ * is done before: a memory cgroup may make us wait for long, and peers would. One that has run
+ * before has let go of buffers, peers and requests.
  */
-struct npulink_op *npulink_op_alloc(struct npulink_plan *plan)
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_run *run)
 {
-	struct npulink_op *op = npulink_op_take(plan) ?: npulink_op_new(plan);
+	struct npulink_op *op = npulink_op_take(plan);
 
+	if (!op) {
+		npulink_run(run);
+		op = npulink_op_new(plan);
+	}
 	if (!op)
 		return NULL;
 	kref_get(&plan->obj.kref);

@@ -187,7 +187,7 @@ static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32
 	return pp->stream_steps[pp->streams[os->stream].start + pos];
 }
 
-struct npulink_op *npulink_op_alloc(struct npulink_plan *plan);
+struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_run *run);
 int npulink_plan_make_spares(struct npulink_plan *plan);
 void npulink_plan_free_spares(struct npulink_plan *plan);
 void npulink_op_reset(struct npulink_op *op);

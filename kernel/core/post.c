@@ -252,7 +252,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 		goto err_plan;
 	}
 	rc = -ENOMEM;
-	op = npulink_op_alloc(plan);
+	op = npulink_op_alloc(plan, run);
 	if (!op)
 		goto err_plan;
 	rc = npulink_bind(file, op, post, run);
