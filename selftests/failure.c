@@ -101,8 +101,30 @@ TEST_F(failure, aborted)
 	EXPECT_EQ(last, st.out_rank);
 }
 
+static void *might_post(void *arg)
+{
+	pause();
+	return NULL;
+}
+
+/* A thread that is not in a call: without one, a rank of ours that never posts is a deadlock. */
+static pthread_t other_thread(struct __test_metadata *_metadata)
+{
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, might_post, NULL));
+	return thread;
+}
+
+static void other_thread_ends(pthread_t thread)
+{
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+}
+
 TEST_F(failure, one_never_posts)
 {
+	pthread_t thread = other_thread(_metadata);
 	uint32_t absent = self->t.n / 2;
 	uint64_t begin = raw_now(), longest = 0;
 	struct npulink_comm_status st;
@@ -131,11 +153,13 @@ TEST_F(failure, one_never_posts)
 	EXPECT_EQ(-ETIMEDOUT, st.out_status);
 	EXPECT_EQ(absent, st.out_peer);
 	EXPECT_EQ(-ETIMEDOUT, member_run(&self->t.m[absent], NULL));
+	other_thread_ends(thread);
 }
 
 /* Only the shortest deadline counts, whoever has it, and 0 means none. */
 TEST_F(failure, one_has_a_deadline)
 {
+	pthread_t thread = other_thread(_metadata);
 	struct npulink_result res;
 	uint64_t begin = raw_now();
 	uint32_t r;
@@ -151,12 +175,14 @@ TEST_F(failure, one_has_a_deadline)
 
 		wait.wait_until_ns = raw_now() + 200 * MS;
 		EXPECT_EQ(-ETIME, raw_ioctl(self->t.m[0].fd, NPULINK_WAIT, &wait));
+		other_thread_ends(thread);
 		return;
 	}
 	ASSERT_EQ(0, raw_wait(self->t.m[0].fd, self->t.seq[0], &res));
 	EXPECT_EQ(-ETIMEDOUT, res.status);
 	EXPECT_EQ(self->t.n - 1, res.peer);
 	EXPECT_LT(raw_now() - begin, 60000 * MS);
+	other_thread_ends(thread);
 }
 
 /* A deadline that is not reached costs nothing, however many there are. */
