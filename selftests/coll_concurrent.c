@@ -138,7 +138,7 @@ static int many_requests(struct ranks *ranks, struct coll_comm *comm)
 				rc = 0;
 			done += !req[i];
 		}
-		if (done < 100 && poll(&p, 1, 5000) != 1)
+		if (done < 100 && poll(&p, 1, 60000) != 1)
 			return rank_fail(ranks, rank, "poll: nothing comes");
 	}
 	for (int i = 0; i < 200 && !rc; i++)

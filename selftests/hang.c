@@ -135,7 +135,7 @@ FIXTURE_TEARDOWN(hang)
 
 TEST_F_TIMEOUT(hang, culprit, 100)
 {
-	int status, tries = 40;
+	int status, tries = 400;
 
 	/* It takes them a moment to get there. */
 	while (!hang_is("", variant->filter, &status) && --tries)

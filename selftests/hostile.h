@@ -231,15 +231,15 @@ static inline int hostile_call(struct hostile *h, struct sockaddr_in *to, const 
 	int type;
 
 	if (rdma_create_id(h->channel, &h->id, NULL, RDMA_PS_TCP) ||
-	    rdma_resolve_addr(h->id, NULL, (struct sockaddr *)to, 2000))
+	    rdma_resolve_addr(h->id, NULL, (struct sockaddr *)to, 10000))
 		return -1;
-	type = hostile_expect(h, 3000);
-	if (type != RDMA_CM_EVENT_ADDR_RESOLVED || rdma_resolve_route(h->id, 2000))
+	type = hostile_expect(h, 20000);
+	if (type != RDMA_CM_EVENT_ADDR_RESOLVED || rdma_resolve_route(h->id, 10000))
 		return type;
-	type = hostile_expect(h, 3000);
+	type = hostile_expect(h, 20000);
 	if (type != RDMA_CM_EVENT_ROUTE_RESOLVED || hostile_qp(h) || rdma_connect(h->id, &param))
 		return type;
-	return hostile_expect(h, 5000);
+	return hostile_expect(h, 20000);
 }
 
 static inline int hostile_listen(struct hostile *h, const char *ip, uint16_t *port)

@@ -231,6 +231,24 @@ static uint64_t killed_after(struct __test_metadata *_metadata, pid_t pid)
 	return raw_now() - from;
 }
 
+/* How long the call takes (races: for ever), and to end when it has all. */
+static void measure(struct __test_metadata *_metadata,
+		    const struct _fixture_variant_killed *variant, uint64_t *full, uint64_t *after)
+{
+	uint64_t from, to;
+	pid_t pid;
+	int up;
+
+	pid = begin(variant, &up);
+	from = heard(up);
+	ASSERT_NE(0, from);
+	to = ended(up);
+	ASSERT_NE(0, to);
+	*full = to - from;
+	*after = killed_after(_metadata, pid);
+	close(up);
+}
+
 TEST_F(killed, in_the_midst)
 {
 	uint64_t from, full, at, after, gone, worst = 0, bound;
@@ -238,21 +256,18 @@ TEST_F(killed, in_the_midst)
 	pid_t pid;
 	int up;
 
-	/* How long it takes (races: for ever), and to end when it has all. */
-	pid = begin(variant, &up);
-	from = heard(up);
-	ASSERT_NE(0, from);
-	full = ended(up);
-	ASSERT_NE(0, full);
-	full -= from;
-	after = killed_after(_metadata, pid);
-	close(up);
+	measure(_metadata, variant, &full, &after);
 	/* The first kills have nearly all of the call before them: it is not gone through. */
 	bound = after + full / (variant->stages ? 10 : 3) + 50000000;
 	for (i = 0; i < KILLS; i++) {
-		at = full * (2 * i + 1) / ((variant->stages ? 2 : 4) * KILLS);
 		gone = bound;
 		for (try = 0; try < TRIES && gone >= bound; try++) {
+			if (try) {
+				/* The machine may be slower than it was. */
+				measure(_metadata, variant, &full, &after);
+				bound = after + full / (variant->stages ? 10 : 3) + 50000000;
+			}
+			at = full * (2 * i + 1) / ((variant->stages ? 2 : 4) * KILLS);
 			pid = begin(variant, &up);
 			from = heard(up);
 			ASSERT_NE(0, from);
@@ -263,12 +278,12 @@ TEST_F(killed, in_the_midst)
 			close(up);
 			TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6, gone * 1e-6);
 		}
+		ASSERT_GT(bound, gone);
 		worst = gone > worst ? gone : worst;
 	}
 	TH_LOG("the call takes %.1f ms; killed in it %u times, gone after %.1f ms at worst, killed after it %.1f ms",
 	       full * 1e-6, caught, worst * 1e-6, after * 1e-6);
 	EXPECT_LT(0, caught);
-	EXPECT_GT(bound, worst);
 	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= self->pinned))
 		TH_LOG("%ld pages pinned, not %ld", raw_pages_pinned(), self->pinned);
 }

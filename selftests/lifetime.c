@@ -231,6 +231,7 @@ TEST_F(life, fork_while_running)
 
 struct waiter {
 	pthread_t thread;
+	pid_t tid;
 	int fd, rc;
 	uint64_t seq;
 	struct npulink_result res;
@@ -240,6 +241,7 @@ static void *waiter_run(void *arg)
 {
 	struct waiter *w = arg;
 
+	__atomic_store_n(&w->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
 	w->rc = raw_wait(w->fd, w->seq, &w->res);
 	return NULL;
 }
@@ -252,11 +254,15 @@ TEST_F(life, close_while_threads_wait)
 
 	for (i = 0; i < 4; i++) {
 		w[i].fd = self->m.fd;
+		w[i].tid = 0;
 		ASSERT_EQ(0, member_start(&self->m, 0, &w[i].seq));
 	}
 	for (i = 0; i < 4; i++)
 		pthread_create(&w[i].thread, NULL, waiter_run, &w[i]);
-	raw_sleep_ms(100);
+	for (i = 0; i < 4; i++) {
+		ASSERT_TRUE(RAW_EVENTUALLY(__atomic_load_n(&w[i].tid, __ATOMIC_ACQUIRE)));
+		ASSERT_TRUE(raw_comes_to_wait(w[i].tid));
+	}
 	ASSERT_EQ(0, close(self->m.fd));
 	self->m.fd = -1;
 	for (i = 0; i < 4; i++)

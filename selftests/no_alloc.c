@@ -208,6 +208,8 @@ FIXTURE_TEARDOWN(no_alloc)
 
 TEST_F(no_alloc, posting_again_allocates_nothing)
 {
+	int try, n;
+
 	if (access(TRACEFS "trace", W_OK))
 		SKIP(return, "tracefs is not there or not ours");
 	ASSERT_EQ(0, both_ranks(self->ranks));
@@ -217,11 +219,15 @@ TEST_F(no_alloc, posting_again_allocates_nothing)
 	 * processor has once been caught for ever by a breakpoint that was gone.
 	 */
 	trace_write("options/record-cmd", "0");
-	ASSERT_EQ(0, trace_write("trace", ""));
-	ASSERT_EQ(0, trace_all("1"));
-	EXPECT_EQ(0, both_ranks(self->ranks));
-	ASSERT_EQ(0, trace_all("0"));
-	EXPECT_EQ(0, trace_count());
+	/* If there was more to record than there is room for: once more. */
+	for (try = 0, n = -1; try < 4 && n < 0; try++) {
+		ASSERT_EQ(0, trace_write("trace", ""));
+		ASSERT_EQ(0, trace_all("1"));
+		EXPECT_EQ(0, both_ranks(self->ranks));
+		ASSERT_EQ(0, trace_all("0"));
+		n = trace_count();
+	}
+	EXPECT_EQ(0, n);
 
 	/* The control: this does allocate. */
 	ASSERT_EQ(0, trace_write("trace", ""));

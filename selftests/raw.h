@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -221,6 +222,21 @@ static inline long long raw_read(const char *path)
 		text[0] = 0;
 	close(fd);
 	return atoll(text);
+}
+
+/* Wait until a thread sleeps in an ioctl, and not for a moment only. */
+static inline bool raw_comes_to_wait(pid_t tid)
+{
+	unsigned int tries, same = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", tid);
+	for (tries = 0; tries < 3000 && same < 5; tries++) {
+		/* It says "running" of one that does not sleep. */
+		same = raw_read(path) == SYS_ioctl ? same + 1 : 0;
+		raw_sleep_ms(10);
+	}
+	return same == 5;
 }
 
 #define RAW_SOFT	"/sys/devices/npulink_soft"

@@ -330,8 +330,8 @@ static bool dies_before(uint8_t type)
 	return survivor_end(&s, 1) && ok;
 }
 
-/* It lives, and says nothing more. */
-static bool says_nothing(uint8_t type)
+/* It lives, and says nothing more. @late: it was given up later than that. */
+static bool given_up(uint8_t type, bool *late)
 {
 	int64_t start = hostile_ms(), took;
 	struct survivor s;
@@ -344,8 +344,19 @@ static bool says_nothing(uint8_t type)
 	took = hostile_ms() - start;
 	hostile_end(&a.h);
 	ksft_print_msg("%d ms\n", (int)took);
-	ok = ok && took > (DECIDE - 1) * SHORT && took < 3 * DECIDE * SHORT;
+	ok = ok && took > (DECIDE - 1) * SHORT;
+	*late = took >= 3 * DECIDE * SHORT;
 	return survivor_end(&s, 1) && ok;
+}
+
+/* A busy host may hold it up, though not each time. */
+static bool says_nothing(uint8_t type)
+{
+	bool ok = true, late = true;
+
+	for (int i = 0; i < 4 && ok && late; i++)
+		ok = given_up(type, &late);
+	return ok && !late;
 }
 
 /* The others have agreed without it. */

@@ -74,7 +74,7 @@ static bool soon(double seconds, const char *fmt, ...)
 static bool listen_to_events(void)
 {
 	run("timeout 3000 " NPULINK " monitor >" EVENTS " &");
-	return soon(10, "grep -q listening " EVENTS);
+	return soon(40, "grep -q listening " EVENTS);
 }
 
 /* ---- taking ports away */
@@ -118,7 +118,7 @@ static int take_one(unsigned int kind)
 
 	if (port < 0 || do_it(means[kind].take, port))
 		return remote_fail("cannot take port %d by %s", port, means[kind].take);
-	if (!soon(10, "test $(grep -c ' port-next ' " EVENTS ") -gt %u", before)) {
+	if (!soon(40, "test $(grep -c ' port-next ' " EVENTS ") -gt %u", before)) {
 		run("tail -n 5 " EVENTS " | sed 's/^/# /'; " NPULINK " link show | sed 's/^/# /'");
 		return remote_fail("nothing goes on after %s of %d", means[kind].take, port);
 	}
@@ -126,7 +126,7 @@ static int take_one(unsigned int kind)
 	if (in_use() == port)
 		return remote_fail("port %d is still in use", port);
 	if (do_it(means[kind].give, port) ||
-	    !soon(10, NPULINK " link ports | grep 'rxe%d/1 .*npu0' | grep -q 'bound$'", port))
+	    !soon(40, NPULINK " link ports | grep 'rxe%d/1 .*npu0' | grep -q 'bound$'", port))
 		return remote_fail("port %d does not come back", port);
 	return 0;
 }
@@ -214,7 +214,7 @@ static int with_one_port(struct coll_comm *comm, unsigned int rank)
 			told->bad = do_it(means[0].take, 0);
 			usleep(200000);
 			told->bad |= do_it(means[0].give, 0) ||
-				     !soon(10, "grep -q ' port-next ' " EVENTS);
+				     !soon(40, "grep -q ' port-next ' " EVENTS);
 			told->switches++;
 		}
 		told->over = 1;
@@ -228,15 +228,16 @@ static int with_none(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[300000], out[300000];
 	struct coll_state state;
+	int rc, port;
 	double took;
-	int rc = 0;
 
+	/* Both see which one it is before it is taken away. */
+	rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	port = in_use();
+	snprintf((char *)told->lost, sizeof(told->lost), "rxe%d/1", port);
+	rc = rc ? rc : coll_barrier(comm);
 	if (!fork()) {
-		int port;
-
 		usleep(500000);
-		port = in_use();
-		snprintf((char *)told->lost, sizeof(told->lost), "rxe%d/1", port);
 		if (machine == 1)
 			told->bad = run("rdma link delete rxe%d; rdma link delete rxe%d", !port,
 					port);
@@ -336,7 +337,7 @@ int main(void)
 		run("rdma link add rxe0 type rxe netdev eth0; "
 		    "rdma link add rxe1 type rxe netdev eth1");
 	/* Addresses come back a moment after the device. */
-	soon(10, "test $(" NPULINK " link ports | grep -c 'bound$') -ge 2");
+	soon(40, "test $(" NPULINK " link ports | grep -c 'bound$') -ge 2");
 	ksft_test_result(!ranks(traffic), "new communicators work\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");

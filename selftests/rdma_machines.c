@@ -77,7 +77,7 @@ static int check_death(struct coll_comm *comm, unsigned int rank, int rc, unsign
 /* Does npulink monitor say of a lost link to machine @where? */
 static int check_event(unsigned int where)
 {
-	for (int i = 0; i < 50; i++) {
+	for (int i = 0; i < 300; i++) {
 		if (!run("grep -q ' link .* on 10.77.0.%u over port rxe.* step ' " EVENTS,
 			 where + 1))
 			return 0;
@@ -89,8 +89,8 @@ static int check_event(unsigned int where)
 
 static int listen_to_events(void)
 {
-	run("timeout 60 build/tools/npulink monitor >" EVENTS " &");
-	for (int i = 0; i < 100; i++) {
+	run("timeout 600 build/tools/npulink monitor >" EVENTS " &");
+	for (int i = 0; i < 300; i++) {
 		if (!run("grep -q listening " EVENTS))
 			return 0;
 		usleep(100000);

@@ -62,7 +62,7 @@ static inline int remote_count(const char *name)
 /* Connections are taken down by workers: give them a moment. */
 static inline bool remote_idle(void)
 {
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 300; i++) {
 		if (!remote_count("keys") && !remote_count("connections"))
 			return true;
 		usleep(100000);
@@ -131,13 +131,14 @@ static inline bool remote_teardown(void)
 
 /*
  * How long a machine that does not answer is waited for in tests of just that, in seconds: the
- * default. A host that has other things to do may take twice as long; figures are printed.
+ * default. A host that has other things to do may take four times as long, which is less than the
+ * 20 seconds of the tests' setup; figures are printed.
  */
 #define REMOTE_BOUND	"3"
 
 static inline bool remote_in_time(double took)
 {
-	return took <= 2 * atof(REMOTE_BOUND);
+	return took <= 4 * atof(REMOTE_BOUND);
 }
 
 /* ---- ranks */

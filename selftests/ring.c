@@ -177,7 +177,7 @@ TEST_F(ring, wait_for_one_that_goes_to_the_ring)
 	EXPECT_EQ(77, res.cookie);
 	pthread_join(thread, &rc);
 	EXPECT_EQ(NULL, rc);
-	EXPECT_EQ(1, ring_head(self->ring));
+	EXPECT_TRUE(RAW_EVENTUALLY(ring_head(self->ring) == 1));
 	EXPECT_EQ(0, memcmp(&res, &self->ring->records[0], sizeof(res)));
 }
 
@@ -188,7 +188,7 @@ TEST_F(ring, failures_are_records_too)
 	for (i = 0; i < n; i++)
 		ASSERT_EQ(0, ring_post(&self->m, i, NULL));
 	ASSERT_EQ(0, raw_abort(self->peer.fd, self->peer.comm, 3));
-	ASSERT_EQ(n, ring_head(self->ring));
+	ASSERT_TRUE(RAW_EVENTUALLY(ring_head(self->ring) == n));
 	for (i = 0; i < n; i++) {
 		EXPECT_EQ(-ECANCELED, self->ring->records[i].status);
 		EXPECT_EQ(NPULINK_CAUSE_ABORT, self->ring->records[i].cause);
@@ -214,7 +214,7 @@ TEST_F(ring, eventfd_and_poll)
 		ASSERT_EQ(0, ring_post(&self->m, i, NULL));
 		pthread_create(&thread, NULL, run_peer_later, &self->peer);
 		EXPECT_EQ(1, epoll_wait(ep, &ev, 1, 20000));
-		EXPECT_EQ(2, poll(p, 2, 20000));
+		EXPECT_TRUE(RAW_EVENTUALLY(poll(p, 2, 0) == 2));
 		EXPECT_EQ(POLLIN, p[0].revents);
 		pthread_join(thread, NULL);
 		EXPECT_EQ(0, eventfd_read(self->eventfd, &count));

@@ -50,12 +50,12 @@ static long knob_get(unsigned int npu, const char *name)
 	return value;
 }
 
-/* Until a knob reads as expected, at most two seconds. */
+/* Until a knob reads as expected, at most twenty seconds. */
 static bool knob_becomes(unsigned int npu, const char *name, long value)
 {
 	int i;
 
-	for (i = 0; i < 2000; i++) {
+	for (i = 0; i < 20000; i++) {
 		if (knob_get(npu, name) == value)
 			return true;
 		usleep(1000);
@@ -220,7 +220,7 @@ TEST_F(soft, every_step_by_interrupt)
 		EXPECT_EQ(0, wrong(&self->pair));
 		EXPECT_EQ(done + 1, irq_count("npu0-done"));
 		/* The peer's offer, or that it took ours; whoever comes second need not ring. */
-		EXPECT_LT(bell, irq_count("npu0-bell"));
+		EXPECT_TRUE(RAW_EVENTUALLY(bell < irq_count("npu0-bell")));
 	}
 }
 
@@ -275,7 +275,8 @@ TEST_F(soft, abort_takes_out_what_is_held)
 TEST_F(soft, dropped_interrupt)
 {
 	ASSERT_EQ(0, knob(0, "drop_irq", 1));
-	START(300 * 1000000ULL);
+	/* Long enough to look meanwhile. */
+	START(3000 * 1000000ULL);
 	EXPECT_TRUE(knob_becomes(0, "lost", 1));
 	EXPECT_STATUS(-ETIMEDOUT);
 	EXPECT_EQ(0, knob_get(0, "lost"));
@@ -331,7 +332,7 @@ TEST_F(soft, delayed_completion)
 	}
 	/* Out of the timer's queue. */
 	ASSERT_EQ(0, knob(0, "delay_ns", 4000000000));
-	START(200 * 1000000ULL);
+	START(1500 * 1000000ULL);
 	EXPECT_STATUS(-ETIMEDOUT);
 }
 

@@ -207,17 +207,25 @@ static void test_environment(void)
 			 "no such host\n");
 }
 
+/* The next one is for a machine that was too busy for the one before. */
+static const char * const timeouts[] = { "COLL_TIMEOUT=1", "COLL_TIMEOUT=5", "COLL_TIMEOUT=20" };
+
 static void test_late_ranks(void)
 {
-	clean();
-	for (int i = 0; i < 6; i++)
-		scratch_env[i][0] = "COLL_TIMEOUT=1";
-	for (int i = 0; i < 6; i++)
-		scratch_env[i][1] = "WORLD_SIZE=9";
-	run(3, false);
-	ksft_test_result(said(0, -ETIMEDOUT, "rank 3-8 did not come") &&
-			 said(2, -ETIMEDOUT, "rank 3-8 did not come"),
-			 "ranks that do not come are named on all others\n");
+	bool ok = false;
+
+	/* Those who come need time for that, too. */
+	for (unsigned int t = 0; t < ARRAY_SIZE(timeouts) && !ok; t++) {
+		clean();
+		for (int i = 0; i < 6; i++)
+			scratch_env[i][0] = timeouts[t];
+		for (int i = 0; i < 6; i++)
+			scratch_env[i][1] = "WORLD_SIZE=9";
+		run(3, false);
+		ok = said(0, -ETIMEDOUT, "rank 3-8 did not come") &&
+		     said(2, -ETIMEDOUT, "rank 3-8 did not come");
+	}
+	ksft_test_result(ok, "ranks that do not come are named on all others\n");
 	clean();
 	scratch_env[1][0] = "COLL_TIMEOUT=1";
 	waitpid(start(1, 2), NULL, 0);
@@ -227,6 +235,8 @@ static void test_late_ranks(void)
 
 static void test_disagreement(void)
 {
+	bool ok = false;
+
 	clean();
 	scratch_env[2][0] = "WORLD_SIZE=4";
 	run(3, false);
@@ -237,25 +247,32 @@ static void test_disagreement(void)
 	clean();
 	scratch_env[2][0] = "RANK=1";
 	for (int i = 0; i < 3; i++)
-		scratch_env[i][1] = "COLL_TIMEOUT=5";
+		scratch_env[i][1] = "COLL_TIMEOUT=20";
 	run(3, false);
 	ksft_test_result(said(0, -EEXIST, "rank 1 came twice") &&
 			 said(1, -EEXIST, "rank 1 came twice"), "a rank comes twice\n");
-	clean();
-	for (int i = 0; i < 3; i++)
-		scratch_env[i][1] = "COLL_TIMEOUT=1";
-	scratch_env[0][0] = scratch_env[1][0] = "COLL_KEY=one";
-	scratch_env[2][0] = "COLL_KEY=two";
-	run(3, false);
-	ksft_test_result(said(2, -EACCES, "COLL_KEY is not that of rank 0") &&
-			 said(0, -ETIMEDOUT, "rank 2 did not come") &&
-			 said(1, -ETIMEDOUT, "1 connections had another COLL_KEY"), "another key\n");
-	clean();
-	for (int i = 0; i < 2; i++)
-		scratch_env[i][1] = "COLL_TIMEOUT=1";
-	scratch_env[0][0] = "COLL_KEY=one";
-	run(2, false);
-	ksft_test_result(said(1, -EACCES, "set on rank 0 and not on this rank"), "key on one side\n");
+	for (unsigned int t = 0; t < ARRAY_SIZE(timeouts) && !ok; t++) {
+		clean();
+		for (int i = 0; i < 3; i++)
+			scratch_env[i][1] = timeouts[t];
+		scratch_env[0][0] = scratch_env[1][0] = "COLL_KEY=one";
+		scratch_env[2][0] = "COLL_KEY=two";
+		run(3, false);
+		ok = said(2, -EACCES, "COLL_KEY is not that of rank 0") &&
+		     said(0, -ETIMEDOUT, "rank 2 did not come") &&
+		     said(1, -ETIMEDOUT, "1 connections had another COLL_KEY");
+	}
+	ksft_test_result(ok, "another key\n");
+	ok = false;
+	for (unsigned int t = 0; t < ARRAY_SIZE(timeouts) && !ok; t++) {
+		clean();
+		for (int i = 0; i < 2; i++)
+			scratch_env[i][1] = timeouts[t];
+		scratch_env[0][0] = "COLL_KEY=one";
+		run(2, false);
+		ok = said(1, -EACCES, "set on rank 0 and not on this rank");
+	}
+	ksft_test_result(ok, "key on one side\n");
 	clean();
 	scratch_env[1][0] = "COLL_DEVICE=/nonexistent/npu7";
 	run(3, false);
@@ -395,7 +412,7 @@ static int connect_stranger(void)
 	};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 3000; i++) {
 		if (!connect(fd, (struct sockaddr *)&a, sizeof(a)))
 			return fd;
 		usleep(10000);
@@ -482,31 +499,45 @@ static void test_versions(void)
 			      COLL_VERSION_STRING), "another version\n");
 }
 
-static void test_death(void)
+/*
+ * Two of three ranks, of which @victim dies when they have met: after some time, more each @try.
+ * Returns how long the other one lived on, in seconds.
+ */
+static long one_dies(unsigned int victim, unsigned int try)
 {
 	struct timespec a, b;
-	pid_t pid[3];
+	pid_t pid[2];
 
 	clean();
 	pid[0] = start(0, 3);
 	pid[1] = start(1, 3);
-	usleep(400000);
+	usleep(400000 << 2 * try);
 	clock_gettime(CLOCK_MONOTONIC, &a);
-	kill(pid[1], SIGKILL);
-	waitpid(pid[1], NULL, 0);
-	waitpid(pid[0], NULL, 0);
+	kill(pid[victim], SIGKILL);
+	waitpid(pid[victim], NULL, 0);
+	waitpid(pid[!victim], NULL, 0);
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	ksft_test_result(said(0, -EOWNERDEAD, "rank 1 (") && b.tv_sec - a.tv_sec < 6,
-			 "a rank that dies while others are awaited\n");
-	clean();
-	pid[0] = start(0, 3);
-	pid[1] = start(1, 3);
-	usleep(400000);
-	kill(pid[0], SIGKILL);
-	waitpid(pid[0], NULL, 0);
-	waitpid(pid[1], NULL, 0);
-	ksft_test_result(outcomes[1].rc < 0 && strstr(outcomes[1].text, "closed the connection"),
-			 "rank 0 dies\n");
+	return b.tv_sec - a.tv_sec;
+}
+
+#define TRIES	3	/* they may not have met yet if the machine is busy */
+
+static void test_death(void)
+{
+	bool ok = false;
+	long took;
+
+	for (unsigned int try = 0; try < TRIES && !ok; try++) {
+		took = one_dies(1, try);
+		ok = said(0, -EOWNERDEAD, "rank 1 (") && took < 6;
+	}
+	ksft_test_result(ok, "a rank that dies while others are awaited\n");
+	ok = false;
+	for (unsigned int try = 0; try < TRIES && !ok; try++) {
+		one_dies(0, try);
+		ok = outcomes[1].rc < 0 && strstr(outcomes[1].text, "closed the connection");
+	}
+	ksft_test_result(ok, "rank 0 dies\n");
 }
 
 /* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
