@@ -8,6 +8,7 @@
  * npulink-test: timeout=170
  */
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
@@ -32,6 +33,7 @@ FIXTURE(death) {
 
 FIXTURE_VARIANT(death) {
 	bool child;	/* a forked child has the file */
+	bool shares;	/* .. and its memory, too, as after vfork() */
 	bool stopped;	/* killed while stopped */
 	bool exits;	/* returns from main, without closing anything */
 	bool closes;	/* only closes its file, and lives on */
@@ -44,6 +46,7 @@ FIXTURE_VARIANT(death) {
 
 FIXTURE_VARIANT_ADD(death, killed) { .rounds = 10 };
 FIXTURE_VARIANT_ADD(death, killed_with_child) { .child = true, .rounds = 5 };
+FIXTURE_VARIANT_ADD(death, killed_with_memory_shared) { .shares = true, .rounds = 3 };
 FIXTURE_VARIANT_ADD(death, killed_while_stopped) { .stopped = true, .rounds = 3 };
 FIXTURE_VARIANT_ADD(death, exits) { .exits = true, .rounds = 2 };
 FIXTURE_VARIANT_ADD(death, closes) { .closes = true, .rounds = 2 };
@@ -107,10 +110,21 @@ static int run_through(const struct member *m)
 	return rc ? rc : res.status;
 }
 
+/* A child that ends with the test. */
+static int stay(void *arg)
+{
+	char c;
+
+	while (read(*(int *)arg, &c, 1) == 1)
+		;
+	_exit(0);
+}
+
 /* Commands to a rank: go, and to the victim: one of these. */
 static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 		      const struct _fixture_variant_death *variant, bool victim)
 {
+	static char stack[65536] __attribute__((aligned(16)));
 	struct report rep = {};
 	struct member m;
 	uint64_t seq;
@@ -127,11 +141,10 @@ static void rank_main(int up, int down, uint32_t rank, const uint8_t *secret,
 		RAW_CHECK(read(down, &c, 1) == 1);
 		if (victim && i) {
 			RAW_CHECK(!member_start(&m, 0, &seq));
-			if (variant->child && !fork()) {
-				while (read(down, &c, 1) == 1)
-					;
-				_exit(0);
-			}
+			if (variant->child && !fork())
+				stay(&down);
+			if (variant->shares)
+				RAW_CHECK(clone(stay, stack + sizeof(stack), CLONE_VM, &down) > 0);
 			RAW_CHECK(write(up, "s", 1) == 1);
 			if (variant->exits || variant->closes || variant->execs || variant->oom)
 				RAW_CHECK(read(down, &c, 1) == 1);

@@ -454,9 +454,24 @@ static __poll_t npulink_poll(struct file *filp, poll_table *wait)
 	return mask;
 }
 
+/*
+ * The process may die while its address space lives on: a child has it, too, as after vfork().
+ * Then nothing else tells us.
+ */
+static int npulink_flush(struct file *filp, fl_owner_t id)
+{
+	struct npulink_file *file = filp->private_data;
+
+	if (current->flags & PF_EXITING && task_tgid(current) == file->tgid &&
+	    !atomic_read(&current->signal->live))
+		npulink_file_kill(file, NPULINK_CAUSE_DEATH);
+	return 0;
+}
+
 const struct file_operations npulink_fops = {
 	.owner = THIS_MODULE,
 	.open = npulink_open,
+	.flush = npulink_flush,
 	.release = npulink_release,
 	.unlocked_ioctl = npulink_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
