@@ -320,9 +320,12 @@ int main(void)
 	ksft_test_result(events_right(TURNS * loops), "npulink monitor says so\n");
 	setenv("COLL_CHECKSUM", "1", 1);
 	/* What differs is what is sent again, whoever's port it is. */
-	for (i = 0, bad = 0; i < loops && !bad; i++)
+	for (i = 0, bad = 0; i < loops && !bad && (!slow || loops > 1); i++)
 		bad = two_ports(loops > 1 ? TURNS : 1);
-	ksft_test_result(!bad, "the same with checksums\n");
+	if (slow && loops == 1)
+		ksft_test_result_skip("the same with checksums: on the debug kernel only in make soak\n");
+	else
+		ksft_test_result(!bad, "the same with checksums\n");
 	unsetenv("COLL_CHECKSUM");
 	if (machine == 1)
 		run(NPULINK " link del npu0 rdma rxe1/1");

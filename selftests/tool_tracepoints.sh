@@ -3,7 +3,7 @@
 #
 # The tracepoints, as perf and bpftrace see them.
 #
-# npulink-test: ndev=4 probes timeout=300
+# npulink-test: ndev=4 probes timeout=300 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
