@@ -227,4 +227,13 @@ static inline int nl_family(int sock, uint32_t *group)
 	return *(uint16_t *)nl_value(attrs[CTRL_ATTR_FAMILY_ID]);
 }
 
+/* Communicators that there are, or -errno. */
+static inline int nl_comms(void)
+{
+	int sock = nl_open(), family = nl_family(sock, NULL);
+
+	close(sock);
+	return family < 0 ? family : nl_count(family, NPULINK_GENL_CMD_COMM_GET);
+}
+
 #endif /* SELFTESTS_NL_H */
