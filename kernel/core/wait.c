@@ -140,7 +140,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		.helper = file->mm == current->mm, .forever = until_ns == ~0ULL,
 	};
 	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
-	bool spun = false, done;
+	bool spun = false, late, done;
 	int rc = 0;
 
 	/* Pairs with npulink_op_wake(). */
@@ -170,7 +170,13 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 				npulink_spin(file, op);
 			spun = !req;
 			cond_resched();
+			/* Others may post so much that there is always something to run. */
+			late = req && !w.forever && ktime_compare(ktime_get(), until) >= 0;
 			spin_lock_irq(&file->lock);
+			if (late) {
+				rc = op->done ? 0 : -ETIME;
+				break;
+			}
 			if (!signal_pending(current))
 				continue;
 		}
