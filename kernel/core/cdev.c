@@ -29,7 +29,8 @@ static void npulink_file_release(struct kref *kref)
 	free_uid(file->user);
 	mmdrop(file->mm);
 	xa_destroy(&file->objects);
-	kfree(file);
+	/* Who has found its rank looks at @mm under RCU only. */
+	kfree_rcu(file, rcu);
 }
 
 /* May sleep. */

@@ -101,6 +101,7 @@ struct npulink_cq {
  */
 struct npulink_file {
 	struct kref kref;
+	struct rcu_head rcu;
 	u32 id;			/* for people, see npulink_file_next() */
 	struct npulink_device *dev;
 	struct list_head dev_node;
