@@ -5,7 +5,6 @@
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/nospec.h>
-#include <linux/kthread.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -194,8 +193,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
 	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
 	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
-	if (file->worker)
-		kthread_stop(file->worker);
+	npulink_file_end_worker(file);
 	if (file->arena) {
 		npulink_buf_drop_base(file->arena);
 		npulink_object_put(&file->arena->obj);
