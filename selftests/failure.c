@@ -215,6 +215,59 @@ TEST_F(failure, deadline_of_a_device_that_hangs)
 	EXPECT_EQ(0, raw_knob_get(hung, "held"));
 }
 
+/*
+ * Who is to blame is followed from rank to rank, and here in a circle, in a communicator that
+ * has room for very many, past many steps that are done.
+ */
+TEST(deadline_in_a_circle)
+{
+	enum { NOPS = 20000 };
+	struct npulink_slot slot = {
+		.min_len = 8, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE,
+	};
+	static struct npulink_step steps[NOPS + 2];
+	struct npulink_result res;
+	uint8_t secret[16];
+	uint64_t seq[2];
+	int fd[2], r;
+	uint32_t i;
+
+	raw_secret(secret);
+	for (i = 0; i < NOPS; i++)
+		steps[i] = raw_step(0, 0);
+	steps[NOPS] = raw_step(NPULINK_STEP_RECV, 4);
+	steps[NOPS + 1] = raw_step(NPULINK_STEP_SEND, 4);
+	steps[NOPS + 1].src_off = 4;
+	steps[NOPS + 1].dep[0] = 1;
+	for (r = 1; r >= 0; r--) {
+		struct npulink_post post;
+		int comm, buf, plan;
+
+		fd[r] = raw_open(r);
+		comm = raw_comm(fd[r], secret, r, 1 << 20);
+		buf = raw_register(fd[r], raw_anon(4096), 4096, 0);
+		steps[NOPS].recv_peer = 1 - r;
+		steps[NOPS + 1].send_peer = 1 - r;
+		plan = raw_plan(fd[r], comm, &slot, 1, steps, NOPS + 2);
+		ASSERT_LT(0, plan);
+		post = raw_post_cmd(plan, NPULINK_POST_HELD);
+		post.deadline_ns = r ? 0 : 500 * MS;
+		raw_bind(&post, buf, 0, 8);
+		ASSERT_EQ(0, raw_ioctl(fd[r], NPULINK_POST, &post));
+		seq[r] = post.out_seq;
+	}
+	for (r = 0; r < 2; r++) {
+		ASSERT_EQ(0, raw_wait(fd[r], seq[r], &res));
+		EXPECT_EQ(-ETIMEDOUT, res.status);
+		EXPECT_EQ(NPULINK_CAUSE_DEADLINE, res.cause);
+		EXPECT_GT(2, res.rank);
+		EXPECT_EQ(1 - res.rank, res.peer);
+		EXPECT_EQ(NOPS, res.step);
+	}
+	close(fd[0]);
+	close(fd[1]);
+}
+
 /* ---- a device that misbehaves --------------------------------------------------------- */
 
 TEST_F(failure, device_refuses_a_request)

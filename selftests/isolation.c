@@ -618,6 +618,66 @@ TEST_F(isolation, objects_of_a_user)
 	EXPECT_EQ(0, raw_write(USER_LIMIT, text));
 }
 
+#define WORKER_LIMIT	"/sys/module/npulink/parameters/max_user_workers"
+
+/*
+ * A file has a kernel thread from its first communicator on until it is closed. A communicator
+ * that could not be made costs none.
+ */
+TEST_F(isolation, workers_of_a_user)
+{
+	char text[24];
+
+	ASSERT_LE(256, raw_read(WORKER_LIMIT));
+	snprintf(text, sizeof(text), "%lld", (long long)raw_read(WORKER_LIMIT));
+	ASSERT_EQ(0, raw_write(WORKER_LIMIT, "2"));
+	self->bob = fork();
+	if (!self->bob) {
+		uint8_t secret[16], other[16];
+		int files[4], n, round;
+
+		become(BOB);
+		for (round = 0; round < 3; round++) {
+			raw_secret(secret);
+			for (n = 0; n < 4; n++) {
+				files[n] = raw_open(n);
+				RAW_CHECK(files[n] >= 0);
+			}
+			RAW_CHECK(raw_comm(files[0], secret, 0, 2) > 0);
+			/* The rank is taken. */
+			for (n = 0; n < 4; n++)
+				RAW_CHECK(raw_comm(files[1], secret, 0, 2) == -EEXIST);
+			RAW_CHECK(raw_comm(files[2], secret, 1, 2) > 0);
+			raw_secret(other);
+			RAW_CHECK(raw_comm(files[1], other, 0, 1) == -EDQUOT);
+			/* No other one is needed for it. */
+			RAW_CHECK(raw_comm(files[0], other, 0, 1) > 0);
+			RAW_CHECK(raw_comm(files[0], other, 0, 1) == -EEXIST);
+			close(files[2]);
+			raw_secret(other);
+			RAW_CHECK(raw_comm(files[1], other, 0, 1) > 0);
+			RAW_CHECK(raw_comm(files[3], other, 0, 1) == -EDQUOT);
+			close(files[0]);
+			close(files[1]);
+			close(files[3]);
+		}
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+	/* root is not limited. */
+	EXPECT_EQ(0, raw_write(WORKER_LIMIT, "0"));
+	self->bob = fork();
+	if (!self->bob) {
+		uint8_t secret[16];
+
+		raw_secret(secret);
+		RAW_CHECK(raw_comm(raw_open(0), secret, 0, 1) > 0);
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+	EXPECT_EQ(0, raw_write(WORKER_LIMIT, text));
+}
+
 static long cgroup_read(const char *group, const char *file)
 {
 	char path[128];

@@ -301,6 +301,75 @@ TEST_F(life, threads_wait_for_the_same)
 	EXPECT_EQ(-ENOENT, raw_wait(self->m.fd, seq, &w[0].res));
 }
 
+#define COPY	(512 << 10)	/* not inline: left to whoever waits */
+
+struct limited {
+	int fd, rc;
+	uint64_t seq;
+	bool over;
+};
+
+static void *limited_run(void *arg)
+{
+	struct limited *l = arg;
+	struct npulink_wait wait = {
+		.size = sizeof(wait), .seq = l->seq, .wait_until_ns = raw_now() + 200000000,
+	};
+
+	l->rc = raw_ioctl(l->fd, NPULINK_WAIT, &wait);
+	__atomic_store_n(&l->over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Who waits runs what others of its process post, but not for longer than it wants to wait. */
+TEST_F(life, limit_while_others_post)
+{
+	struct npulink_step step = raw_step(NPULINK_STEP_COPY, COPY);
+	struct npulink_slot slots[2] = {
+		{ .min_len = COPY, .access = NPULINK_SLOT_READ },
+		{ .min_len = COPY, .access = NPULINK_SLOT_WRITE },
+	};
+	struct limited l = { .fd = self->m.fd };
+	uint64_t seqs[512], first = 0, last = 0;
+	struct npulink_post post;
+	uint8_t secret[16];
+	pthread_t thread;
+	int comm, plan, buf, rc;
+
+	raw_secret(secret);
+	step.dst_slot = 1;
+	comm = raw_comm(l.fd, secret, 0, 1);
+	plan = raw_plan(l.fd, comm, slots, 2, &step, 1);
+	buf = raw_register(l.fd, raw_anon(2 * COPY), 2 * COPY, 0);
+	ASSERT_LT(0, plan);
+	ASSERT_LT(0, buf);
+	/* Its peer never posts. */
+	ASSERT_EQ(0, member_start(&self->m, 0, &l.seq));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, limited_run, &l));
+	while (!__atomic_load_n(&l.over, __ATOMIC_ACQUIRE)) {
+		struct npulink_wait wait = { .size = sizeof(wait) };
+
+		post = raw_post_cmd(plan, NPULINK_POST_HELD);
+		raw_bind(&post, buf, 0, COPY);
+		raw_bind(&post, buf, COPY, COPY);
+		rc = last - first < ARRAY_SIZE(seqs) ? raw_ioctl(l.fd, NPULINK_POST, &post) :
+						       -EBUSY;
+		if (!rc) {
+			seqs[last++ % ARRAY_SIZE(seqs)] = post.out_seq;
+			continue;
+		}
+		ASSERT_EQ(-EBUSY, rc);
+		wait.seq = seqs[first % ARRAY_SIZE(seqs)];
+		rc = raw_ioctl(l.fd, NPULINK_WAIT, &wait);
+		if (!rc)
+			first++;
+		else
+			ASSERT_EQ(-ETIME, rc);
+	}
+	pthread_join(thread, NULL);
+	EXPECT_EQ(-ETIME, l.rc);
+}
+
 static void *destroyer(void *arg)
 {
 	struct waiter *w = arg;

@@ -29,11 +29,15 @@ struct npulink_quota {
 	kuid_t uid;
 	unsigned int files;
 	atomic_t objects;	/* files among them */
+	atomic_t workers;
 };
 
 struct npulink_quota *npulink_quota_open(void);
 void npulink_quota_close(struct npulink_quota *q);
 int npulink_quota_take(struct npulink_quota *q);
 void npulink_quota_give(struct npulink_quota *q);
+int npulink_quota_take_worker(struct npulink_quota *q);
+void npulink_quota_give_worker(struct npulink_quota *q);
+void npulink_quota_init(void);
 
 #endif /* NPULINK_ACCOUNT_H */

@@ -5,7 +5,6 @@
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/nospec.h>
-#include <linux/kthread.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
@@ -29,7 +28,8 @@ static void npulink_file_release(struct kref *kref)
 	free_uid(file->user);
 	mmdrop(file->mm);
 	xa_destroy(&file->objects);
-	kfree(file);
+	/* Who has found its rank looks at @mm under RCU only. */
+	kfree_rcu(file, rcu);
 }
 
 /* May sleep. */
@@ -196,8 +196,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
 	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
 	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
-	if (file->worker)
-		kthread_stop(file->worker);
+	npulink_file_end_worker(file);
 	if (file->arena) {
 		npulink_buf_drop_base(file->arena);
 		npulink_object_put(&file->arena->obj);

@@ -669,9 +669,6 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	struct npulink_rank *rank;
 	int rc;
 
-	rc = npulink_file_start_worker(file);
-	if (rc)
-		return ERR_PTR(rc);
 	rank = kvzalloc(sizeof(*rank), GFP_KERNEL_ACCOUNT);
 	if (!rank)
 		return ERR_PTR(-ENOMEM);

@@ -75,17 +75,20 @@ static const struct dl_proc *dl_edge_end(struct dl *dl, const struct dl_edge *ed
 static u32 dl_walk(struct dl *dl, struct dl_edge *edges)
 {
 	const struct dl_proc *proc = NULL, *start;
-	u32 i, n = 0;
+	u32 i, left = 0, n = 0;
 
-	for (i = 0; !proc && i < dl->nprocs; i++)
-		if (dl->procs[i].in)
-			proc = &dl->procs[i];
-	for (i = 0; proc && i < dl->nprocs; i++) {
+	for (i = 0; i < dl->nprocs; i++) {
+		if (!dl->procs[i].in)
+			continue;
+		proc = proc ?: &dl->procs[i];
+		left++;
+	}
+	for (i = 0; proc && i < left; i++) {
 		cond_resched();
 		proc = dl_edge(dl, proc, edges) ? dl_edge_end(dl, edges) : NULL;
 	}
 	start = proc;
-	while (proc && n < dl->nprocs) {
+	while (proc && n < left) {
 		proc = dl_edge(dl, proc, &edges[n]) ? dl_edge_end(dl, &edges[n]) : NULL;
 		n++;
 		if (proc == start)
@@ -124,6 +127,7 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 
 	if (!edges)
 		return NULL;
+	dl->looks = 0;		/* there is one: that is worth as much again */
 	n = dl_walk(dl, edges);
 	if (!n)
 		goto out;
@@ -247,6 +251,7 @@ static bool npulink_deadlock_search(void)
 		dl->now = dl->procs[i].part;
 		dl_search_part(dl);
 		dl_forget(dl);
+		cond_resched();
 	}
 out:
 	dl_free(dl);

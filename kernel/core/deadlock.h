@@ -54,6 +54,7 @@ struct dl {
 	struct dl_mark *marks;		/* a stack: units to be called stuck */
 	u32 nmarks;
 	u32 max_marks;
+	u64 looks;			/* so much has been looked at in this part */
 	struct npulink_op *rank_ops[NPULINK_MAX_INFLIGHT];
 };
 

@@ -5,7 +5,18 @@
  */
 #include "deadlock.h"
 
-#define DL_MAX_MARKS	BIT(20)		/* of one part: give up rather than search for long */
+/* Of one part: give up rather than search for long, and keep others' circles from being found. */
+#define DL_MAX_MARKS	BIT(20)
+#define DL_MAX_LOOKS	BIT(22)		/* streams, units, operations, processes */
+
+#define DL_LOCKED	1024		/* streams looked at with interrupts off */
+
+/* So many have been looked at. */
+static int dl_looked(struct dl *dl, u32 n)
+{
+	dl->looks += n;
+	return dl->looks > DL_MAX_LOOKS ? -E2BIG : 0;
+}
 
 static struct dl_op *dl_find(struct dl *dl, struct npulink_op *op)
 {
@@ -42,12 +53,15 @@ void dl_forget(struct dl *dl)
 	}
 	xa_destroy(&dl->ops);
 	dl->nmarks = 0;
+	dl->looks = 0;
 }
 
-static bool dl_room_for_marks(struct dl *dl, u32 more)
+static int dl_room_for_marks(struct dl *dl, u32 more)
 {
-	return dl->nmarks + more <= DL_MAX_MARKS &&
-	       dl_room((void **)&dl->marks, dl->nmarks, &dl->max_marks, more, sizeof(*dl->marks));
+	if (dl->nmarks + more > DL_MAX_MARKS)
+		return -E2BIG;
+	return dl_room((void **)&dl->marks, dl->nmarks, &dl->max_marks, more,
+		       sizeof(*dl->marks)) ? 0 : -ENOMEM;
 }
 
 /* The rank at the end of stream @i of @op, referenced, if its process is supposed not to post. */
@@ -71,20 +85,35 @@ static struct npulink_rank *dl_stream_rank(const struct dl *dl, const struct npu
 	return peer;
 }
 
-/* Does stream @i of @op wait for what such a rank has not posted? */
-static bool dl_stream_starves(const struct dl *dl, struct npulink_op *op, u32 i)
+/*
+ * From stream @i of @op on, the first that waits for what such a rank has not posted;
+ * plan->nstreams: none, or a negative number.
+ */
+static int dl_starving(struct dl *dl, struct npulink_op *op, u32 i)
 {
-	struct npulink_rank *peer;
-	bool starves;
+	const u32 n = op->plan->nstreams;
 
-	spin_lock_irq(&op->rank->lock);
-	peer = dl_stream_rank(dl, op, i);
-	spin_unlock_irq(&op->rank->lock);
-	if (!peer)
-		return false;
-	starves = !npulink_peer_has_called(peer, op);
-	npulink_rank_put(peer);
-	return starves;
+	while (i < n) {
+		u32 first = i, end = min(n, i + DL_LOCKED);
+		struct npulink_rank *peer = NULL;
+		bool starves;
+		int rc;
+
+		spin_lock_irq(&op->rank->lock);
+		for (; !peer && i < end; i++)
+			peer = dl_stream_rank(dl, op, i);
+		spin_unlock_irq(&op->rank->lock);
+		starves = peer && !npulink_peer_has_called(peer, op);
+		if (peer)
+			npulink_rank_put(peer);
+		rc = dl_looked(dl, i - first);
+		if (rc)
+			return rc;
+		if (starves)
+			return i - 1;
+		cond_resched();
+	}
+	return n;
 }
 
 /* The units of @op that wait for what they have not posted. */
@@ -92,22 +121,24 @@ static int dl_seed(struct dl *dl, struct npulink_op *op)
 {
 	const struct npulink_plan *plan = op->plan;
 	struct dl_op *o = NULL;
-	u32 i, k;
+	int i, rc;
+	u32 k;
 
-	for (i = 0; i < plan->nstreams; i++) {
+	for (i = 0; (i = dl_starving(dl, op, i)) >= 0 && i < plan->nstreams; i++) {
 		const struct npulink_stream *s = &plan->streams[i];
 
-		if (!dl_stream_starves(dl, op, i))
-			continue;
 		o = o ?: dl_op(dl, op);
-		if (!o || !dl_room_for_marks(dl, s->count))
+		if (!o)
 			return -ENOMEM;
+		rc = dl_room_for_marks(dl, s->count) ?: dl_looked(dl, s->count + 1);
+		if (rc)
+			return rc;
 		for (k = s->start; k < s->start + s->count; k++)
 			dl->marks[dl->nmarks++] = (struct dl_mark) {
 				o, plan->pos[plan->stream_steps[k]].unit,
 			};
 	}
-	return 0;
+	return min(i, 0);
 }
 
 /* All of it that concerns operations of one rank; there are no more than slots in a file. */
@@ -115,23 +146,17 @@ static int dl_seed_rank(struct dl *dl, struct npulink_rank *rank)
 {
 	struct npulink_op *op;
 	u32 n = 0, i;
-	int rc = 0;
+	int rc;
 
 	spin_lock_irq(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node) {
-		struct npulink_rank *peer = NULL;
-
-		for (i = 0; !peer && i < op->plan->nstreams; i++)
-			peer = dl_stream_rank(dl, op, i);
-		if (!peer || n == ARRAY_SIZE(dl->rank_ops))
-			goto put;
+		if (n == ARRAY_SIZE(dl->rank_ops))
+			break;
 		npulink_op_get(op);
 		dl->rank_ops[n++] = op;
-put:
-		if (peer)
-			npulink_rank_put(peer);
 	}
 	spin_unlock_irq(&rank->lock);
+	rc = dl_looked(dl, n + 1);
 	for (i = 0; i < n; i++) {
 		rc = rc ?: dl_seed(dl, dl->rank_ops[i]);
 		npulink_op_put(dl->rank_ops[i]);
@@ -148,6 +173,7 @@ static int dl_seed_all(struct dl *dl)
 		struct npulink_object *obj;
 		unsigned long id = 0;
 
+		cond_resched();
 		if (dl_part(dl, i) != dl->now)
 			continue;
 		for (; !rc && (obj = npulink_object_next(dl->files[i], &id, NPULINK_OBJ_RANK));
@@ -174,9 +200,9 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 	struct npulink_op *op = o->op, *peers[NPULINK_CHAIN_MAX + 1];
 	const struct npulink_plan *plan = op->plan;
 	const struct npulink_unit *un = &plan->units[unit];
-	u32 steps[NPULINK_CHAIN_MAX + 1], n = 0, i;
+	u32 steps[NPULINK_CHAIN_MAX + 1], n = 0, more, i;
 	u8 phase;
-	int rc = 0;
+	int rc;
 
 	if (test_bit(unit, o->stuck))
 		return 0;
@@ -210,8 +236,8 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 
 	__set_bit(unit, o->stuck);
 	o->nstuck++;
-	if (!dl_room_for_marks(dl, n + plan->units[unit + 1].out - un->out + 1))
-		rc = -ENOMEM;
+	more = n + plan->units[unit + 1].out - un->out + 1;
+	rc = dl_room_for_marks(dl, more) ?: dl_looked(dl, more);
 	for (i = 0; i < n; i++) {
 		struct dl_op *po = rc ? NULL : dl_op(dl, peers[i]);
 
@@ -220,7 +246,7 @@ static int dl_mark(struct dl *dl, struct dl_op *o, u32 unit)
 				po, peers[i]->plan->pos[steps[i]].unit,
 			};
 		else
-			rc = -ENOMEM;
+			rc = rc ?: -ENOMEM;
 		npulink_op_put(peers[i]);
 	}
 	if (rc)
@@ -241,10 +267,16 @@ static void dl_forget_marks(struct dl *dl)
 	xa_for_each(&dl->ops, i, o) {
 		bitmap_zero(o->stuck, o->op->plan->nunits);
 		o->nstuck = 0;
+		dl->looks += 1 + o->op->plan->nunits / DL_LOCKED;
+		cond_resched();
 	}
 }
 
-/* Take processes that wait for something else out of the supposition. Returns how many are left. */
+/*
+ * Take processes that wait for something else out of the supposition. Returns how many are left, or
+ * a negative number. It begins anew until nothing changes, and each time looks at those at least
+ * that are left: so DL_MAX_LOOKS ends that, too.
+ */
 int dl_solve(struct dl *dl)
 {
 	u32 i, k, left;
@@ -273,6 +305,7 @@ int dl_solve(struct dl *dl)
 				const struct dl_op *o = dl_find(dl, dl->waits[k].op);
 
 				proc->in = o && o->nstuck;
+				dl->looks++;
 			}
 			changed |= !proc->in;
 			left += proc->in;
@@ -281,27 +314,33 @@ int dl_solve(struct dl *dl)
 	return left;
 }
 
-/* The rank that an operation waits for, directly or not, and whose process is in the circle. */
+/*
+ * The rank that an operation waits for, directly or not, and whose process is in the circle; false
+ * also if too much has been looked at.
+ */
 bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 {
 	struct npulink_comm *comm = op->rank->comm;
 	struct dl_op *o;
 	unsigned long i;
-	u32 k;
+	int k;
 
 	xa_for_each(&dl->ops, i, o) {
 		struct npulink_op *it = o->op;
 
+		if (dl_looked(dl, 1))
+			return false;
 		/* Of the same call: its own operation, or another rank's. */
 		if (!o->nstuck || it->rank->comm != comm ||
 		    (it != op && (it->plan->p2p || op->plan->p2p || it->number != op->number)))
 			continue;
-		for (k = 0; k < it->plan->nstreams; k++) {
-			if (dl_stream_starves(dl, it, k)) {
-				*peer = it->plan->peers[it->plan->streams[k].peer].conn->rank;
-				return true;
-			}
-		}
+		k = dl_starving(dl, it, 0);
+		if (k < 0)
+			return false;
+		if (k == it->plan->nstreams)
+			continue;
+		*peer = it->plan->peers[it->plan->streams[k].peer].conn->rank;
+		return true;
 	}
 	return false;
 }

@@ -111,11 +111,19 @@ int npulink_device_register(struct npulink_device *dev)
 
 	if (!dev->ops->submit || !dev->slice || dev->slice & (dev->slice - 1))
 		return -EINVAL;
-	rc = cdev_device_add(&dev->cdev, &dev->dev);
-	if (rc)
-		return rc;
-	/* Published last: whoever finds it finds it whole. */
+	/*
+	 * It is whole. Found first, then opened: who opens it can make links from it, which
+	 * npulink_links_drop() has to find when their other end goes.
+	 */
 	xa_store(&npulink_devices, dev->id, dev, GFP_KERNEL);
+	rc = cdev_device_add(&dev->cdev, &dev->dev);
+	if (rc) {
+		WRITE_ONCE(dev->gone, true);
+		xa_erase(&npulink_devices, dev->id);
+		/* Somebody may have found it, and bound one. */
+		npulink_ports_drop(dev);
+		return rc;
+	}
 	npulink_notify_dev(dev, true);
 	return 0;
 }

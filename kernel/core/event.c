@@ -290,35 +290,59 @@ static struct npulink_op *npulink_overdue(struct npulink_file *file)
 	return late;
 }
 
+/*
+ * A user can make a chain of ranks as long as he likes. One that is longer, or has more units
+ * altogether, is followed no further.
+ */
+#define NPULINK_BLAME_HOPS	1024
+#define NPULINK_BLAME_WORK	(64 * NPULINK_BLAME_UNITS)
+
+/* What @rank waits for in @op, or in its own part of the same collective; NULL: nothing. */
+static struct npulink_op *npulink_blame_op(struct npulink_rank *rank, struct npulink_op *op,
+					   struct npulink_cause *cause)
+{
+	struct npulink_op *it;
+	u32 peer, step;
+
+	lockdep_assert_held(&rank->lock);
+	list_for_each_entry(it, &rank->ops, node) {
+		if (it != op &&
+		    (it->plan->p2p || op->plan->p2p || it->number != op->number))
+			continue;
+		if (!npulink_op_waits_for(it, &peer, &step))
+			break;
+		cause->rank = rank->rank;
+		cause->peer = peer;
+		cause->step = step;
+		return it;
+	}
+	return NULL;
+}
+
 /* Follow who waits for whom on this node to the one that everything hangs on. */
 void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 {
 	struct npulink_comm *comm = op->rank->comm;
 	struct npulink_rank *rank = npulink_rank_get(op->rank);
-	u64 number = op->number;
-	u32 hops;
+	u32 first = rank->rank, been = first, hops, work = 0;
 
 	npulink_meet_dissolve(op);
-	for (hops = 0; hops < comm->nranks; hops++) {
+	for (hops = 1; hops <= NPULINK_BLAME_HOPS && work < NPULINK_BLAME_WORK; hops++) {
 		struct npulink_rank *next = NULL;
-		struct npulink_op *o = NULL, *it;
-		u32 peer, step;
-		bool waits = false;
+		struct npulink_op *o;
 
 		spin_lock_irq(&rank->lock);
-		list_for_each_entry(it, &rank->ops, node)
-			if (it == op || (!it->plan->p2p && !op->plan->p2p && it->number == number))
-				o = it;
+		o = npulink_blame_op(rank, op, cause);
 		if (o)
-			waits = npulink_op_waits_for(o, &peer, &step);
+			work += min_t(u32, o->plan->nunits, NPULINK_BLAME_UNITS);
 		spin_unlock_irq(&rank->lock);
-		if (!waits)
+		/* They wait in a circle: each of them is as good as any (Brent's way to see it). */
+		if (!o || cause->peer == first || cause->peer == been)
 			break;
-		cause->rank = rank->rank;
-		cause->peer = peer;
-		cause->step = step;
+		if (is_power_of_2(hops))
+			been = cause->peer;
 		rcu_read_lock();
-		next = rcu_dereference(comm->ranks[peer]);
+		next = rcu_dereference(comm->ranks[cause->peer]);
 		if (next && !kref_get_unless_zero(&next->obj.kref))
 			next = NULL;
 		rcu_read_unlock();
@@ -326,6 +350,7 @@ void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 			break;
 		npulink_rank_put(rank);
 		rank = next;
+		cond_resched();
 	}
 	npulink_rank_put(rank);
 }

@@ -43,6 +43,9 @@ struct npulink_object {
 
 /* What is done with objects, by type. */
 struct npulink_object_type_ops {
+	/* What such an object needs of its file, and what undoes that. May sleep. */
+	int (*reserve)(struct npulink_file *file);
+	void (*abort)(struct npulink_file *file);
 	/* May the id be taken away? May sleep. */
 	bool (*busy)(struct npulink_object *obj);
 	/* The id has gone: stop using whatever others see of it. May sleep. */
@@ -101,6 +104,7 @@ struct npulink_cq {
  */
 struct npulink_file {
 	struct kref kref;
+	struct rcu_head rcu;
 	u32 id;			/* for people, see npulink_file_next() */
 	struct npulink_device *dev;
 	struct list_head dev_node;
@@ -119,6 +123,7 @@ struct npulink_file {
 	struct npulink_buf *arena;
 	u64 arena_len;		/* for people, who have no reference to it */
 	struct task_struct *worker;
+	u64 worker_users;	/* ranks that have been made, or are about to be */
 
 	spinlock_t lock ____cacheline_aligned;
 	struct list_head ready;
@@ -156,6 +161,8 @@ static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 void npulink_file_put(struct npulink_file *file);
 struct npulink_file *npulink_file_next(unsigned long *id);
 int npulink_file_start_worker(struct npulink_file *file);
+void npulink_file_unstart_worker(struct npulink_file *file);
+void npulink_file_end_worker(struct npulink_file *file);
 struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
 void npulink_mm_detach(struct npulink_file *file);
 void npulink_file_kill(struct npulink_file *file, u32 cause);

@@ -138,7 +138,8 @@ struct npulink_link *npulink_link_get(struct npulink_device *dev, struct npulink
 			int rc = xa_err(xa_store(&dev->links, peer->id, link, GFP_KERNEL));
 
 			if (rc) {
-				npulink_link_free(link);
+				/* The backend may have called npulink_link_fail() already. */
+				npulink_link_put(link);
 				link = ERR_PTR(rc);
 			}
 		}

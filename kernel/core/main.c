@@ -9,6 +9,7 @@ static int __init npulink_init(void)
 {
 	int rc;
 
+	npulink_quota_init();
 	rc = npulink_cdev_init();
 	if (rc)
 		return rc;

@@ -11,6 +11,8 @@ static const struct npulink_object_type_ops npulink_object_ops[NPULINK_OBJ_TYPES
 		.release = npulink_buf_release,
 	},
 	[NPULINK_OBJ_RANK] = {
+		.reserve = npulink_file_start_worker,
+		.abort = npulink_file_unstart_worker,
 		.busy = npulink_rank_busy,
 		.destroy = npulink_rank_destroy,
 		.release = npulink_rank_release,
@@ -25,14 +27,24 @@ static const struct npulink_object_type_ops npulink_object_ops[NPULINK_OBJ_TYPES
 /* An id that nobody finds yet. The caller's reference becomes the id's. */
 int npulink_object_reserve(struct npulink_file *file, struct npulink_object *obj, u8 type)
 {
-	int rc = npulink_quota_take(file->quota);
+	const struct npulink_object_type_ops *ops = &npulink_object_ops[type];
+	int rc;
 
 	obj->type = type;
-	if (!rc && xa_alloc(&file->objects, &obj->id, NULL, XA_LIMIT(1, NPULINK_MAX_OBJECTS),
-			    GFP_KERNEL_ACCOUNT)) {
-		npulink_quota_give(file->quota);
-		rc = -ENOMEM;
-	}
+	rc = npulink_quota_take(file->quota);
+	if (rc)
+		return rc;
+	rc = ops->reserve ? ops->reserve(file) : 0;
+	if (rc)
+		goto err_quota;
+	if (!xa_alloc(&file->objects, &obj->id, NULL, XA_LIMIT(1, NPULINK_MAX_OBJECTS),
+		      GFP_KERNEL_ACCOUNT))
+		return 0;
+	rc = -ENOMEM;
+	if (ops->abort)
+		ops->abort(file);
+err_quota:
+	npulink_quota_give(file->quota);
 	return rc;
 }
 
@@ -45,7 +57,11 @@ void npulink_object_publish(struct npulink_file *file, struct npulink_object *ob
 /* Instead of publish: give the id back, and its reference. */
 void npulink_object_abort(struct npulink_file *file, struct npulink_object *obj)
 {
+	const struct npulink_object_type_ops *ops = &npulink_object_ops[obj->type];
+
 	xa_erase(&file->objects, obj->id);
+	if (ops->abort)
+		ops->abort(file);
 	npulink_quota_give(file->quota);
 	npulink_object_put(obj);
 }

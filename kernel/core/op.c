@@ -389,16 +389,19 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 		npulink_op_finish(op, run);
 }
 
-/* Which peer and step an operation waits for; false if for none (it computes). */
+/*
+ * Which peer and step an operation waits for; false if for none (it computes), or only after
+ * many units that do not wait.
+ */
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 {
 	const struct npulink_plan *plan = op->plan;
-	u32 i, k;
+	u32 n = min_t(u32, plan->nunits, NPULINK_BLAME_UNITS), i, k;
 
 	lockdep_assert_held(&op->rank->lock);
 	if (op->raw)
 		return false;	/* see npulink_meet_dissolve() */
-	for (i = 0; i < plan->nunits; i++) {
+	for (i = 0; i < n; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->units[i].phase;
 
@@ -431,9 +434,6 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	}
 	return false;
 }
-
-/* Units that are looked at for somebody to blame, with interrupts off. */
-#define NPULINK_BLAME_UNITS	BIT(16)
 
 /* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */
 static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step, u32 *left)

@@ -206,6 +206,9 @@ void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
 void npulink_run(struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
+
+/* Units that are looked at for somebody to blame, with interrupts off. */
+#define NPULINK_BLAME_UNITS	BIT(16)
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
 void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * quota.c - how many files and objects a user may have. Their memory is charged to the
- * memory cgroup anyway; this is for machines that have none, and for ids.
+ * memory cgroup anyway; this is for machines that have none, and for ids. And how many workers:
+ * these are kernel threads, which no other limit counts, and the machine has only so many.
  */
 #include <linux/capability.h>
 #include <linux/hashtable.h>
+#include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/uidgid.h>
 #include "core.h"
@@ -12,6 +14,10 @@
 static unsigned int npulink_max_user_objects = 1 << 20;
 module_param_named(max_user_objects, npulink_max_user_objects, uint, 0644);
 MODULE_PARM_DESC(max_user_objects, "open files and objects of a user without CAP_SYS_RESOURCE");
+
+static unsigned int npulink_max_user_workers;
+module_param_named(max_user_workers, npulink_max_user_workers, uint, 0644);
+MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each has a kernel thread (0 at load: one per MiB of memory, at least 256)");
 
 static DEFINE_HASHTABLE(npulink_quotas, 6);
 static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas, and npulink_quota.files */
@@ -27,20 +33,42 @@ static struct npulink_quota *npulink_quota_find(kuid_t uid)
 	return NULL;
 }
 
-/* One more, of the caller. */
-int npulink_quota_take(struct npulink_quota *q)
+static int npulink_quota_count(atomic_t *n, unsigned int max)
 {
 	bool free = capable(CAP_SYS_RESOURCE);
 
-	if (atomic_inc_return(&q->objects) <= READ_ONCE(npulink_max_user_objects) || free)
+	if (atomic_inc_return(n) <= max || free)
 		return 0;
-	atomic_dec(&q->objects);
+	atomic_dec(n);
 	return -EDQUOT;
+}
+
+/* One more, of the caller. */
+int npulink_quota_take(struct npulink_quota *q)
+{
+	return npulink_quota_count(&q->objects, READ_ONCE(npulink_max_user_objects));
 }
 
 void npulink_quota_give(struct npulink_quota *q)
 {
 	atomic_dec(&q->objects);
+}
+
+int npulink_quota_take_worker(struct npulink_quota *q)
+{
+	return npulink_quota_count(&q->workers, READ_ONCE(npulink_max_user_workers));
+}
+
+void npulink_quota_give_worker(struct npulink_quota *q)
+{
+	atomic_dec(&q->workers);
+}
+
+/* An eighth of the threads that the kernel allows by default. */
+void npulink_quota_init(void)
+{
+	if (!npulink_max_user_workers)
+		npulink_max_user_workers = max(256UL, totalram_pages() >> (20 - PAGE_SHIFT));
 }
 
 /* The caller's, for a file, which counts as one. */

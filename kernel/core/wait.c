@@ -66,35 +66,80 @@ static int npulink_worker(void *data)
 	return 0;
 }
 
-/* The worker, on first use, in the cgroup of the caller, who is the opener. */
+static struct task_struct *npulink_worker_new(struct npulink_file *file)
+{
+	struct task_struct *task;
+	int rc;
+
+	rc = npulink_quota_take_worker(file->quota);
+	if (rc)
+		return ERR_PTR(rc);
+	task = kthread_create(npulink_worker, file, "npulink-%d", task_tgid_vnr(current));
+	if (IS_ERR(task))
+		goto err_quota;
+	rc = cgroup_attach_task_all(current, task);
+	if (rc) {
+		kthread_stop(task);
+		task = ERR_PTR(rc);
+		goto err_quota;
+	}
+	set_user_nice(task, task_nice(current));
+	wake_up_process(task);
+	return task;
+
+err_quota:
+	npulink_quota_give_worker(file->quota);
+	return task;
+}
+
+/*
+ * A rank is about to be made: it needs the worker, which the first one gets, in the cgroup of the
+ * caller, who is the opener.
+ */
 int npulink_file_start_worker(struct npulink_file *file)
 {
 	struct task_struct *task;
 	int rc;
 
-	if (READ_ONCE(file->worker))
-		return 0;
 	rc = npulink_lock(&file->mutex);
 	if (rc)
 		return rc;
-	if (file->worker)
-		goto out;
-	task = kthread_create(npulink_worker, file, "npulink-%d", task_tgid_vnr(current));
-	if (IS_ERR(task)) {
-		rc = PTR_ERR(task);
-		goto out;
+	if (!file->worker) {
+		task = npulink_worker_new(file);
+		rc = PTR_ERR_OR_ZERO(task);
+		if (rc)
+			goto out;
+		spin_lock_irq(&file->lock);
+		file->worker = task;
+		spin_unlock_irq(&file->lock);
 	}
-	rc = cgroup_attach_task_all(current, task);
-	if (rc) {
-		kthread_stop(task);
-		goto out;
-	}
-	set_user_nice(task, task_nice(current));
-	WRITE_ONCE(file->worker, task);
-	wake_up_process(task);
+	file->worker_users++;
 out:
 	mutex_unlock(&file->mutex);
 	return rc;
+}
+
+/* Nothing is left for it to run, and nothing will be. */
+void npulink_file_end_worker(struct npulink_file *file)
+{
+	struct task_struct *task = file->worker;
+
+	if (!task)
+		return;
+	spin_lock_irq(&file->lock);
+	file->worker = NULL;
+	spin_unlock_irq(&file->lock);
+	kthread_stop(task);
+	npulink_quota_give_worker(file->quota);
+}
+
+/* That rank was not made. One that was keeps the worker until the file goes. */
+void npulink_file_unstart_worker(struct npulink_file *file)
+{
+	mutex_lock(&file->mutex);
+	if (!--file->worker_users)
+		npulink_file_end_worker(file);
+	mutex_unlock(&file->mutex);
 }
 
 /* Spin a little: a peer on another CPU is often about to complete the operation. */
@@ -140,7 +185,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		.helper = file->mm == current->mm, .forever = until_ns == ~0ULL,
 	};
 	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
-	bool spun = false, done;
+	bool spun = false, late, done;
 	int rc = 0;
 
 	/* Pairs with npulink_op_wake(). */
@@ -170,7 +215,13 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 				npulink_spin(file, op);
 			spun = !req;
 			cond_resched();
+			/* Others may post so much that there is always something to run. */
+			late = req && !w.forever && ktime_compare(ktime_get(), until) >= 0;
 			spin_lock_irq(&file->lock);
+			if (late) {
+				rc = op->done ? 0 : -ETIME;
+				break;
+			}
 			if (!signal_pending(current))
 				continue;
 		}

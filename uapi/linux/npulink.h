@@ -41,7 +41,8 @@
  *  - EPERM: the file belongs to another process
  *  - ENODEV: the device has gone
  *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
- *  - EDQUOT: the user has as many open files and objects as max_user_objects allows
+ *  - EDQUOT: the user has as many open files and objects as max_user_objects allows, or, at
+ *    the first COMM_CREATE of a file, as many files with communicators as max_user_workers
  *  - EINTR: a signal arrived while waiting for a lock, and its handler was installed
  *    without SA_RESTART; nothing was done
  *
