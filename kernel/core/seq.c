@@ -525,8 +525,20 @@ static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 		op->units[unit].since = jiffies;
 		npulink_unit_advance(op, unit, run);
 	}
-	if (!op->units_left)
-		npulink_op_finish(op, run);
+	if (op->units_left)
+		return;
+	/* A peer says that all is done while it may still write, or be written to: it lies. */
+	if (unlikely(op->inflight)) {
+		struct npulink_cause cause = {
+			.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank,
+			.peer = NPULINK_NO_PEER, .step = ~0U, .number = op->number,
+			.code = EPROTO,
+		};
+
+		npulink_comm_fail(op->rank->comm, &cause);
+		return;
+	}
+	npulink_op_finish(op, run);
 }
 
 static void npulink_req_complete(struct npulink_req *req, int status, struct npulink_run *run)
