@@ -196,7 +196,7 @@ struct npulink_agree *npulink_agree_get(struct npulink_comm *comm, struct npulin
 	if (agree)
 		return agree;
 	/* Of one that was shrunk, it was made with it. */
-	if (WARN_ON_ONCE(comm->parent || rank->comm != comm || !rank->net))
+	if (WARN_ON_ONCE(comm->map || rank->comm != comm || !rank->net))
 		return ERR_PTR(-EINVAL);
 	agree = npulink_agree_build(comm, rank);
 	if (IS_ERR(agree))

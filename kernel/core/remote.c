@@ -393,7 +393,10 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (!port)
 		return -EHOSTUNREACH;
 	mutex_lock(&rank->comm->mutex);
-	if (rank->net && rank->net != net)
+	/* One that was shrunk knows where its ranks are: all are here, or it was agreed on. */
+	if (rank->comm->map && !rank->comm->agree)
+		rc = -EINVAL;
+	else if (rank->net && rank->net != net)
 		rc = -EHOSTUNREACH;
 	else if (rcu_access_pointer(rank->comm->ranks[peer]))
 		rc = -EBUSY;
