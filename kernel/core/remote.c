@@ -190,6 +190,9 @@ static void npulink_remote_put_down(struct npulink_put *put, int status)
 		list_del_init(remote->tx.next);
 	while (!list_empty(&remote->rx))
 		list_del_init(remote->rx.next);
+	/* Who leaves need not wait until we are done with what it has given us. */
+	if (remote->left)
+		npulink_remote_land(remote, &run);
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct npulink_offer *offer = &remote->offers[i];
 		struct npulink_grant *grant = &remote->grants[i];

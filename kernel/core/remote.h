@@ -335,6 +335,7 @@ static inline struct npulink_operand npulink_landing(const struct npulink_remote
 
 /* remote_resume.c */
 bool npulink_remote_renew(struct npulink_remote *remote);
+void npulink_remote_land(struct npulink_remote *remote, struct npulink_run *run);
 void npulink_remote_released(struct npulink_remote *remote);
 void npulink_remote_put_where(struct npulink_put *put, struct npulink_wire_place *place);
 void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_place *place);
