@@ -903,6 +903,62 @@ static bool leaves_unacknowledged(void)
 	return ok;
 }
 
+#define CROWD	8
+
+/* It leaves those who do not take what it says at all: it waits for all at a time. */
+static bool leaves_a_crowd(void)
+{
+	struct npulink_slot slot = { .min_len = LEN, .access = NPULINK_SLOT_WRITE };
+	struct npulink_step steps[CROWD];
+	struct npulink_peer peers[CROWD];
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .npeers = CROWD, .peers = (uintptr_t)peers,
+	};
+	struct sockaddr_in sin = listener();
+	struct hostile h[CROWD] = { };
+	uint8_t secret[16];
+	int64_t start;
+	int fd, plan;
+	bool ok;
+
+	raw_secret(secret);
+	fd = raw_open(0);
+	cmd.comm_id = raw_comm(fd, secret, CROWD, CROWD + 1);
+	for (unsigned int i = 0; i < CROWD; i++) {
+		if (rxe_peer(&peers[i], fd, IP, htons(1)))
+			return false;
+		steps[i] = raw_step(NPULINK_STEP_RECV, LEN / CROWD);
+		steps[i].recv_peer = i;
+		steps[i].dst_off = LEN / CROWD * i;
+	}
+	ok = !raw_ioctl(fd, NPULINK_COMM_PEERS, &cmd);
+	plan = raw_plan(fd, cmd.comm_id, &slot, 1, steps, CROWD);
+	ok = ok && plan > 0;
+	for (unsigned int i = 0; ok && i < CROWD; i++) {
+		ok = !hostile_init(&h[i]);
+		h[i].slots = 1;
+		h[i].hello = hostile_hello(secret, i, CROWD);
+		ok = ok && hostile_call(&h[i], &sin, &h[i].hello, sizeof(h[i].hello)) ==
+			   RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&h[i], secret);
+		/* Its first message, and not the next one. */
+		if (ok)
+			hostile_poll(&h[i], 200, 0);
+		ok = ok && !h[i].lost;
+	}
+	start = hostile_ms();
+	ok = ok && !raw_destroy(fd, plan) && !raw_destroy(fd, cmd.comm_id);
+	start = hostile_ms() - start;
+	/* A second each it was. */
+	if (!ok || start > CROWD * 500)
+		ksft_print_msg("%d ms\n", (int)start);
+	ok = ok && start <= CROWD * 500;
+	for (unsigned int i = 0; i < CROWD; i++)
+		if (h[i].channel)
+			hostile_end(&h[i]);
+	close(fd);
+	return ok && others_go_on();
+}
+
 /*
  * It fills what it was granted, and leaves, without having taken what the other one said last: that
  * one's own revocation of the key is behind that, and is not known to have ended.
@@ -1102,7 +1158,7 @@ int main(void)
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
 		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
-		      WRITES + 14);
+		      WRITES + 15);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -1131,6 +1187,7 @@ int main(void)
 	chosen_result(leaves_unacknowledged(), "a member leaves without acknowledging what it got\n");
 	chosen_result(leaves_before_the_key_is_back(),
 		      "a member leaves before its key is known to be back\n");
+	chosen_result(leaves_a_crowd(), "a rank leaves many that take nothing\n");
 	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
 	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
 	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");

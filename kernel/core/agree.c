@@ -466,10 +466,27 @@ static u8 npulink_agree_verdict(const struct npulink_place *place)
 	       NPULINK_WIRE_COMMIT : NPULINK_WIRE_WITHOUT;
 }
 
+/* Say what we have agreed on once more, as the last message: it is waited for. */
+static void npulink_agree_leave(struct npulink_place *place)
+{
+	struct npulink_agree *agree = place->agree;
+	struct npulink_wire_msg msg;
+	bool up;
+
+	if (!place->opened)
+		return;
+	spin_lock_irq(&agree->lock);
+	up = place->state == NPULINK_PLACE_UP && !agree->result;
+	if (up)
+		npulink_agree_last(place, &msg, npulink_agree_verdict(place));
+	place->full = true;
+	spin_unlock_irq(&agree->lock);
+	place->put.transport->leave(&place->put, up ? &msg : NULL);
+}
+
 /* Say what we have agreed on to all, then hang up, as soon as it has arrived. */
 static void npulink_agree_close(struct npulink_agree *agree)
 {
-	struct npulink_wire_msg msg;
 	u32 i;
 
 	spin_lock_irq(&agree->lock);
@@ -484,21 +501,15 @@ static void npulink_agree_close(struct npulink_agree *agree)
 		npulink_agree_pump(place);
 	}
 	spin_unlock_irq(&agree->lock);
+	/* All at a time, as those who do not answer are waited for. */
+	for_each_other(i, agree)
+		npulink_agree_leave(&agree->places[i]);
 	for_each_other(i, agree) {
 		struct npulink_place *place = &agree->places[i];
-		bool up;
 
-		if (place->opened) {
-			spin_lock_irq(&agree->lock);
-			up = place->state == NPULINK_PLACE_UP && !agree->result;
-			/* Once more, as the last one: it is waited for. */
-			if (up)
-				npulink_agree_last(place, &msg, npulink_agree_verdict(place));
-			place->full = true;
-			spin_unlock_irq(&agree->lock);
-			place->put.transport->close(&place->put, up ? &msg : NULL);
-			place->opened = false;
-		}
+		if (place->opened)
+			place->put.transport->close(&place->put);
+		place->opened = false;
 		if (place->put.buf) {
 			npulink_buf_drop_base(place->put.buf);
 			npulink_object_put(&place->put.buf->obj);

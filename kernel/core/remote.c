@@ -583,17 +583,14 @@ open:
 	return 0;
 }
 
-/* The rank leaves; nothing of it is in flight. May sleep. */
-void npulink_remote_close(struct npulink_conn *conn)
+/* The rank leaves; nothing of it is in flight. Say so, but wait for nobody. May sleep. */
+void npulink_remote_leave(struct npulink_conn *conn)
 {
 	struct npulink_remote *remote = conn->remote;
 	struct npulink_wire_msg bye;
 	bool up;
 
-	if (!remote)
-		return;
-	conn->back = NULL;
-	if (!xchg(&remote->opened_once, false))
+	if (!remote || !xchg(&remote->opened_once, false))
 		return;
 	/* Before we are seen to have left. */
 	if (smp_load_acquire(&remote->rank->comm->failed))
@@ -607,8 +604,24 @@ void npulink_remote_close(struct npulink_conn *conn)
 	remote->full = true;
 	remote->shut = true;
 	spin_unlock_irq(&remote->rank->lock);
+	remote->put.transport->leave(&remote->put, up ? &bye : NULL);
+	remote->leaving = true;
+}
+
+/* The same, and then wait until it has arrived, within a bounded time. */
+void npulink_remote_close(struct npulink_conn *conn)
+{
+	struct npulink_remote *remote = conn->remote;
+
+	if (!remote)
+		return;
+	conn->back = NULL;
+	npulink_remote_leave(conn);
+	if (!remote->leaving)
+		return;
+	remote->leaving = false;
 	cancel_delayed_work_sync(&remote->tick);
-	remote->put.transport->close(&remote->put, up ? &bye : NULL);
+	remote->put.transport->close(&remote->put);
 }
 
 /* Nobody uses the connection any more. May sleep. */

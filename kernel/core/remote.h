@@ -182,7 +182,8 @@ struct npulink_held {
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
  * @shut: it has had its last message
- * @opened_once: the transport knows it: it is to be closed
+ * @opened_once: the transport knows it: it is to be left, and closed
+ * @leaving: it was opened, and has had our goodbye: it is to be closed
  * @not_opened: the transport had no memory for it, say: the next call tries again
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
@@ -206,6 +207,7 @@ struct npulink_remote {
 	bool shut;
 	bool left;
 	bool opened_once;
+	bool leaving;
 	bool not_opened;
 	bool check;
 	bool renew;

@@ -10,10 +10,13 @@
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/log2.h>
+#include <linux/sched/signal.h>
 #include "rdma.h"
 
 #define RDMA_RETRY_MIN	10	/* ms */
 #define RDMA_RETRY_MAX	500
+#define RDMA_LEAVE_MIN	1000	/* for the last message to arrive, .. */
+#define RDMA_LEAVE_MAX	5000	/* .. over another port if need be */
 
 LIST_HEAD(rdma_conns);
 
@@ -503,33 +506,46 @@ int rdma_open(struct npulink_put *put)
 }
 
 /*
- * Send @msg, and wait until it has arrived: if the connection is lost just now, over the next one,
- * unless the peer's machine says that nobody waits for it.
+ * Send @msg; if the connection is lost just now, over the next one. How long it may take until it
+ * has arrived is counted from here, for all connections that are left at a time.
  */
-static void rdma_close_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg)
+void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg)
 {
-	unsigned long end = jiffies + HZ;
-	int rc = -ENOTCONN;
+	struct rdma_conn *conn = put->priv;
+	unsigned int ms = RDMA_LEAVE_MIN;
 
+	if (!msg)
+		return;
 	if (conn->several)
-		end = jiffies + max_t(unsigned long, HZ, msecs_to_jiffies(conn->put->timeout_ms));
+		ms = clamp_t(unsigned int, put->timeout_ms, RDMA_LEAVE_MIN, RDMA_LEAVE_MAX);
+	conn->leave_end = jiffies + msecs_to_jiffies(ms);
 	mutex_lock(&conn->setup);
 	if ((conn->up && conn->state == RDMA_CONN_OPEN) || conn->resuming)
-		rc = rdma_send_last(conn, msg, NULL, 0);
+		conn->leaving = !rdma_send_last(conn, msg, NULL, 0);
 	mutex_unlock(&conn->setup);
-	while (!rc && time_before(jiffies, end) && READ_ONCE(conn->state) < RDMA_CONN_FAILED &&
+}
+
+/*
+ * Wait until it has arrived, unless the peer's machine says that nobody waits for it, or our
+ * process is killed.
+ */
+static void rdma_close_last(struct rdma_conn *conn)
+{
+	while (time_before(jiffies, conn->leave_end) &&
+	       READ_ONCE(conn->state) < RDMA_CONN_FAILED &&
 	       !(READ_ONCE(conn->resuming) && READ_ONCE(conn->absent)) &&
+	       !fatal_signal_pending(current) &&
 	       !wait_for_completion_timeout(&conn->last_sent, HZ / 20))
 		;
 }
 
-void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
+void rdma_close(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
 	struct rdma_lane *other;
 
-	if (msg)
-		rdma_close_last(conn, msg);
+	if (conn->leaving)
+		rdma_close_last(conn);
 	/* What the peer is to be told of a failure goes before the connection does. */
 	if (READ_ONCE(conn->shutting))
 		wait_for_completion_timeout(&conn->last_sent, HZ);

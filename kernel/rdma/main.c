@@ -356,6 +356,7 @@ static struct npulink_transport rdma_transport = {
 	.bind = rdma_bind,
 	.unbind = rdma_unbind,
 	.open = rdma_open,
+	.leave = rdma_leave,
 	.close = rdma_close,
 	.shut = rdma_shut,
 	.send = rdma_send,

@@ -174,6 +174,8 @@ struct rdma_conn {
 	bool resuming;
 	bool was_up;
 	bool shutting;			/* its last message is under way */
+	bool leaving;			/* the same, and it has not failed */
+	unsigned long leave_end;	/* how long that is waited for */
 	bool told;			/* npulink_put_down() was called */
 	struct delayed_work work;
 	struct delayed_work watch;
@@ -225,7 +227,8 @@ u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 i
 
 /* cm.c */
 int rdma_open(struct npulink_put *put);
-void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg);
+void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg);
+void rdma_close(struct npulink_put *put);
 void rdma_aim(const struct rdma_conn *conn, u32 target, struct rdma_aim *aim);
 int rdma_conn_resolve(struct rdma_cm_id *id, const struct rdma_aim *aim);
 void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len);
