@@ -1089,6 +1089,31 @@ static bool fails_while_it_connects(void)
 
 /* ---- one of our own ------------------------------------------------------------------- */
 
+#define LINK(verb, port)	"build/tools/npulink link " verb " npu0 rdma " port " 2>/dev/null"
+
+/* A port is unbound in another network namespace; here it is bound already, whatever its name. */
+static bool unbinds_elsewhere(void)
+{
+	struct npulink_wire_msg msg = step_msg(LEN);
+	char data[sizeof(msg) + LEN];
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	memcpy(data, &msg, sizeof(msg));
+	memset(data + sizeof(msg), 0x42, LEN);
+	ok = let_in(&h, &v, false) &&
+	     !sh("unshare -n sh -c '" LINK("add", "rxe8/1") " && " LINK("del", "rxe8/1") "'") &&
+	     sh(LINK("add", "rxe8/01")) && !hostile_send(&h, data, sizeof(data)) &&
+	     ended(&v, v.seq, &res) && !res.status && v.mem[LEN - 1] == 0x42;
+	hostile_end(&h);
+	victim_end(&v);
+	return ok && others_go_on();
+}
+
 /* Tells who goes on after a failure, all of them here, that one of them is elsewhere. */
 static bool misplaces_who_goes_on(void)
 {
@@ -1158,7 +1183,7 @@ int main(void)
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
 		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
-		      WRITES + 15);
+		      WRITES + 16);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -1190,6 +1215,7 @@ int main(void)
 	chosen_result(leaves_a_crowd(), "a rank leaves many that take nothing\n");
 	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
 	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
+	chosen_result(unbinds_elsewhere(), "the port is unbound in another network namespace\n");
 	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");
 	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
 	chosen_result(rxe_nothing_left(), "no key and no connection is left\n");

@@ -189,6 +189,16 @@ static int rdma_conn_call(struct rdma_conn *conn)
 	return rdma_conn_resolve(id, &aim);
 }
 
+/* Does @lane go over a port of @ibdev that its session may not use (any more)? */
+static bool rdma_lane_stranded(const struct rdma_lane *lane, const struct ib_device *ibdev)
+{
+	const struct npulink_put *put = lane->conn->put;
+
+	/* Pairs with rdma_lane_setup(). */
+	return smp_load_acquire(&lane->ibdev) == ibdev &&
+	       !rdma_port_allowed(put->dev, put->net, ibdev, READ_ONCE(lane->port));
+}
+
 static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 {
 	struct rdma_conn *conn = lane->conn;
@@ -198,6 +208,9 @@ static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 		return -EHOSTUNREACH;
 	rdma_conn_name(conn, id);
 	rc = rdma_lane_setup(lane, id);
+	/* It may have been unbound before the lane was seen to use it. */
+	if (!rc && rdma_lane_stranded(lane, id->device))
+		rc = -EHOSTUNREACH;
 	return rc ?: rdma_resolve_route(id, RDMA_RESOLVE_MS);
 }
 
@@ -411,19 +424,17 @@ out:
 	rdma_conn_other(conn);
 }
 
-/* Over that device of theirs; NULL: over none yet, or none any more. */
-static bool rdma_conn_uses(struct rdma_conn *conn, const struct ib_device *ibdev)
+static void rdma_conn_flush(struct rdma_conn *conn)
 {
-	if (!ibdev)
-		return !READ_ONCE(conn->lane->ibdev);
-	return READ_ONCE(conn->lanes[0].ibdev) == ibdev || READ_ONCE(conn->lanes[1].ibdev) == ibdev;
+	flush_delayed_work(&conn->work);
+	kref_put(&conn->kref, rdma_conn_release);
 }
 
 /*
- * Break the connections of a device of ours over one of theirs (NULL: any), and wait until
- * nothing of them is left. No locks held.
+ * Ports of theirs have been unbound, or have gone: break the connections that went over them, and
+ * wait until nothing of them is left. No locks held.
  */
-void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev, int status)
+void rdma_conns_break(const struct ib_device *ibdev, int status)
 {
 	struct rdma_conn *conn, *found;
 	u32 i;
@@ -432,12 +443,34 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		found = NULL;
 		mutex_lock(&rdma_lock);
 		list_for_each_entry(conn, &rdma_conns, node) {
-			if (!rdma_conn_uses(conn, ibdev))
-				continue;
-			/* One of no device may use the ports of others, but not this one. */
-			if (dev && conn->put->dev != dev && (conn->put->dev || !ibdev))
-				continue;
-			if (!ibdev && conn->state >= RDMA_CONN_FAILED)
+			for (i = 0; i < ARRAY_SIZE(conn->lanes); i++) {
+				if (!rdma_lane_stranded(&conn->lanes[i], ibdev))
+					continue;
+				found = conn;
+				rdma_lane_fail(&conn->lanes[i], status);
+			}
+			if (found)
+				break;
+		}
+		if (found)
+			kref_get(&found->kref);
+		mutex_unlock(&rdma_lock);
+		if (found)
+			rdma_conn_flush(found);
+	} while (found);
+}
+
+/* @dev has no port in @net any more: those who wait for a connection there wait in vain. */
+void rdma_conns_give_up(const struct npulink_device *dev, const struct net *net, int status)
+{
+	struct rdma_conn *conn, *found;
+
+	do {
+		found = NULL;
+		mutex_lock(&rdma_lock);
+		list_for_each_entry(conn, &rdma_conns, node) {
+			if (conn->put->dev != dev || conn->put->net != net ||
+			    READ_ONCE(conn->lane->ibdev) || conn->state >= RDMA_CONN_FAILED)
 				continue;
 			found = conn;
 			kref_get(&conn->kref);
@@ -445,13 +478,8 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		}
 		mutex_unlock(&rdma_lock);
 		if (found) {
-			for (i = 0; ibdev && i < ARRAY_SIZE(found->lanes); i++)
-				if (READ_ONCE(found->lanes[i].ibdev) == ibdev)
-					rdma_lane_fail(&found->lanes[i], status);
-			if (!ibdev)
-				rdma_conn_give_up(found, status);
-			flush_delayed_work(&found->work);
-			kref_put(&found->kref, rdma_conn_release);
+			rdma_conn_give_up(found, status);
+			rdma_conn_flush(found);
 		}
 	} while (found);
 }

@@ -106,6 +106,7 @@ struct rdma_lane {
 	struct rdma_conn *conn;
 	struct rdma_cm_id *id;
 	struct ib_device *ibdev;
+	u32 port;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	u32 sge;
@@ -238,8 +239,8 @@ void rdma_conn_fail(struct rdma_conn *conn, int status);
 void rdma_conn_give_up(struct rdma_conn *conn, int status);
 void rdma_conn_drained(struct rdma_conn *conn);
 void rdma_conn_ended(struct rdma_conn *conn);
-void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev,
-		      int status);
+void rdma_conns_break(const struct ib_device *ibdev, int status);
+void rdma_conns_give_up(const struct npulink_device *dev, const struct net *net, int status);
 
 /* answer.c */
 void rdma_answer_addr(struct rdma_conn *conn, const struct rdma_cm_id *id);
