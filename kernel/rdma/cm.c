@@ -46,12 +46,18 @@ void rdma_conn_fail(struct rdma_conn *conn, int status)
 /* Have the core begin nothing more, as there will be no connection any more, or another one. */
 static void rdma_conn_lost(struct rdma_conn *conn)
 {
+	unsigned long flags;
+
 	if (conn->resuming && conn->state == RDMA_CONN_RESET) {
 		/* It may have been told meanwhile that the peer has left. */
 		if (npulink_put_broken(conn->put, conn->status))
 			return;
 		conn->resuming = false;
-		conn->state = RDMA_CONN_FAILED;
+		/* Unless it was closed just now. */
+		spin_lock_irqsave(&conn->lock, flags);
+		if (conn->state == RDMA_CONN_RESET)
+			conn->state = RDMA_CONN_FAILED;
+		spin_unlock_irqrestore(&conn->lock, flags);
 	}
 	if (conn->state == RDMA_CONN_FAILED || conn->state == RDMA_CONN_CLOSED)
 		npulink_put_lost(conn->put, conn->status);
@@ -571,6 +577,7 @@ void rdma_close(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
 	struct rdma_lane *other;
+	unsigned long flags;
 
 	if (conn->leaving)
 		rdma_close_last(conn);
@@ -581,8 +588,10 @@ void rdma_close(struct npulink_put *put)
 	list_del(&conn->node);
 	mutex_unlock(&rdma_lock);
 	mutex_lock(&conn->setup);
+	spin_lock_irqsave(&conn->lock, flags);
 	conn->state = RDMA_CONN_CLOSED;
 	conn->status = 0;
+	spin_unlock_irqrestore(&conn->lock, flags);
 	mutex_unlock(&conn->setup);
 	rdma_alive_end(conn);
 	cancel_delayed_work_sync(&conn->work);
