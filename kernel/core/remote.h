@@ -179,6 +179,7 @@ struct npulink_held {
  * @sent_steps: steps that are in the peer's memory
  * @sent_bytes: their bytes
  * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
+ * @opened_ns: when all steps of theirs were last looked at for that
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
  * @shut: it has had its last message
@@ -235,6 +236,7 @@ struct npulink_remote {
 	struct npulink_write writes[NPULINK_PUT_WRITES];
 	struct npulink_held held[NPULINK_PUT_RX];
 	u64 opened[2][NPULINK_MAX_INFLIGHT];
+	u64 opened_ns[2][NPULINK_MAX_INFLIGHT];
 	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
 };
 
