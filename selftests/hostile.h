@@ -35,10 +35,13 @@ struct hostile {
 	size_t answer_len;
 	bool lost;
 	bool deaf;			/* nothing is received */
+	unsigned int slots;		/* so many messages are received, 0: all that come */
 	struct npulink_wire_auth ready;	/* of who was called */
+	uint32_t said;			/* messages, of those who count them */
 	int nrecv;			/* messages that have come, the last of them: */
 	char *last;
 	uint32_t last_len;
+	const struct npulink_wire_msg *msgs[HOSTILE_SLOTS];	/* the first of them */
 };
 
 /* BLAKE2s with a key, as RFC 7693 has it. */
@@ -156,7 +159,7 @@ static inline int hostile_qp(struct hostile *h)
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!h->mr || rdma_create_qp(h->id, h->pd, &attr))
 		return -1;
-	for (unsigned int i = 0; i < HOSTILE_SLOTS && !h->deaf; i++)
+	for (unsigned int i = 0; i < (h->slots ? h->slots : HOSTILE_SLOTS) && !h->deaf; i++)
 		if (hostile_repost(h, i))
 			return -1;
 	return 0;
@@ -306,6 +309,8 @@ static inline void hostile_poll(struct hostile *h, int ms, int enough)
 					   (h->mem + wc.wr_id * NPULINK_WIRE_SLOT);
 				continue;
 			}
+			if (h->nrecv < HOSTILE_SLOTS)
+				h->msgs[h->nrecv] = (void *)(h->mem + wc.wr_id * NPULINK_WIRE_SLOT);
 			h->nrecv++;
 			h->last = h->mem + wc.wr_id * NPULINK_WIRE_SLOT;
 			h->last_len = wc.byte_len;

@@ -623,6 +623,75 @@ static bool pays_in_group(void)
 	return !status;
 }
 
+/* ---- very many machines ---------------------------------------------------------------- */
+
+#define MANY_RANKS	(1U << 17)
+#define MANY_IDS	8000U		/* ids of machines, and then the last of them again */
+#define MANY_AGAIN	16U
+#define MANY_MS		30000
+
+/* Where they are, one after the other, is quickly found out. What for, there is no memory. */
+static int asks_with_many(void)
+{
+	struct npulink_peer *peers = calloc(MANY_RANKS, sizeof(*peers));
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .first = 1, .npeers = MANY_RANKS - 1,
+		.peers = (uintptr_t)(peers + 1),
+	};
+	struct npulink_comm_shrink shrink = { .size = sizeof(shrink) };
+	struct rlimit limit = { 1 << 20, 1 << 20 };
+	uint8_t secret[16];
+	struct stat st;
+	int64_t start;
+	int fd, rc;
+
+	if (!peers || stat("/dev/npulink/npu0", &st) || setrlimit(RLIMIT_MEMLOCK, &limit) ||
+	    setgroups(0, NULL) || setresgid(st.st_gid, st.st_gid, st.st_gid) ||
+	    setresuid(60001, 60001, 60001))
+		return 1;
+	raw_secret(secret);
+	fd = raw_open(0);
+	cmd.comm_id = raw_comm_timeout(fd, secret, 0, MANY_RANKS, SHORT);
+	for (uint32_t i = 1; i < MANY_RANKS; i++) {
+		uint32_t id = i < MANY_IDS ? i : MANY_IDS - 1 - i % MANY_AGAIN;
+
+		if (i == 1 && rxe_peer(&peers[1], fd, IP, htons(1)))
+			return 2;
+		peers[i] = peers[1];
+		memcpy(peers[i].node_id + 4, &id, sizeof(id));
+	}
+	if (raw_ioctl(fd, NPULINK_COMM_PEERS, &cmd) || raw_abort(fd, cmd.comm_id, 1))
+		return 3;
+	shrink.comm_id = cmd.comm_id;
+	start = hostile_ms();
+	rc = raw_ioctl(fd, NPULINK_COMM_SHRINK, &shrink);
+	ksft_print_msg("%d after %d ms\n", rc, (int)(hostile_ms() - start));
+	return rc == -ENOMEM ? 0 : 4;
+}
+
+static bool many(void)
+{
+	int64_t start = hostile_ms();
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(asks_with_many());
+	while (waitpid(pid, &status, WNOHANG) != pid) {
+		if (hostile_ms() - start > MANY_MS) {
+			kill(pid, SIGKILL);
+			waitpid(pid, &status, 0);
+			ksft_print_msg("killed, and gone after %d ms\n",
+				       (int)(hostile_ms() - start));
+			return false;
+		}
+		usleep(10000);
+	}
+	if (status)
+		ksft_print_msg("status %#x\n", status);
+	return !status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static void set_up(void)
@@ -653,7 +722,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 13 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 14 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
@@ -674,6 +743,7 @@ int main(void)
 	ksft_test_result(writes(), "a member writes\n");
 	ksft_test_result(pays(), "its memory counts for the user who asks\n");
 	ksft_test_result(pays_in_group(), "and for the cgroup of the process\n");
+	ksft_test_result(many(), "very many machines\n");
 	ksft_test_result(nothing_left(), "no key, no connection and no memory is left\n");
 	ksft_test_result(!sh("tools/vm/modules unload"), "the modules can be removed\n");
 	ksft_finished();

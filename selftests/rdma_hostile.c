@@ -463,14 +463,16 @@ static const struct lie lies[] = {
 	{ .what = "half a header", .make = lie_none, .len = 60 },
 };
 
-/* A member that is let in; @deaf: and has no slots for messages. */
-static bool let_in(struct hostile *h, const struct victim *v, bool deaf)
+/* A member that is let in, with so many slots for messages: -1: none, 0: as many as it likes. */
+static bool let_in_with(struct hostile *h, const struct victim *v, int slots, uint32_t flags)
 {
 	struct sockaddr_in sin = listener();
 	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
 	bool ok = !hostile_init(h);
 
-	h->deaf = deaf;
+	h->deaf = slots < 0;
+	h->slots = slots > 0 ? slots : 0;
+	hello.flags = flags;
 	h->hello = hello;
 	ok = ok && hostile_call(h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
 	     !hostile_prove(h, v->secret);
@@ -479,13 +481,30 @@ static bool let_in(struct hostile *h, const struct victim *v, bool deaf)
 	return ok && !h->lost;
 }
 
+static bool let_in(struct hostile *h, const struct victim *v, bool deaf)
+{
+	return let_in_with(h, v, deaf ? -1 : 0, 0);
+}
+
+/* How operation @seq has ended, if it has within 10 s. */
+static bool ended(const struct victim *v, uint64_t seq, struct npulink_result *res)
+{
+	struct npulink_wait wait = {
+		.size = sizeof(wait), .seq = seq, .wait_until_ns = raw_now() + 10000000000ULL,
+	};
+	int rc = raw_ioctl(v->fd, NPULINK_WAIT, &wait);
+
+	*res = wait.out_result;
+	return !rc;
+}
+
 /* The victim's communicator ends, by the link or by the difference, and the liar is out. */
 static bool cut_off(struct hostile *h, struct victim *v)
 {
 	struct npulink_result res;
 	bool ok;
 
-	ok = !raw_wait(v->fd, v->seq, &res) && (res.status == -ENOLINK || res.status == -EPROTO);
+	ok = ended(v, v->seq, &res) && (res.status == -ENOLINK || res.status == -EPROTO);
 	if (!ok)
 		ksft_print_msg("status %d, cause %d\n", res.status, res.cause);
 	return ok && hostile_dropped(h, 20000) && others_go_on();
@@ -648,6 +667,201 @@ static bool write_caught(unsigned int kind)
 	return ok;
 }
 
+#define LEN_SKIP	(2 * NPULINK_WIRE_CHUNK)
+
+/* Of two pieces of a step it fills the second one only, and keeps the first one's key. */
+static bool skips_a_piece(void)
+{
+	struct npulink_wire_msg first = { }, second = { };
+	struct victim v;
+	struct hostile h;
+	uint32_t imm;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN_SKIP))
+		return false;
+	ok = let_in(&h, &v, false);
+	if (ok)
+		hostile_poll(&h, 5000, 2);
+	ok = ok && h.nrecv >= 2;
+	if (ok) {
+		first = *h.msgs[0];
+		second = *h.msgs[1];
+	}
+	ok = ok && first.type == NPULINK_WIRE_GRANT && !first.off &&
+	     second.type == NPULINK_WIRE_GRANT && second.off == NPULINK_WIRE_CHUNK;
+	memset(h.mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT, 0x42, NPULINK_WIRE_SLOT);
+	imm = second.imm;
+	ok = ok && !hostile_write(&h, second.addr, second.rkey, NPULINK_WIRE_SLOT, &imm);
+	if (ok)
+		hostile_poll(&h, 100, 0);
+	ok = ok && cut_off(&h, &v);
+	/* The operation is over, and the memory somebody else's. */
+	memset(v.mem, 0, VICTIM_BYTES);
+	ok = ok && RAW_EVENTUALLY(raw_read(RXE_PARAMETERS "keys") == 0);
+	/* Nobody is there any more who could refuse it. */
+	if (ok && !hostile_write(&h, first.addr, first.rkey, 64, NULL))
+		hostile_poll(&h, 500, 0);
+	for (unsigned int i = 0; ok && i < VICTIM_BYTES; i++)
+		ok = !v.mem[i];
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/* ---- one who takes nothing ------------------------------------------------------------ */
+
+#define OPEN_MS	80	/* between two questions, so that each of them is answered */
+#define TAKEN	3	/* its first message, the end of a write, and the sum of that */
+#define MEM_AT	9	/* the slot from which on its memory is that which it grants */
+
+/* What member 0 says next. */
+static bool say(struct hostile *h, struct npulink_wire_msg *msg)
+{
+	bool ok;
+
+	msg->seq = h->said++;
+	ok = !hostile_send_at(h, msg->seq % 16 * sizeof(*msg), msg, sizeof(*msg));
+	/* It has gone before its place is used again. */
+	hostile_poll(h, 0, 0);
+	return ok && !h->lost;
+}
+
+static struct npulink_wire_msg about(uint8_t type, uint64_t number, uint64_t len)
+{
+	struct npulink_wire_msg msg = step_msg(len);
+
+	msg.type = type;
+	msg.number = number;
+	msg.size = 0;
+	return msg;
+}
+
+/* All of a step may be put into our memory. */
+static bool say_grant(struct hostile *h, uint8_t flags, uint32_t imm, uint32_t len)
+{
+	struct npulink_wire_msg grant = about(NPULINK_WIRE_GRANT, 0, len);
+
+	grant.flags = flags;
+	grant.size = len;
+	grant.imm = imm << 16;
+	grant.addr = (uintptr_t)h->mem + MEM_AT * NPULINK_WIRE_SLOT;
+	grant.rkey = h->mr->rkey;
+	return say(h, &grant);
+}
+
+static bool granted_is(const struct hostile *h, char byte)
+{
+	for (unsigned int i = 0; i < LEN_GRANT; i++)
+		if (h->mem[MEM_AT * NPULINK_WIRE_SLOT + i] != byte)
+			return false;
+	return true;
+}
+
+/*
+ * The victim sends a step of @len bytes and receives an empty one, operation 0, then sends another
+ * one, operation 1, which it is asked for until it cannot say anything more: nothing that it says
+ * is taken after the first message.
+ */
+static bool stuff(struct hostile *h, struct victim *v, struct npulink_post *post, uint32_t len,
+		  uint64_t *seq, bool check)
+{
+	struct npulink_step steps[2] = {
+		raw_step(NPULINK_STEP_SEND, len), raw_step(NPULINK_STEP_RECV, 0),
+	};
+	struct npulink_wire_msg open;
+	bool ok;
+
+	if (victim_join(v, check ? NPULINK_COMM_CHECKSUM : 0, 1, IP, 0, 0))
+		return false;
+	memset(v->mem, 0x42, len);
+	ok = !victim_steps(v, steps, 2) && !victim_post(v);
+	*post = v->post;
+	*seq = v->seq;
+	steps[0].len = LEN_GRANT;
+	ok = ok && !victim_steps(v, steps, 1) && !victim_post(v) &&
+	     let_in_with(h, v, check ? TAKEN : TAKEN - 1, check ? NPULINK_WIRE_CHECKSUM : 0);
+	if (!ok)
+		return false;
+	if (check)
+		ok = say_grant(h, 0, 1, len);
+	hostile_poll(h, 5000, 1);
+	ok = ok && h->nrecv == 1 &&
+	     h->msgs[0]->type == (check ? NPULINK_WIRE_SUM : NPULINK_WIRE_DATA);
+	for (int i = 0; ok && i < 2 * 16; i++) {
+		open = about(NPULINK_WIRE_OPEN, 1, 0);
+		ok = say(h, &open);
+		raw_sleep_ms(OPEN_MS);
+	}
+	hostile_poll(h, 200, 0);
+	return ok;
+}
+
+/* Take what it has said meanwhile, so that it goes on. */
+static bool unstuff(struct hostile *h)
+{
+	for (int round = 0; round < 3; round++) {
+		int before = h->nrecv;
+
+		for (unsigned int i = TAKEN; i < MEM_AT; i++)
+			if (hostile_repost(h, i))
+				return false;
+		hostile_poll(h, 5000, before + MEM_AT - TAKEN);
+		/* The last ones are its questions, which come when they come. */
+		if (h->nrecv < before + MEM_AT - TAKEN)
+			break;
+	}
+	hostile_poll(h, 300, 0);
+	return h->nrecv > 8 && !h->lost;
+}
+
+static bool grants_what_it_has(void)
+{
+	struct npulink_post post;
+	struct hostile h = { };
+	struct victim v;
+	uint64_t seq;
+	bool ok;
+
+	ok = stuff(&h, &v, &post, LEN, &seq, false) && say_grant(&h, 0, 1, LEN) &&
+	     cut_off(&h, &v);
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
+/*
+ * What it calls good it has asked for once more before, and that is not sent: not when there is
+ * room again, nor, @over, when the operation is over, and begun anew.
+ */
+static bool has_what_it_wants_again(bool over)
+{
+	struct npulink_wire_msg good = about(NPULINK_WIRE_GOOD, 0, LEN_GRANT);
+	struct npulink_wire_msg empty = about(NPULINK_WIRE_REQ, 0, 0);
+	struct npulink_post post;
+	struct npulink_result res;
+	struct hostile h = { };
+	struct victim v;
+	uint64_t seq;
+	bool ok;
+
+	good.off = LEN_GRANT;
+	ok = stuff(&h, &v, &post, LEN_GRANT, &seq, true) && granted_is(&h, 0x42);
+	ok = ok && say_grant(&h, NPULINK_WIRE_TWICE, 2, LEN_GRANT) && say(&h, &good);
+	if (ok)
+		memset(h.mem + MEM_AT * NPULINK_WIRE_SLOT, 0, LEN_GRANT);
+	if (over)
+		ok = ok && say(&h, &empty) && ended(&v, seq, &res) && !res.status &&
+		     !raw_ioctl(v.fd, NPULINK_POST, &post);
+	ok = ok && unstuff(&h) && granted_is(&h, 0);
+	if (!over)
+		ok = ok && say(&h, &empty) && ended(&v, seq, &res) && !res.status;
+	ok = ok && !victim_cause(&v) && others_go_on();
+	hostile_end(&h);
+	victim_end(&v);
+	return ok;
+}
+
 /* ---- one who goes --------------------------------------------------------------------- */
 
 /* With memory that it may write to, and without hanging up: nobody waits until it does. */
@@ -705,6 +919,101 @@ static bool leaves_unacknowledged(void)
 	wait.seq = v.seq;
 	wait.wait_until_ns = raw_now() + 20000000000ULL;
 	ok = ok && !raw_ioctl(v.fd, NPULINK_WAIT, &wait) && !wait.out_result.status &&
+	     !victim_cause(&v) && others_go_on();
+	victim_end(&v);
+	return ok;
+}
+
+#define CROWD	8
+
+/* It leaves those who do not take what it says at all: it waits for all at a time. */
+static bool leaves_a_crowd(void)
+{
+	struct npulink_slot slot = { .min_len = LEN, .access = NPULINK_SLOT_WRITE };
+	struct npulink_step steps[CROWD];
+	struct npulink_peer peers[CROWD];
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .npeers = CROWD, .peers = (uintptr_t)peers,
+	};
+	struct sockaddr_in sin = listener();
+	struct hostile h[CROWD] = { };
+	uint8_t secret[16];
+	int64_t start;
+	int fd, plan;
+	bool ok;
+
+	raw_secret(secret);
+	fd = raw_open(0);
+	cmd.comm_id = raw_comm(fd, secret, CROWD, CROWD + 1);
+	for (unsigned int i = 0; i < CROWD; i++) {
+		if (rxe_peer(&peers[i], fd, IP, htons(1)))
+			return false;
+		steps[i] = raw_step(NPULINK_STEP_RECV, LEN / CROWD);
+		steps[i].recv_peer = i;
+		steps[i].dst_off = LEN / CROWD * i;
+	}
+	ok = !raw_ioctl(fd, NPULINK_COMM_PEERS, &cmd);
+	plan = raw_plan(fd, cmd.comm_id, &slot, 1, steps, CROWD);
+	ok = ok && plan > 0;
+	for (unsigned int i = 0; ok && i < CROWD; i++) {
+		ok = !hostile_init(&h[i]);
+		h[i].slots = 1;
+		h[i].hello = hostile_hello(secret, i, CROWD);
+		ok = ok && hostile_call(&h[i], &sin, &h[i].hello, sizeof(h[i].hello)) ==
+			   RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&h[i], secret);
+		/* Its first message, and not the next one. */
+		if (ok)
+			hostile_poll(&h[i], 200, 0);
+		ok = ok && !h[i].lost;
+	}
+	start = hostile_ms();
+	ok = ok && !raw_destroy(fd, plan) && !raw_destroy(fd, cmd.comm_id);
+	start = hostile_ms() - start;
+	/* A second each it was. */
+	if (!ok || start > CROWD * 500)
+		ksft_print_msg("%d ms\n", (int)start);
+	ok = ok && start <= CROWD * 500;
+	for (unsigned int i = 0; i < CROWD; i++)
+		if (h[i].channel)
+			hostile_end(&h[i]);
+	close(fd);
+	return ok && others_go_on();
+}
+
+/*
+ * It fills what it was granted, and leaves, without having taken what the other one said last: that
+ * one's own revocation of the key is behind that, and is not known to have ended.
+ */
+static bool leaves_before_the_key_is_back(void)
+{
+	struct npulink_wire_msg bye = { .type = NPULINK_WIRE_BYE };
+	struct npulink_result res;
+	struct hostile h = {};
+	struct victim v;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN_GRANT))
+		return false;
+	ok = let_in_with(&h, &v, 2, 0);
+	if (ok)
+		hostile_poll(&h, 5000, 1);
+	ok = ok && h.nrecv == 1 && h.msgs[0]->type == NPULINK_WIRE_GRANT;
+	/* Until it asks why that takes so long. */
+	raw_sleep_ms(800);
+	memset(h.mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT, 0x42, NPULINK_WIRE_SLOT);
+	for (unsigned int i = 0; ok && i < LEN_GRANT; i += NPULINK_WIRE_SLOT) {
+		uint32_t imm = h.msgs[0]->imm;
+
+		ok = !hostile_write(&h, h.msgs[0]->addr + i, h.msgs[0]->rkey, NPULINK_WIRE_SLOT,
+				    i + NPULINK_WIRE_SLOT == LEN_GRANT ? &imm : NULL);
+	}
+	if (ok)
+		hostile_poll(&h, 300, 0);
+	ok = ok && say(&h, &bye);
+	if (ok)
+		hostile_poll(&h, 300, 0);
+	hostile_end(&h);
+	ok = ok && ended(&v, v.seq, &res) && !res.status && v.mem[LEN_GRANT - 1] == 0x42 &&
 	     !victim_cause(&v) && others_go_on();
 	victim_end(&v);
 	return ok;
@@ -799,6 +1108,62 @@ static bool fails_while_it_connects(void)
 	return others_go_on();
 }
 
+/* ---- one of our own ------------------------------------------------------------------- */
+
+#define LINK(verb, port)	"build/tools/npulink link " verb " npu0 rdma " port " 2>/dev/null"
+
+/* A port is unbound in another network namespace; here it is bound already, whatever its name. */
+static bool unbinds_elsewhere(void)
+{
+	struct npulink_wire_msg msg = step_msg(LEN);
+	char data[sizeof(msg) + LEN];
+	struct npulink_result res;
+	struct victim v;
+	struct hostile h;
+	bool ok;
+
+	if (victim_init(&v, 1, 0, LEN))
+		return false;
+	memcpy(data, &msg, sizeof(msg));
+	memset(data + sizeof(msg), 0x42, LEN);
+	ok = let_in(&h, &v, false) &&
+	     !sh("unshare -n sh -c '" LINK("add", "rxe8/1") " && " LINK("del", "rxe8/1") "'") &&
+	     sh(LINK("add", "rxe8/01")) && !hostile_send(&h, data, sizeof(data)) &&
+	     ended(&v, v.seq, &res) && !res.status && v.mem[LEN - 1] == 0x42;
+	hostile_end(&h);
+	victim_end(&v);
+	return ok && others_go_on();
+}
+
+/* Tells who goes on after a failure, all of them here, that one of them is elsewhere. */
+static bool misplaces_who_goes_on(void)
+{
+	struct npulink_comm_shrink cmd = { .size = sizeof(cmd) };
+	struct npulink_peer peer;
+	struct npulink_comm_peers peers = {
+		.size = sizeof(peers), .first = 1, .npeers = 1, .peers = (uintptr_t)&peer,
+	};
+	uint8_t secret[16];
+	int fds[2];
+	bool ok;
+
+	raw_secret(secret);
+	for (unsigned int i = 0; i < 2; i++)
+		fds[i] = raw_open(i);
+	cmd.comm_id = raw_comm(fds[0], secret, 0, 2);
+	ok = raw_comm(fds[1], secret, 1, 2) > 0 && !rxe_peer(&peer, fds[0], IP, htons(1)) &&
+	     !raw_abort(fds[0], cmd.comm_id, 1) && !raw_ioctl(fds[0], NPULINK_COMM_SHRINK, &cmd);
+	peers.comm_id = cmd.out_id;
+	ok = ok && cmd.out_nranks == 2 &&
+	     raw_ioctl(fds[0], NPULINK_COMM_PEERS, &peers) == -EINVAL &&
+	     !raw_abort(fds[0], cmd.out_id, 1);
+	cmd.comm_id = cmd.out_id;
+	ok = ok && !raw_ioctl(fds[0], NPULINK_COMM_SHRINK, &cmd);
+	for (unsigned int i = 0; i < 2; i++)
+		close(fds[i]);
+	return ok && others_go_on();
+}
+
 /* ---- all of it --------------------------------------------------------------------------- */
 
 static void set_up(void)
@@ -839,7 +1204,7 @@ int main(void)
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
 		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) +
-		      WRITES + 8);
+		      WRITES + 16);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -858,10 +1223,21 @@ int main(void)
 			      told_ports[i].what);
 	for (unsigned int i = 0; i < WRITES; i++)
 		chosen_result(write_caught(i), "a member sends %s\n", writes[i]);
+	chosen_result(skips_a_piece(), "a member fills the second piece of two only\n");
+	chosen_result(grants_what_it_has(), "a member that takes nothing grants what it has\n");
+	for (unsigned int i = 0; i < 2; i++)
+		chosen_result(has_what_it_wants_again(i),
+			      "a member that takes nothing has what it wants again%s\n",
+			      i ? ", until that is over" : "");
 	chosen_result(leaves_with_a_grant(), "a member leaves with a grant, and stays connected\n");
 	chosen_result(leaves_unacknowledged(), "a member leaves without acknowledging what it got\n");
+	chosen_result(leaves_before_the_key_is_back(),
+		      "a member leaves before its key is known to be back\n");
+	chosen_result(leaves_a_crowd(), "a rank leaves many that take nothing\n");
 	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
 	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
+	chosen_result(unbinds_elsewhere(), "the port is unbound in another network namespace\n");
+	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");
 	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
 	chosen_result(rxe_nothing_left(), "no key and no connection is left\n");
 	for (unsigned int i = 0; i < 2; i++)

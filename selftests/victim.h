@@ -9,10 +9,10 @@
 #include "rxe.h"
 
 #define IP		"10.87.0.1"	/* ours */
-#define VICTIM_BYTES	(64U << 10)	/* of its memory; a part is used */
+#define VICTIM_BYTES	(256U << 10)	/* of its memory; a part is used */
 
 struct victim {
-	int fd, comm;
+	int fd, comm, buf;
 	uint8_t secret[16];
 	uint32_t rank;
 	uint64_t seq;
@@ -21,44 +21,72 @@ struct victim {
 };
 
 /*
- * A rank of two that sends or receives, as @op says; its peer is said to be on another machine, at
+ * A rank of two, whose communicator has these flags; its peer is said to be on another machine, at
  * @ip, which is taken for lost after @ms.
  */
-static inline int victim_plan(struct victim *v, uint8_t op, uint32_t rank, const char *ip,
-			      uint16_t peer_port, uint32_t len, uint32_t ms)
+static inline int victim_join(struct victim *v, uint32_t flags, uint32_t rank, const char *ip,
+			      uint16_t peer_port, uint32_t ms)
 {
-	bool sends = op == NPULINK_STEP_SEND;
-	struct npulink_slot slot = {
-		.min_len = len, .access = sends ? NPULINK_SLOT_READ : NPULINK_SLOT_WRITE,
+	struct npulink_comm_create create = {
+		.size = sizeof(create), .flags = flags, .rank = rank, .nranks = 2,
+		.peer_timeout_ms = ms,
 	};
-	struct npulink_step step = raw_step(op, len);
 	struct npulink_peer peer;
 	struct npulink_comm_peers peers = {
 		.size = sizeof(peers), .first = 1 - rank, .npeers = 1, .peers = (uintptr_t)&peer,
 	};
-	int plan, buf, rc;
+	int rc;
 
 	memset(v, 0, sizeof(*v));
 	raw_secret(v->secret);
 	memset(v->secret + 8, 0x77, 8);
+	memcpy(create.secret, v->secret, sizeof(v->secret));
 	v->rank = rank;
 	v->fd = raw_open(0);
 	v->mem = raw_anon(VICTIM_BYTES);
-	v->comm = raw_comm_timeout(v->fd, v->secret, rank, 2, ms);
-	if (v->comm < 0 || rxe_peer(&peer, v->fd, ip, peer_port ? peer_port : htons(1)))
+	rc = raw_ioctl(v->fd, NPULINK_COMM_CREATE, &create);
+	if (rc || rxe_peer(&peer, v->fd, ip, peer_port ? peer_port : htons(1)))
 		return -1;
-	peers.comm_id = v->comm;
+	peers.comm_id = create.out_id;
+	/* From now on others may look at it. */
+	__atomic_store_n(&v->comm, (int)create.out_id, __ATOMIC_RELEASE);
 	rc = raw_ioctl(v->fd, NPULINK_COMM_PEERS, &peers);
 	if (rc)
 		return rc;
-	*(sends ? &step.send_peer : &step.recv_peer) = 1 - rank;
-	plan = raw_plan(v->fd, v->comm, &slot, 1, &step, 1);
-	buf = raw_register(v->fd, v->mem, VICTIM_BYTES, 0);
-	if (plan < 0 || buf < 0)
-		return plan < 0 ? plan : buf;
+	v->buf = raw_register(v->fd, v->mem, VICTIM_BYTES, 0);
+	return v->buf < 0 ? v->buf : 0;
+}
+
+/* What it posts next: these steps, with its peer, from or into its memory. */
+static inline int victim_steps(struct victim *v, struct npulink_step *steps, uint32_t n)
+{
+	struct npulink_slot slot = { };
+	int plan;
+
+	for (uint32_t i = 0; i < n; i++) {
+		bool sends = steps[i].op == NPULINK_STEP_SEND;
+
+		*(sends ? &steps[i].send_peer : &steps[i].recv_peer) = 1 - v->rank;
+		slot.access |= sends ? NPULINK_SLOT_READ : NPULINK_SLOT_WRITE;
+		if (slot.min_len < steps[i].len)
+			slot.min_len = steps[i].len;
+	}
+	plan = raw_plan(v->fd, v->comm, &slot, 1, steps, n);
+	if (plan < 0)
+		return plan;
 	v->post = raw_post_cmd(plan, NPULINK_POST_HELD);
-	raw_bind(&v->post, buf, 0, len);
+	raw_bind(&v->post, v->buf, 0, slot.min_len);
 	return 0;
+}
+
+/* One that sends or receives, as @op says. */
+static inline int victim_plan(struct victim *v, uint8_t op, uint32_t rank, const char *ip,
+			      uint16_t peer_port, uint32_t len, uint32_t ms)
+{
+	struct npulink_step step = raw_step(op, len);
+	int rc = victim_join(v, 0, rank, ip, peer_port, ms);
+
+	return rc ? rc : victim_steps(v, &step, 1);
 }
 
 static inline int victim_post(struct victim *v)

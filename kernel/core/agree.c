@@ -466,10 +466,27 @@ static u8 npulink_agree_verdict(const struct npulink_place *place)
 	       NPULINK_WIRE_COMMIT : NPULINK_WIRE_WITHOUT;
 }
 
+/* Say what we have agreed on once more, as the last message: it is waited for. */
+static void npulink_agree_leave(struct npulink_place *place)
+{
+	struct npulink_agree *agree = place->agree;
+	struct npulink_wire_msg msg;
+	bool up;
+
+	if (!place->opened)
+		return;
+	spin_lock_irq(&agree->lock);
+	up = place->state == NPULINK_PLACE_UP && !agree->result;
+	if (up)
+		npulink_agree_last(place, &msg, npulink_agree_verdict(place));
+	place->full = true;
+	spin_unlock_irq(&agree->lock);
+	place->put.transport->leave(&place->put, up ? &msg : NULL);
+}
+
 /* Say what we have agreed on to all, then hang up, as soon as it has arrived. */
 static void npulink_agree_close(struct npulink_agree *agree)
 {
-	struct npulink_wire_msg msg;
 	u32 i;
 
 	spin_lock_irq(&agree->lock);
@@ -484,21 +501,15 @@ static void npulink_agree_close(struct npulink_agree *agree)
 		npulink_agree_pump(place);
 	}
 	spin_unlock_irq(&agree->lock);
+	/* All at a time, as those who do not answer are waited for. */
+	for_each_other(i, agree)
+		npulink_agree_leave(&agree->places[i]);
 	for_each_other(i, agree) {
 		struct npulink_place *place = &agree->places[i];
-		bool up;
 
-		if (place->opened) {
-			spin_lock_irq(&agree->lock);
-			up = place->state == NPULINK_PLACE_UP && !agree->result;
-			/* Once more, as the last one: it is waited for. */
-			if (up)
-				npulink_agree_last(place, &msg, npulink_agree_verdict(place));
-			place->full = true;
-			spin_unlock_irq(&agree->lock);
-			place->put.transport->close(&place->put, up ? &msg : NULL);
-			place->opened = false;
-		}
+		if (place->opened)
+			place->put.transport->close(&place->put);
+		place->opened = false;
 		if (place->put.buf) {
 			npulink_buf_drop_base(place->put.buf);
 			npulink_object_put(&place->put.buf->obj);
@@ -693,13 +704,70 @@ void npulink_agree_left(struct npulink_comm *comm)
 		npulink_comm_put(heir);
 }
 
+/* Another machine has called: that may need an agreement, which takes time to make. */
+struct npulink_agree_call {
+	struct work_struct work;
+	struct npulink_comm *comm;
+	const struct net *net;		/* only compared */
+};
+
+static void npulink_agree_call_work(struct work_struct *work)
+{
+	struct npulink_agree_call *call = container_of(work, struct npulink_agree_call, work);
+	struct npulink_rank *rank = npulink_comm_survivor(call->comm);
+	struct npulink_agree *agree = ERR_PTR(-ENOENT);
+	struct npulink_agree_payer payer;
+	int rc;
+
+	if (rank && READ_ONCE(rank->net) == call->net) {
+		payer = npulink_agree_pay(rank);
+		agree = npulink_agree_get(call->comm, rank);
+		npulink_agree_paid(&payer);
+	}
+	if (!IS_ERR(agree))
+		npulink_agree_start(agree, rank, false);
+	if (rank)
+		npulink_rank_put(rank);
+	rc = PTR_ERR_OR_ZERO(agree);
+	WRITE_ONCE(call->comm->agree_call, rc == -ENOMEM ? 0 : rc);
+	npulink_comm_put(call->comm);
+	kfree(call);
+}
+
+/*
+ * Who calls for an agreement is to come back when it has begun, or hears then that it will not:
+ * the connection manager, and all who are called by it, are not kept waiting until that is known.
+ */
+static int npulink_agree_called(struct npulink_comm *comm, const struct net *net)
+{
+	int rc = READ_ONCE(comm->agree_call);
+	struct npulink_agree_call *call;
+
+	/* It is said once: who calls after that has it looked at again. */
+	if (rc < 0)
+		return cmpxchg(&comm->agree_call, rc, 0) == rc ? rc : 0;
+	if (rc)
+		return 0;
+	call = kzalloc(sizeof(*call), GFP_KERNEL);
+	if (!call)
+		return 0;
+	if (cmpxchg(&comm->agree_call, 0, 1)) {
+		kfree(call);
+		return 0;
+	}
+	kref_get(&comm->kref);
+	call->comm = comm;
+	call->net = net;
+	INIT_WORK(&call->work, npulink_agree_call_work);
+	npulink_comm_queue(&call->work);
+	return 0;
+}
+
 /* Somebody calls, and names the communicator by @tag: see npulink_put_expected(). May sleep. */
 int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag)
 {
 	/* Pairs with npulink_agree_get(). */
 	struct npulink_agree *agree = smp_load_acquire(&comm->agree);
-	struct npulink_agree_payer payer;
-	struct npulink_rank *rank;
 	bool heir = false;
 	int result = -ENOENT;
 	u8 state = NPULINK_AGREE_IDLE;
@@ -724,16 +792,7 @@ int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, cons
 		return result ? -ENOENT : -ECONNABORTED;
 	if (state != NPULINK_AGREE_IDLE)
 		return 0;
-	rank = npulink_comm_survivor(comm);
-	if (!rank)
-		return -ENOENT;
-	payer = npulink_agree_pay(rank);
-	agree = READ_ONCE(rank->net) == net ? npulink_agree_get(comm, rank) : ERR_PTR(-ENOENT);
-	npulink_agree_paid(&payer);
-	if (!IS_ERR(agree))
-		npulink_agree_start(agree, rank, false);
-	npulink_rank_put(rank);
-	return PTR_ERR_OR_ZERO(agree);
+	return npulink_agree_called(comm, net);
 }
 
 /* Will rank @index, of this machine, yet take its place among those who go on? May sleep. */

@@ -4,6 +4,8 @@
  * told of each other (COMM_PEERS), or from the communicator that it comes from. And
  * what machines make of what they have agreed on: the secret, and the new communicator.
  */
+#include <linux/random.h>
+#include <linux/sched/signal.h>
 #include <linux/siphash.h>
 #include <crypto/blake2s.h>
 #include "agree.h"
@@ -103,8 +105,8 @@ void npulink_agree_free(struct npulink_agree *agree)
 	kvfree_sensitive(agree, struct_size(agree, places, agree->nplaces));
 }
 
-/* Once each rank has its place: the hash, how many there are, and whether that is too many. */
-static int npulink_agree_count(struct npulink_agree *agree)
+/* Once each rank has its place: the hash, and how many there are. */
+static void npulink_agree_count(struct npulink_agree *agree)
 {
 	static const siphash_key_t key;
 	u32 i;
@@ -115,76 +117,103 @@ static int npulink_agree_count(struct npulink_agree *agree)
 		agree->hash = siphash_2u64(agree->hash, agree->place_of[i], &key);
 		if (!place->nranks++)
 			place->first = i;
-		if (place->nranks > NPULINK_WIRE_PLACES)
-			return -EOPNOTSUPP;
 		if (!(i & 0xfff))
 			cond_resched();
 	}
-	return 0;
 }
 
-/* Is the machine whose first rank is @first that of the peer @conn, or with NULL, @rank's? */
-static bool npulink_place_is(struct npulink_rank *rank, u32 first, const struct npulink_conn *conn)
-{
-	const struct npulink_conn *other = xa_load(&rank->conns, first);
-	bool far = other && other->far;
+/*
+ * Machines by their ids, while it is found out which rank is where: users say these ids, and how
+ * many there are, so none is looked for among all.
+ * @heads: by hash, the place + 1 of the last one that has it, or 0; behind them our own one's
+ * @next: the same of the one before
+ * @at: what says where it is, NULL: it is our own
+ */
+struct npulink_place_table {
+	siphash_key_t key;
+	u32 nplaces;
+	u32 heads[NPULINK_WIRE_PLACES + 1];
+	u32 next[NPULINK_WIRE_PLACES];
+	u32 nranks[NPULINK_WIRE_PLACES];
+	const struct npulink_conn *at[NPULINK_WIRE_PLACES];
+};
 
-	return conn ? far && !memcmp(other->at.node, conn->at.node, sizeof(conn->at.node)) : !far;
+/* The place of one more rank, which is where @conn says, or with NULL, here. ~0U: too many. */
+static u32 npulink_place_count(struct npulink_place_table *t, const struct npulink_conn *conn)
+{
+	u32 hash = NPULINK_WIRE_PLACES, at;
+
+	if (conn)
+		hash = siphash(conn->at.node, sizeof(conn->at.node), &t->key) %
+		       NPULINK_WIRE_PLACES;
+	for (at = t->heads[hash]; at; at = t->next[at - 1])
+		if (!conn || !memcmp(t->at[at - 1]->at.node, conn->at.node, sizeof(conn->at.node)))
+			break;
+	if (!at) {
+		if (t->nplaces == NPULINK_WIRE_PLACES)
+			return ~0U;
+		t->at[t->nplaces] = conn;
+		t->next[t->nplaces] = t->heads[hash];
+		at = ++t->nplaces;
+		t->heads[hash] = at;
+	}
+	return t->nranks[at - 1]++ < NPULINK_WIRE_PLACES ? at - 1 : ~0U;
+}
+
+/* Find the place of each rank, as @rank was told. */
+static int npulink_place_all(struct npulink_place_table *t, u32 *place_of, u32 nranks,
+			     struct npulink_rank *rank)
+{
+	u32 i;
+
+	get_random_bytes(&t->key, sizeof(t->key));
+	for (i = 0; i < nranks; i++) {
+		const struct npulink_conn *conn = xa_load(&rank->conns, i);
+
+		place_of[i] = npulink_place_count(t, conn && conn->far ? conn : NULL);
+		if (place_of[i] == ~0U)
+			return -EOPNOTSUPP;
+		if (i & 0xff)
+			continue;
+		cond_resched();
+		if (fatal_signal_pending(current))
+			return -EINTR;
+	}
+	return 0;
 }
 
 /* As @rank was told. */
 static struct npulink_agree *npulink_agree_build(struct npulink_comm *comm,
 						 struct npulink_rank *rank)
 {
-	struct npulink_agree *agree = ERR_PTR(-ENOMEM);
-	u32 *place_of, *firsts, nplaces = 0, at = 0, i;
-	struct npulink_conn *conn;
+	struct npulink_agree *agree = NULL;
+	struct npulink_place_table *t;
+	int rc = -ENOMEM;
+	u32 *place_of, i;
 
 	place_of = kvmalloc_array(comm->nranks, sizeof(u32), GFP_KERNEL_ACCOUNT);
-	firsts = kvmalloc_array(NPULINK_WIRE_PLACES, sizeof(u32), GFP_KERNEL_ACCOUNT);
-	if (!place_of || !firsts)
+	t = kvzalloc(sizeof(*t), GFP_KERNEL_ACCOUNT);
+	if (!place_of || !t)
 		goto out;
-	for (i = 0; i < comm->nranks; i++) {
-		conn = xa_load(&rank->conns, i);
-		if (conn && !conn->far)
-			conn = NULL;
-		/* Most are where the one before is. */
-		if (!at || !npulink_place_is(rank, firsts[at - 1], conn))
-			for (at = 1; at <= nplaces; at++)
-				if (npulink_place_is(rank, firsts[at - 1], conn))
-					break;
-		if (at > NPULINK_WIRE_PLACES) {
-			agree = ERR_PTR(-EOPNOTSUPP);
-			goto out;
-		}
-		if (at > nplaces)
-			firsts[nplaces++] = i;
-		place_of[i] = at - 1;
-		if (!(i & 0xff))
-			cond_resched();
-	}
-	agree = npulink_agree_new(comm, nplaces);
+	rc = npulink_place_all(t, place_of, comm->nranks, rank);
+	if (rc)
+		goto out;
+	agree = npulink_agree_new(comm, t->nplaces);
 	if (!agree) {
-		agree = ERR_PTR(-ENOMEM);
+		rc = -ENOMEM;
 		goto out;
 	}
 	memcpy(agree->place_of, place_of, comm->nranks * sizeof(u32));
 	agree->self = place_of[rank->rank];
 	agree->net = get_net(rank->net);
-	for (i = 0; i < nplaces; i++) {
-		conn = xa_load(&rank->conns, firsts[i]);
-		if (!conn || !conn->far)
-			continue;
-		agree->places[i].at = conn->at;
-	}
-	if (npulink_agree_count(agree)) {
-		npulink_agree_free(agree);
-		agree = ERR_PTR(-EOPNOTSUPP);
-	}
+	for (i = 0; i < t->nplaces; i++)
+		if (t->at[i])
+			agree->places[i].at = t->at[i]->at;
+	npulink_agree_count(agree);
 out:
 	kvfree(place_of);
-	kvfree(firsts);
-	return agree;
+	kvfree(t);
+	return rc ? ERR_PTR(rc) : agree;
 }
 
 /* That of the communicator, made as @rank, a member of this machine, sees it. May sleep. */
@@ -196,7 +225,7 @@ struct npulink_agree *npulink_agree_get(struct npulink_comm *comm, struct npulin
 	if (agree)
 		return agree;
 	/* Of one that was shrunk, it was made with it. */
-	if (WARN_ON_ONCE(comm->parent || rank->comm != comm || !rank->net))
+	if (WARN_ON_ONCE(comm->map || rank->comm != comm || !rank->net))
 		return ERR_PTR(-EINVAL);
 	agree = npulink_agree_build(comm, rank);
 	if (IS_ERR(agree))
@@ -243,7 +272,7 @@ struct npulink_agree *npulink_agree_inherit(struct npulink_agree *from, struct n
 	}
 	agree->self = at[from->self];
 	agree->net = get_net(from->net);
-	npulink_agree_count(agree);	/* fewer than they were */
+	npulink_agree_count(agree);
 out:
 	kvfree(at);
 	return agree;

@@ -530,6 +530,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	npulink_comm_fail_heirs(comm, rank->rank, &cause);
 	if (last)
 		npulink_agree_left(comm);
+	xa_for_each(&rank->conns, id, conn)
+		npulink_remote_leave(conn);
 	/* Ranks point at each other: let go, or none would ever be freed. */
 	xa_for_each(&rank->conns, id, conn)
 		npulink_conn_drop(conn);

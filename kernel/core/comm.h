@@ -90,6 +90,7 @@ struct npulink_comm {
 	u8 agree_secret[16];	/* for agreements with them, see npulink/wire.h */
 	u8 agree_tag[8];
 	struct npulink_agree *agree;	/* set once, under mutex */
+	int agree_call;			/* 1: somebody has called for one; -errno: in vain */
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;

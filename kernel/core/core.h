@@ -112,6 +112,7 @@ extern struct genl_family npulink_genl_family;
 /* ---- remote*.c, port.c -------------------------------------------------------- */
 
 int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
+void npulink_remote_leave(struct npulink_conn *conn);
 void npulink_remote_close(struct npulink_conn *conn);
 void npulink_remote_free(struct npulink_conn *conn);
 int npulink_remote_plan(struct npulink_plan *plan);

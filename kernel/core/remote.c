@@ -190,6 +190,9 @@ static void npulink_remote_put_down(struct npulink_put *put, int status)
 		list_del_init(remote->tx.next);
 	while (!list_empty(&remote->rx))
 		list_del_init(remote->rx.next);
+	/* Who leaves need not wait until we are done with what it has given us. */
+	if (remote->left)
+		npulink_remote_land(remote, &run);
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct npulink_offer *offer = &remote->offers[i];
 		struct npulink_grant *grant = &remote->grants[i];
@@ -393,7 +396,10 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	if (!port)
 		return -EHOSTUNREACH;
 	mutex_lock(&rank->comm->mutex);
-	if (rank->net && rank->net != net)
+	/* One that was shrunk knows where its ranks are: all are here, or it was agreed on. */
+	if (rank->comm->map && !rank->comm->agree)
+		rc = -EINVAL;
+	else if (rank->net && rank->net != net)
 		rc = -EHOSTUNREACH;
 	else if (rcu_access_pointer(rank->comm->ranks[peer]))
 		rc = -EBUSY;
@@ -577,17 +583,14 @@ open:
 	return 0;
 }
 
-/* The rank leaves; nothing of it is in flight. May sleep. */
-void npulink_remote_close(struct npulink_conn *conn)
+/* The rank leaves; nothing of it is in flight. Say so, but wait for nobody. May sleep. */
+void npulink_remote_leave(struct npulink_conn *conn)
 {
 	struct npulink_remote *remote = conn->remote;
 	struct npulink_wire_msg bye;
 	bool up;
 
-	if (!remote)
-		return;
-	conn->back = NULL;
-	if (!xchg(&remote->opened_once, false))
+	if (!remote || !xchg(&remote->opened_once, false))
 		return;
 	/* Before we are seen to have left. */
 	if (smp_load_acquire(&remote->rank->comm->failed))
@@ -601,8 +604,24 @@ void npulink_remote_close(struct npulink_conn *conn)
 	remote->full = true;
 	remote->shut = true;
 	spin_unlock_irq(&remote->rank->lock);
+	remote->put.transport->leave(&remote->put, up ? &bye : NULL);
+	remote->leaving = true;
+}
+
+/* The same, and then wait until it has arrived, within a bounded time. */
+void npulink_remote_close(struct npulink_conn *conn)
+{
+	struct npulink_remote *remote = conn->remote;
+
+	if (!remote)
+		return;
+	conn->back = NULL;
+	npulink_remote_leave(conn);
+	if (!remote->leaving)
+		return;
+	remote->leaving = false;
 	cancel_delayed_work_sync(&remote->tick);
-	remote->put.transport->close(&remote->put, up ? &bye : NULL);
+	remote->put.transport->close(&remote->put);
 }
 
 /* Nobody uses the connection any more. May sleep. */

@@ -179,10 +179,12 @@ struct npulink_held {
  * @sent_steps: steps that are in the peer's memory
  * @sent_bytes: their bytes
  * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
+ * @opened_ns: when all steps of theirs were last looked at for that
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
  * @shut: it has had its last message
- * @opened_once: the transport knows it: it is to be closed
+ * @opened_once: the transport knows it: it is to be left, and closed
+ * @leaving: it was opened, and has had our goodbye: it is to be closed
  * @not_opened: the transport had no memory for it, say: the next call tries again
  * @check: with checksums
  * @answers: messages about them that are due, @nanswers
@@ -206,6 +208,7 @@ struct npulink_remote {
 	bool shut;
 	bool left;
 	bool opened_once;
+	bool leaving;
 	bool not_opened;
 	bool check;
 	bool renew;
@@ -233,6 +236,7 @@ struct npulink_remote {
 	struct npulink_write writes[NPULINK_PUT_WRITES];
 	struct npulink_held held[NPULINK_PUT_RX];
 	u64 opened[2][NPULINK_MAX_INFLIGHT];
+	u64 opened_ns[2][NPULINK_MAX_INFLIGHT];
 	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
 };
 
@@ -335,6 +339,7 @@ static inline struct npulink_operand npulink_landing(const struct npulink_remote
 
 /* remote_resume.c */
 bool npulink_remote_renew(struct npulink_remote *remote);
+void npulink_remote_land(struct npulink_remote *remote, struct npulink_run *run);
 void npulink_remote_released(struct npulink_remote *remote);
 void npulink_remote_put_where(struct npulink_put *put, struct npulink_wire_place *place);
 void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_place *place);

@@ -16,7 +16,8 @@
  *     and _down(), and when: rdma_recv_done(), rdma_revoke_done(), rdma_write_done();
  *   - npulink_op_publish() with npulink_remote_op_connect(), npulink_comm_flood() with
  *     npulink_remote_abort() and npulink_op_fail(), npulink_remote_op_finish();
- *   - npulink_remote_close(), rdma_close(); rdma_conn_work(), rdma_lane_teardown();
+ *   - npulink_remote_leave() and _close(), rdma_leave(), rdma_close(); rdma_conn_work(),
+ *     rdma_lane_teardown();
  *   - who notices a lost peer: retries that are used up, npulink_remote_tick(), the
  *     connection manager's message.
  *
@@ -326,6 +327,16 @@ inline unmap()
 inline down(e)
 {
 	state[e] = DOWN;
+	/* npulink_remote_land() */
+	for (i : 0 .. GRANTS - 1) {
+		if
+		:: left[e] && e == RECV && grant[i] == REVOKING ->
+			grant[i] = FREE; shown++; op_less(RECV); advance(RECV)
+		:: else
+		fi
+	}
+	/* Who has left, and has written all, is not missed. */
+	assert(!left[e] || e == SEND || op[e] != RUNNING || granted < CHUNKS || grant[0] == OUT);
 	for (i : 0 .. GRANTS - 1) {
 		if
 		:: e == SEND -> offer[i] = false
@@ -398,7 +409,7 @@ proctype rank(byte e)
 	fi;
 	op[e] == DONE || op[e] == REFUSED;
 
-	/* npulink_remote_close(), rdma_close(); what is to be sent before may take a second. */
+	/* npulink_remote_leave(), npulink_remote_close(); what is sent last may take a second. */
 	atomic {
 		closed[e] = true;
 		if

@@ -212,6 +212,17 @@ int npulink_check_send_sum(struct npulink_remote *remote, const struct npulink_o
 	return npulink_remote_post(remote, &msg, NULL, 0);
 }
 
+/* The peer has all of @rs: what it has granted for that besides is not filled any more. */
+static void npulink_check_forget(struct npulink_remote *remote,
+				 const struct npulink_remote_step *rs)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++)
+		if (remote->offers[i].state && remote->offers[i].step == rs)
+			remote->offers[i].state = NPULINK_OFFER_FREE;
+}
+
 /*
  * What the peer has said is good may be overwritten, once the device has let go of it, too:
  * the peer may have got it, and say so, before a write is known to have ended.
@@ -223,6 +234,8 @@ void npulink_check_settle(struct npulink_remote *remote, struct npulink_remote_s
 		return;
 	rs->said = false;
 	npulink_remote_send_acked(remote, rs, rs->good - rs->acked, run);
+	if (rs->acked == rs->op->plan->steps[rs->step].len)
+		npulink_check_forget(remote, rs);
 }
 
 static struct npulink_remote_step *npulink_check_find(struct npulink_remote *remote,

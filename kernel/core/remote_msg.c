@@ -103,18 +103,27 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 				  const struct npulink_call *call, struct npulink_run *run)
 {
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
-	u64 number = le64_to_cpu(msg->number);
+	u64 number = le64_to_cpu(msg->number), now;
+	u32 at = number % NPULINK_MAX_INFLIGHT, i, k;
+	u64 *opened = &remote->opened[p2p][at];
 	struct npulink_remote_step *rs;
 	const struct npulink_plan *plan;
 	struct npulink_op *op;
-	bool later, bad;
-	u32 i, k;
+	bool later, bad, again;
 
 	rs = npulink_remote_find(remote, p2p, number, 0, ~0U, 0, call, true, &later, &bad);
-	if (rs || later)
-		remote->opened[p2p][number % NPULINK_MAX_INFLIGHT] = number + 1;
+	/* Nobody comes back to what is over for it. */
+	if ((!rs && !later) || *opened > number + 1)
+		return;
+	again = *opened == number + 1;
+	*opened = number + 1;
 	if (!rs)
 		return;
+	/* Looking costs time, and what has data says so by itself once it was asked for. */
+	now = npulink_clock();
+	if (again && now - remote->opened_ns[p2p][at] < NPULINK_TICK_MS * NSEC_PER_MSEC / 4)
+		return;
+	remote->opened_ns[p2p][at] = now;
 	op = rs->op;
 	plan = op->plan;
 	for (i = 0; i < plan->nstreams; i++) {

@@ -299,23 +299,34 @@ out:
 	return rc;
 }
 
+/*
+ * Take what is left of @op off the lists of @remote. Also if it has ended well: what was sent may
+ * wait there for a look that finds nothing to do, or for the room to say so.
+ */
+static void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op)
+{
+	struct npulink_remote_step *rs, *next;
+
+	list_for_each_entry_safe(rs, next, &remote->tx, tx_node)
+		if (rs->op == op)
+			list_del_init(&rs->tx_node);
+	list_for_each_entry_safe(rs, next, &remote->rx, rx_node)
+		if (rs->op == op)
+			list_del_init(&rs->rx_node);
+}
+
 /* @op is over: nothing of it is with a transport any more. */
 void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run)
 {
 	u32 i, k;
 
 	lockdep_assert_held(&op->rank->lock);
-	if (op->state == NPULINK_OP_FAILING) {
-		for (i = 0; i < op->plan->nsteps; i++) {
-			list_del_init(&op->far->steps[i].tx_node);
-			list_del_init(&op->far->steps[i].rx_node);
-		}
-	}
 	for (k = 0; k < op->plan->npeers; k++) {
 		struct npulink_remote *remote = op->plan->peers[k].conn->remote;
 
 		if (!remote)
 			continue;
+		npulink_remote_unlist(remote, op);
 		for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 			struct npulink_grant *grant = &remote->grants[i];
 			struct npulink_offer *offer = &remote->offers[i];

@@ -311,6 +311,27 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 	return true;
 }
 
+/*
+ * Has the peer filled @grant before one of the same step whose bytes come earlier? What lands
+ * beside its destination waits for those; what is written to it straight is shown as it comes.
+ */
+static bool npulink_recv_skips(const struct npulink_remote *remote,
+			       const struct npulink_grant *grant)
+{
+	u32 i;
+
+	if (!grant->step->direct)
+		return false;
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		const struct npulink_grant *other = &remote->grants[i];
+
+		if ((other->state == NPULINK_GRANT_OUT || other->state == NPULINK_GRANT_RENEW) &&
+		    other->step == grant->step && other->off < grant->off)
+			return true;
+	}
+	return false;
+}
+
 void npulink_remote_put_arrived(struct npulink_put *put, u32 imm)
 {
 	struct npulink_remote *remote = to_remote(put);
@@ -323,6 +344,9 @@ void npulink_remote_put_arrived(struct npulink_put *put, u32 imm)
 		if (grant->state != NPULINK_GRANT_OUT ||
 		    imm != ((u32)grant->generation << 16 | (imm % NPULINK_WIRE_GRANTS))) {
 			npulink_remote_violation(remote, "immediate");
+		} else if (npulink_recv_skips(remote, grant)) {
+			/* Its key is worth something until the connection has gone. */
+			npulink_remote_violation(remote, "write that skips bytes");
 		} else {
 			grant->state = NPULINK_GRANT_REVOKING;
 			/* The key of a connection that is lost goes with it. */

@@ -74,6 +74,16 @@ static struct npulink_grant *npulink_resume_first(struct npulink_remote *remote,
 	return first;
 }
 
+/* What had arrived, and waited for its key to be taken back: the connection has gone with that. */
+void npulink_remote_land(struct npulink_remote *remote, struct npulink_run *run)
+{
+	struct npulink_grant *grant;
+
+	/* In the order of their bytes: the sequencer is shown how far they go. */
+	while ((grant = npulink_resume_first(remote, NPULINK_GRANT_REVOKING)))
+		npulink_remote_grant_landed(remote, grant, run);
+}
+
 void npulink_remote_put_halted(struct npulink_put *put)
 {
 	struct npulink_remote *remote = to_remote(put);
@@ -87,9 +97,7 @@ void npulink_remote_put_halted(struct npulink_put *put)
 	if (remote->state != NPULINK_REMOTE_RESUMING)
 		goto out;
 	npulink_notify_port(rank, put->peer, remote->lost_ip, remote->lost_port, true);
-	/* In the order of their bytes: the sequencer is shown how far they go. */
-	while ((grant = npulink_resume_first(remote, NPULINK_GRANT_REVOKING)))
-		npulink_remote_grant_landed(remote, grant, &run);
+	npulink_remote_land(remote, &run);
 	while ((grant = npulink_resume_first(remote, NPULINK_GRANT_OUT))) {
 		grant->state = NPULINK_GRANT_RENEW;
 		remote->renew = true;

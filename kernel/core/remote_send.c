@@ -272,6 +272,10 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	}
 	if (!rs && !later)
 		return;
+	if (rs && !twice && !renewed && le64_to_cpu(msg->off) < rs->sent) {
+		npulink_remote_violation(remote, "grant for what was sent");
+		return;
+	}
 	/* What was sent to it went over a connection that is no more. */
 	if (renewed && !twice && rs && rs->writes && le64_to_cpu(msg->off) < rs->sent) {
 		npulink_remote_violation(remote, "renewed grant");

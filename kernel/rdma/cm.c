@@ -10,10 +10,13 @@
 #include <linux/in.h>
 #include <linux/in6.h>
 #include <linux/log2.h>
+#include <linux/sched/signal.h>
 #include "rdma.h"
 
 #define RDMA_RETRY_MIN	10	/* ms */
 #define RDMA_RETRY_MAX	500
+#define RDMA_LEAVE_MIN	1000	/* for the last message to arrive, .. */
+#define RDMA_LEAVE_MAX	5000	/* .. over another port if need be */
 
 LIST_HEAD(rdma_conns);
 
@@ -43,12 +46,18 @@ void rdma_conn_fail(struct rdma_conn *conn, int status)
 /* Have the core begin nothing more, as there will be no connection any more, or another one. */
 static void rdma_conn_lost(struct rdma_conn *conn)
 {
+	unsigned long flags;
+
 	if (conn->resuming && conn->state == RDMA_CONN_RESET) {
 		/* It may have been told meanwhile that the peer has left. */
 		if (npulink_put_broken(conn->put, conn->status))
 			return;
 		conn->resuming = false;
-		conn->state = RDMA_CONN_FAILED;
+		/* Unless it was closed just now. */
+		spin_lock_irqsave(&conn->lock, flags);
+		if (conn->state == RDMA_CONN_RESET)
+			conn->state = RDMA_CONN_FAILED;
+		spin_unlock_irqrestore(&conn->lock, flags);
 	}
 	if (conn->state == RDMA_CONN_FAILED || conn->state == RDMA_CONN_CLOSED)
 		npulink_put_lost(conn->put, conn->status);
@@ -186,6 +195,16 @@ static int rdma_conn_call(struct rdma_conn *conn)
 	return rdma_conn_resolve(id, &aim);
 }
 
+/* Does @lane go over a port of @ibdev that its session may not use (any more)? */
+static bool rdma_lane_stranded(const struct rdma_lane *lane, const struct ib_device *ibdev)
+{
+	const struct npulink_put *put = lane->conn->put;
+
+	/* Pairs with rdma_lane_setup(). */
+	return smp_load_acquire(&lane->ibdev) == ibdev &&
+	       !rdma_port_allowed(put->dev, put->net, ibdev, READ_ONCE(lane->port));
+}
+
 static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 {
 	struct rdma_conn *conn = lane->conn;
@@ -195,6 +214,9 @@ static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 		return -EHOSTUNREACH;
 	rdma_conn_name(conn, id);
 	rc = rdma_lane_setup(lane, id);
+	/* It may have been unbound before the lane was seen to use it. */
+	if (!rc && rdma_lane_stranded(lane, id->device))
+		rc = -EHOSTUNREACH;
 	return rc ?: rdma_resolve_route(id, RDMA_RESOLVE_MS);
 }
 
@@ -408,19 +430,17 @@ out:
 	rdma_conn_other(conn);
 }
 
-/* Over that device of theirs; NULL: over none yet, or none any more. */
-static bool rdma_conn_uses(struct rdma_conn *conn, const struct ib_device *ibdev)
+static void rdma_conn_flush(struct rdma_conn *conn)
 {
-	if (!ibdev)
-		return !READ_ONCE(conn->lane->ibdev);
-	return READ_ONCE(conn->lanes[0].ibdev) == ibdev || READ_ONCE(conn->lanes[1].ibdev) == ibdev;
+	flush_delayed_work(&conn->work);
+	kref_put(&conn->kref, rdma_conn_release);
 }
 
 /*
- * Break the connections of a device of ours over one of theirs (NULL: any), and wait until
- * nothing of them is left. No locks held.
+ * Ports of theirs have been unbound, or have gone: break the connections that went over them, and
+ * wait until nothing of them is left. No locks held.
  */
-void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev, int status)
+void rdma_conns_break(const struct ib_device *ibdev, int status)
 {
 	struct rdma_conn *conn, *found;
 	u32 i;
@@ -429,12 +449,34 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		found = NULL;
 		mutex_lock(&rdma_lock);
 		list_for_each_entry(conn, &rdma_conns, node) {
-			if (!rdma_conn_uses(conn, ibdev))
-				continue;
-			/* One of no device may use the ports of others, but not this one. */
-			if (dev && conn->put->dev != dev && (conn->put->dev || !ibdev))
-				continue;
-			if (!ibdev && conn->state >= RDMA_CONN_FAILED)
+			for (i = 0; i < ARRAY_SIZE(conn->lanes); i++) {
+				if (!rdma_lane_stranded(&conn->lanes[i], ibdev))
+					continue;
+				found = conn;
+				rdma_lane_fail(&conn->lanes[i], status);
+			}
+			if (found)
+				break;
+		}
+		if (found)
+			kref_get(&found->kref);
+		mutex_unlock(&rdma_lock);
+		if (found)
+			rdma_conn_flush(found);
+	} while (found);
+}
+
+/* @dev has no port in @net any more: those who wait for a connection there wait in vain. */
+void rdma_conns_give_up(const struct npulink_device *dev, const struct net *net, int status)
+{
+	struct rdma_conn *conn, *found;
+
+	do {
+		found = NULL;
+		mutex_lock(&rdma_lock);
+		list_for_each_entry(conn, &rdma_conns, node) {
+			if (conn->put->dev != dev || conn->put->net != net ||
+			    READ_ONCE(conn->lane->ibdev) || conn->state >= RDMA_CONN_FAILED)
 				continue;
 			found = conn;
 			kref_get(&conn->kref);
@@ -442,13 +484,8 @@ void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *
 		}
 		mutex_unlock(&rdma_lock);
 		if (found) {
-			for (i = 0; ibdev && i < ARRAY_SIZE(found->lanes); i++)
-				if (READ_ONCE(found->lanes[i].ibdev) == ibdev)
-					rdma_lane_fail(&found->lanes[i], status);
-			if (!ibdev)
-				rdma_conn_give_up(found, status);
-			flush_delayed_work(&found->work);
-			kref_put(&found->kref, rdma_conn_release);
+			rdma_conn_give_up(found, status);
+			rdma_conn_flush(found);
 		}
 	} while (found);
 }
@@ -503,33 +540,47 @@ int rdma_open(struct npulink_put *put)
 }
 
 /*
- * Send @msg, and wait until it has arrived: if the connection is lost just now, over the next one,
- * unless the peer's machine says that nobody waits for it.
+ * Send @msg; if the connection is lost just now, over the next one. How long it may take until it
+ * has arrived is counted from here, for all connections that are left at a time.
  */
-static void rdma_close_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg)
+void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg)
 {
-	unsigned long end = jiffies + HZ;
-	int rc = -ENOTCONN;
+	struct rdma_conn *conn = put->priv;
+	unsigned int ms = RDMA_LEAVE_MIN;
 
+	if (!msg)
+		return;
 	if (conn->several)
-		end = jiffies + max_t(unsigned long, HZ, msecs_to_jiffies(conn->put->timeout_ms));
+		ms = clamp_t(unsigned int, put->timeout_ms, RDMA_LEAVE_MIN, RDMA_LEAVE_MAX);
+	conn->leave_end = jiffies + msecs_to_jiffies(ms);
 	mutex_lock(&conn->setup);
 	if ((conn->up && conn->state == RDMA_CONN_OPEN) || conn->resuming)
-		rc = rdma_send_last(conn, msg, NULL, 0);
+		conn->leaving = !rdma_send_last(conn, msg, NULL, 0);
 	mutex_unlock(&conn->setup);
-	while (!rc && time_before(jiffies, end) && READ_ONCE(conn->state) < RDMA_CONN_FAILED &&
+}
+
+/*
+ * Wait until it has arrived, unless the peer's machine says that nobody waits for it, or our
+ * process is killed.
+ */
+static void rdma_close_last(struct rdma_conn *conn)
+{
+	while (time_before(jiffies, conn->leave_end) &&
+	       READ_ONCE(conn->state) < RDMA_CONN_FAILED &&
 	       !(READ_ONCE(conn->resuming) && READ_ONCE(conn->absent)) &&
+	       !fatal_signal_pending(current) &&
 	       !wait_for_completion_timeout(&conn->last_sent, HZ / 20))
 		;
 }
 
-void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
+void rdma_close(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
 	struct rdma_lane *other;
+	unsigned long flags;
 
-	if (msg)
-		rdma_close_last(conn, msg);
+	if (conn->leaving)
+		rdma_close_last(conn);
 	/* What the peer is to be told of a failure goes before the connection does. */
 	if (READ_ONCE(conn->shutting))
 		wait_for_completion_timeout(&conn->last_sent, HZ);
@@ -537,8 +588,10 @@ void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg)
 	list_del(&conn->node);
 	mutex_unlock(&rdma_lock);
 	mutex_lock(&conn->setup);
+	spin_lock_irqsave(&conn->lock, flags);
 	conn->state = RDMA_CONN_CLOSED;
 	conn->status = 0;
+	spin_unlock_irqrestore(&conn->lock, flags);
 	mutex_unlock(&conn->setup);
 	rdma_alive_end(conn);
 	cancel_delayed_work_sync(&conn->work);

@@ -350,7 +350,8 @@ int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand 
 
 	if (slot < 0)
 		return -EAGAIN;
-	rc = rdma_key_map(lane, key, to, len);
+	/* What could not be posted stays mapped, and goes with the connection, which has failed. */
+	rc = key->nents ? -EIO : rdma_key_map(lane, key, to, len);
 	if (!rc) {
 		reg.key = key->mr->rkey;
 		msg->addr = cpu_to_le64(key->mr->iova);

@@ -238,6 +238,12 @@ static int rdma_bind(struct npulink_port *port, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "there is no such RDMA device");
 		goto err_unlock;
 	}
+	/* By another name, as in rxe0/01. */
+	rc = -EEXIST;
+	if (rdma_port_allowed(port->dev, port->net, p->ibdev, p->num)) {
+		NL_SET_ERR_MSG(extack, "the port is bound to the device already");
+		goto err_unlock;
+	}
 	unfit = rdma_port_unfit(p->ibdev, p->num);
 	if (unfit) {
 		if (extack)
@@ -287,14 +293,13 @@ static void rdma_unbind(struct npulink_port *port)
 	spin_lock(&rdma_ports_lock);
 	list_del(&p->node);
 	list_for_each_entry(other, &rdma_ports, node)
-		last &= other->port->dev != port->dev;
+		last &= other->port->dev != port->dev || other->port->net != port->net;
 	spin_unlock(&rdma_ports_lock);
 	mutex_unlock(&rdma_lock);
 	if (ibdev)
-		rdma_conns_break(port->dev, ibdev, -ENODEV);
-	/* Those who wait for a connection wait in vain. */
+		rdma_conns_break(ibdev, -ENODEV);
 	if (last)
-		rdma_conns_break(port->dev, NULL, -ENODEV);
+		rdma_conns_give_up(port->dev, port->net, -ENODEV);
 	rdma_listener_put(p->listener);
 	kfree(p);
 }
@@ -340,7 +345,7 @@ static void rdma_remove(struct ib_device *ibdev, void *data)
 			p->ibdev = NULL;
 	spin_unlock(&rdma_ports_lock);
 	mutex_unlock(&rdma_lock);
-	rdma_conns_break(NULL, ibdev, -ENODEV);
+	rdma_conns_break(ibdev, -ENODEV);
 }
 
 static struct ib_client rdma_client = {
@@ -356,6 +361,7 @@ static struct npulink_transport rdma_transport = {
 	.bind = rdma_bind,
 	.unbind = rdma_unbind,
 	.open = rdma_open,
+	.leave = rdma_leave,
 	.close = rdma_close,
 	.shut = rdma_shut,
 	.send = rdma_send,

@@ -165,7 +165,9 @@ int rdma_lane_setup(struct rdma_lane *lane, struct rdma_cm_id *id)
 	int rc;
 
 	lockdep_assert_held(&lane->conn->setup);
-	lane->ibdev = id->device;
+	WRITE_ONCE(lane->port, id->port_num);
+	/* Whoever sees the device sees which port of it, see rdma_conns_break(). */
+	smp_store_release(&lane->ibdev, id->device);
 	lane->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
 	wrs = DIV_ROUND_UP(RDMA_PAGES, lane->sge);
 	/* Messages, each maybe with a registration; revocations; writes; probes; first; drains. */

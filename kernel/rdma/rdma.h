@@ -106,6 +106,7 @@ struct rdma_lane {
 	struct rdma_conn *conn;
 	struct rdma_cm_id *id;
 	struct ib_device *ibdev;
+	u32 port;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	u32 sge;
@@ -174,6 +175,8 @@ struct rdma_conn {
 	bool resuming;
 	bool was_up;
 	bool shutting;			/* its last message is under way */
+	bool leaving;			/* the same, and it has not failed */
+	unsigned long leave_end;	/* how long that is waited for */
 	bool told;			/* npulink_put_down() was called */
 	struct delayed_work work;
 	struct delayed_work watch;
@@ -225,7 +228,8 @@ u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 i
 
 /* cm.c */
 int rdma_open(struct npulink_put *put);
-void rdma_close(struct npulink_put *put, const struct npulink_wire_msg *msg);
+void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg);
+void rdma_close(struct npulink_put *put);
 void rdma_aim(const struct rdma_conn *conn, u32 target, struct rdma_aim *aim);
 int rdma_conn_resolve(struct rdma_cm_id *id, const struct rdma_aim *aim);
 void rdma_conn_param(struct rdma_conn_param *param, const void *data, u8 len);
@@ -235,8 +239,8 @@ void rdma_conn_fail(struct rdma_conn *conn, int status);
 void rdma_conn_give_up(struct rdma_conn *conn, int status);
 void rdma_conn_drained(struct rdma_conn *conn);
 void rdma_conn_ended(struct rdma_conn *conn);
-void rdma_conns_break(const struct npulink_device *dev, const struct ib_device *ibdev,
-		      int status);
+void rdma_conns_break(const struct ib_device *ibdev, int status);
+void rdma_conns_give_up(const struct npulink_device *dev, const struct net *net, int status);
 
 /* answer.c */
 void rdma_answer_addr(struct rdma_conn *conn, const struct rdma_cm_id *id);

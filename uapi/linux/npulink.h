@@ -304,7 +304,8 @@ struct npulink_peer {
  * operations go on. Up to @peers, the structure is as it was before there was @nmore.
  *
  *  - EADDRNOTAVAIL: LOCAL with the id of another node, RDMA with that of this one
- *  - EINVAL: RDMA without address, the own rank is not LOCAL, or @nmore is too large
+ *  - EINVAL: RDMA without address, the own rank is not LOCAL, @nmore is too large, or one is RDMA
+ *    of a communicator that was shrunk and has all its ranks on this node
  *  - EOPNOTSUPP: no such kind, or further addresses of a rank that is LOCAL
  *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
  *    namespace

@@ -123,11 +123,16 @@ struct npulink_transport {
 	 */
 	int (*open)(struct npulink_put *put);
 	/**
-	 * @close: undo open, after npulink_put_down() if that was not called before. If
-	 * @msg is not NULL, it is sent first, and if possible arrives. May sleep, for a
-	 * bounded time.
+	 * @leave: @close will follow. If @msg is not NULL, it is the last message, and sent now, or
+	 * as soon as there is a connection again. May sleep, but waits for nobody: who leaves
+	 * many waits once, and not for each.
 	 */
-	void (*close)(struct npulink_put *put, const struct npulink_wire_msg *msg);
+	void (*leave)(struct npulink_put *put, const struct npulink_wire_msg *msg);
+	/**
+	 * @close: undo open, after npulink_put_down() if that was not called before. What was sent
+	 * as one left, arrives first if possible. May sleep, for a bounded time from then on.
+	 */
+	void (*close)(struct npulink_put *put);
 	/**
 	 * @shut: send this as the last message if that is possible, then break the
 	 * connection; npulink_put_down() follows. Rank's lock held.
