@@ -14,7 +14,7 @@
 
 #define MILLION	(1U << 20)
 #define KILLS	5
-#define TRIES	4	/* of one moment: a busy machine may hold up a death, though not each time */
+#define TRIES	4	/* of one moment: a busy machine holds up a death, but not each */
 #define PATIENCE_MS	6000
 
 /* What a child has made before the call. */
@@ -276,7 +276,8 @@ TEST_F(killed, in_the_midst)
 			/* Else the call had ended before. */
 			caught += !heard(up);
 			close(up);
-			TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6, gone * 1e-6);
+			TH_LOG("killed after %.1f ms, gone after %.1f ms more", at * 1e-6,
+			       gone * 1e-6);
 		}
 		ASSERT_GT(bound, gone);
 		worst = gone > worst ? gone : worst;
