@@ -10,7 +10,7 @@
 
 #define LEN	(256 << 10)
 #define MS	1000000ULL
-#define DEADLINE	(2000 * MS)	/* of what does not end by itself */
+#define DEADLINE	(1000 * MS)	/* of what does not end by itself */
 
 FIXTURE(failure) {
 	struct team t;
@@ -310,12 +310,12 @@ static bool settles(uint32_t n)
 	long long held, last = 0;
 	int tries, same = 0;
 
-	for (tries = 0; tries < 4000 && same < 150; tries++, last = held) {
+	for (tries = 0; tries < 4000 && same < 80; tries++, last = held) {
 		held = raw_knob_get(n, "held");
 		same = held && held == last ? same + 1 : 0;
 		raw_sleep_ms(5);
 	}
-	return same == 150;
+	return same == 80;
 }
 
 /* It says so itself: everybody who uses it is told, and what it was in the middle of. */

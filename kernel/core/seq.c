@@ -713,30 +713,19 @@ static noinline bool npulink_rank_breathe(struct npulink_rank *rank, struct npul
 	return true;
 }
 
-/* Handle events, a list of them. False if it has to be left to others: they are in the inbox. */
-static bool npulink_events_handle(struct npulink_rank *rank, struct llist_node *list,
-				  struct npulink_run *run, struct npulink_rank_flags *flags)
+/* The same before @ev is handled. False: it, and those behind it, are in the inbox again. */
+static noinline bool npulink_event_breathe(struct npulink_event *ev, struct npulink_rank *rank,
+					   struct npulink_run *run,
+					   struct npulink_rank_flags *flags)
 {
-	struct npulink_event *ev, *next;
+	struct llist_node *last = &ev->node;
 
-	llist_for_each_entry_safe(ev, next, list, node) {
-		struct npulink_op *op = npulink_event_op(ev);
-		bool bell = ev->kind != NPULINK_EV_REQ;
-
-		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS) &&
-		    !npulink_rank_breathe(rank, run, flags)) {
-			struct llist_node *last = &ev->node;
-
-			while (last->next)
-				last = last->next;
-			llist_add_batch(&ev->node, last, &rank->inbox);
-			return false;
-		}
-		npulink_event_handle(ev, run);
-		if (bell)
-			npulink_op_put(op);
-	}
-	return true;
+	if (npulink_rank_breathe(rank, run, flags))
+		return true;
+	while (last->next)
+		last = last->next;
+	llist_add_batch(&ev->node, last, &rank->inbox);
+	return false;
 }
 
 /* Go on with an operation that has more to start. False if it is left to others. */
@@ -757,6 +746,28 @@ static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulin
 	return true;
 }
 
+/* What is in the inbox. False if some of it is left to others. */
+static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank,
+						struct npulink_run *run,
+						struct npulink_rank_flags *flags)
+{
+	struct llist_node *list = llist_reverse_order(llist_del_all(&rank->inbox));
+	struct npulink_event *ev, *next;
+
+	llist_for_each_entry_safe(ev, next, list, node) {
+		struct npulink_op *op = npulink_event_op(ev);
+		bool bell = ev->kind != NPULINK_EV_REQ;
+
+		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS) &&
+		    !npulink_event_breathe(ev, rank, run, flags))
+			return false;
+		npulink_event_handle(ev, run);
+		if (bell)
+			npulink_op_put(op);
+	}
+	return true;
+}
+
 static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 {
 	struct npulink_rank_flags flags;
@@ -765,15 +776,15 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 	npulink_rank_lock(rank, &flags);
 	run->held = 0;
 	do {
-		while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo) ||
-				!list_empty(&rank->resume))) {
-			struct llist_node *list = llist_del_all(&rank->inbox);
-
-			more = npulink_events_handle(rank, llist_reverse_order(list), run, &flags);
-			if (!list_empty(&rank->todo))
-				npulink_todo_one(rank, run, &flags);
-			if (more && unlikely(!list_empty(&rank->resume)))
-				more = npulink_resume_one(rank, run, &flags);
+		while (more) {
+			while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo))) {
+				more = npulink_inbox_handle(rank, run, &flags);
+				if (!list_empty(&rank->todo))
+					npulink_todo_one(rank, run, &flags);
+			}
+			if (likely(list_empty(&rank->resume)))
+				break;
+			more = more && npulink_resume_one(rank, run, &flags);
 		}
 		clear_bit(RANK_SCHED, &rank->flags);
 		smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
