@@ -142,11 +142,11 @@ struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
-	u32 held;		/* what was done since the rank's lock was taken */
+	int room;		/* units and events until interrupts are let in */
 	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
 
-#define NPULINK_HOLD_UNITS	4096	/* .. with interrupts off; the rest is for later */
+#define NPULINK_HOLD_UNITS	4096	/* run.room, whenever a rank's lock is taken */
 #define NPULINK_NO_INDEX	0xffffffffU
 
 #define NPULINK_DEFINE_RUN_TASK(name) \

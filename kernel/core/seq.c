@@ -538,7 +538,7 @@ static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 	while (op->starting != NONE) {
 		u32 unit = op->starting;
 
-		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS)) {
+		if (unlikely(--run->room < 0)) {
 			npulink_op_postpone(op, run);
 			return;
 		}
@@ -688,7 +688,7 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 	rc = npulink_req_submit(req);
 	run->now = 0;
 	npulink_rank_lock(rank, flags);
-	run->held = 0;
+	run->room = NPULINK_HOLD_UNITS;
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
 }
@@ -709,7 +709,7 @@ static noinline bool npulink_rank_breathe(struct npulink_rank *rank, struct npul
 	npulink_rank_unlock(rank, flags);
 	run->now = 0;
 	npulink_rank_lock(rank, flags);
-	run->held = 0;
+	run->room = NPULINK_HOLD_UNITS;
 	return true;
 }
 
@@ -734,7 +734,7 @@ static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulin
 {
 	struct npulink_op *op;
 
-	if (run->held >= NPULINK_HOLD_UNITS && !npulink_rank_breathe(rank, run, flags))
+	if (run->room <= 0 && !npulink_rank_breathe(rank, run, flags))
 		return false;
 	op = list_first_entry_or_null(&rank->resume, struct npulink_op, resume_node);
 	if (op) {
@@ -758,7 +758,7 @@ static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank,
 		struct npulink_op *op = npulink_event_op(ev);
 		bool bell = ev->kind != NPULINK_EV_REQ;
 
-		if (unlikely(run->held++ >= NPULINK_HOLD_UNITS) &&
+		if (unlikely(--run->room < 0) &&
 		    !npulink_event_breathe(ev, rank, run, flags))
 			return false;
 		npulink_event_handle(ev, run);
@@ -774,7 +774,7 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 	bool more = true;
 
 	npulink_rank_lock(rank, &flags);
-	run->held = 0;
+	run->room = NPULINK_HOLD_UNITS;
 	do {
 		while (more) {
 			while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo))) {
@@ -840,7 +840,7 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 		first = i;
 	}
 	npulink_rank_lock(rank, &flags);
-	run->held = 0;
+	run->room = NPULINK_HOLD_UNITS;
 	if (op->state == NPULINK_OP_RUNNING) {
 		op->starting = first;
 		while (op->drain < op->plan->ndrains && !op->drain_left[op->drain])
@@ -877,7 +877,7 @@ void npulink_req_run(struct npulink_req *req)
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {
 		npulink_rank_lock(rank, &flags);
-		run.held = 0;
+		run.room = NPULINK_HOLD_UNITS;
 		npulink_req_complete(req, rc, &run);
 		npulink_rank_unlock(rank, &flags);
 		npulink_run(&run);
