@@ -4,7 +4,7 @@
  * four of them; random traffic; what two machines tell the third; and machines that die, in
  * the middle of an operation, and before they were ever connected.
  *
- * npulink-test: machines=4 mem=512 modules=none timeout=300
+ * npulink-test: machines=4 mem=512 modules=none timeout=300 named
  */
 #include <sys/mman.h>
 #include "remote_random.h"

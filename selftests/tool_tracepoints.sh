@@ -3,7 +3,7 @@
 #
 # The tracepoints, as perf and bpftrace see them.
 #
-# npulink-test: ndev=4 probes timeout=300 nodebug
+# npulink-test: ndev=4 probes timeout=300 named
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
