@@ -748,8 +748,8 @@ static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulin
 
 /* What is in the inbox. False if some of it is left to others. */
 static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank,
-						struct npulink_run *run,
-						struct npulink_rank_flags *flags)
+						 struct npulink_run *run,
+						 struct npulink_rank_flags *flags)
 {
 	struct llist_node *list = llist_reverse_order(llist_del_all(&rank->inbox));
 	struct npulink_event *ev, *next;
