@@ -648,8 +648,8 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 		return test_bit(conn->rank, comm->left) ? -ESHUTDOWN : -ENOENT;
 	rc = npulink_conn_make_links(rank, conn, peer);
 	/*
-	 * If the peer was here first, it has asked in vain, and may have posted already. Its
-	 * side comes before ours: whoever sees ours may run its operations.
+	 * If the peer was here first, it has asked in vain, and may have posted already. Both
+	 * sides have links before either is seen to know the other, as that may run both.
 	 */
 	other = rc ? NULL : xa_load(&peer->conns, rank->rank);
 	if (other && !other->far) {

@@ -143,6 +143,7 @@ static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan
 				struct npulink_cause *cause)
 {
 	const struct npulink_plan *pp;
+	const struct npulink_conn *conn;
 	struct npulink_call call;
 	struct npulink_op *pop;
 	bool passed;
@@ -166,8 +167,12 @@ static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan
 	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
 	    pp->peers[other].nstreams != me->nstreams)
 		return npulink_mismatch(op, peer, &pp->call, cause);
-	/* Without links there it does not run with us. Pairs with npulink_conn_meet(). */
-	if (!smp_load_acquire(&pp->peers[other].conn->peer))
+	/*
+	 * Its rank gets the links before ours is seen to know it, unless it has yet to ask for
+	 * them, and will look for us after that.
+	 */
+	conn = pp->peers[other].conn;
+	if (!READ_ONCE(conn->link) || !READ_ONCE(conn->back))
 		return 0;
 	for (i = me->stream; i < me->stream + me->nstreams; i++) {
 		const struct npulink_stream *s = &op->plan->streams[i];
