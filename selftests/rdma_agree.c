@@ -33,6 +33,7 @@ struct survivor {
 	int fd, comm;
 	uint8_t secret[16];
 	pthread_t thread;
+	volatile pid_t tid;		/* the thread, once it runs */
 	int rc;
 	struct npulink_comm_shrink out;
 	uint32_t map[2];
@@ -45,6 +46,7 @@ static void *ask(void *arg)
 	s->out = (struct npulink_comm_shrink) {
 		.size = sizeof(s->out), .comm_id = s->comm, .map = (uintptr_t)s->map,
 	};
+	s->tid = gettid();
 	s->rc = raw_ioctl(s->fd, NPULINK_COMM_SHRINK, &s->out);
 	return NULL;
 }
@@ -314,6 +316,65 @@ static bool agrees(bool asks)
 	if (pthread_create(&s.thread, NULL, ask, &s))
 		return false;
 	return survivor_end(&s, -EEXIST) && ok;
+}
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	signals++;
+}
+
+/* Wait until it sleeps in that, until others have answered. */
+static bool sleeps(const struct survivor *s)
+{
+	char path[64], line[256];
+
+	for (int i = 0; i < 2000; i++) {
+		bool in = false;
+		FILE *f;
+
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stack", s->tid);
+		f = s->tid ? fopen(path, "re") : NULL;
+		while (f && fgets(line, sizeof(line), f))
+			in |= !!strstr(line, "npulink_agree_ask");
+		if (f)
+			fclose(f);
+		if (in)
+			return true;
+		raw_sleep_ms(10);
+	}
+	return false;
+}
+
+/* A signal ends a SHRINK that waits for others, or does not, as its handler wants. */
+static bool interrupted(void)
+{
+	struct sigaction act = { .sa_handler = on_signal };
+	struct survivor s;
+	struct agreer a;
+	bool ok;
+
+	if (sigaction(SIGUSR1, &act, NULL) || !survivor_init(&s, BOUND, true, true))
+		return false;
+	ok = sleeps(&s) && !pthread_kill(s.thread, SIGUSR1);
+	pthread_join(s.thread, NULL);
+	ok = ok && s.rc == -EINTR && signals == 1;
+	act.sa_flags = SA_RESTART;
+	s.tid = 0;
+	if (sigaction(SIGUSR1, &act, NULL) || pthread_create(&s.thread, NULL, ask, &s))
+		return false;
+	for (int i = 2; i <= 4 && ok; i++) {
+		ok = sleeps(&s) && !pthread_kill(s.thread, SIGUSR1);
+		for (int k = 0; k < 2000 && signals < i; k++)
+			raw_sleep_ms(10);
+	}
+	ok = ok && sleeps(&s) && signals == 4;
+	ok = begin(&a, &s, NPULINK_WIRE_COMMIT) && say_right(&a, NPULINK_WIRE_COMMIT) &&
+	     hostile_dropped(&a.h, 10000) && ok;
+	hostile_end(&a.h);
+	return survivor_end(&s, 2) && ok;
 }
 
 /* It dies when it has come so far. */
@@ -731,10 +792,11 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 14 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 15 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
+	ksft_test_result(interrupted(), "a rank that waits is interrupted, and asks again\n");
 	ksft_test_result(left_out(), "a rank that is left out is told so\n");
 	ksft_test_result(dies_before(NPULINK_WIRE_ALIVE),
 			 "the other one dies before it has said anything\n");
