@@ -29,6 +29,7 @@ FIXTURE(death) {
 	/* From the death to the peers' return, over all rounds. */
 	unsigned int told;
 	uint64_t worst_ns, sum_ns;
+	int exact;	/* rounds in which the step that was held is named */
 };
 
 FIXTURE_VARIANT(death) {
@@ -212,7 +213,7 @@ static bool one_round(struct __test_metadata *_metadata, struct _test_data_death
 	struct report rep;
 	uint8_t secret[16];
 	uint64_t killed, since, limit;
-	bool late = false;
+	bool late = false, exact = false;
 	char c;
 
 	raw_secret(secret);
@@ -293,6 +294,13 @@ static bool one_round(struct __test_metadata *_metadata, struct _test_data_death
 		EXPECT_EQ(NPULINK_CAUSE_DEATH, rep.st.out_cause);
 		EXPECT_EQ(victim, rep.st.out_peer);
 		EXPECT_EQ(victim, rep.st.out_rank);
+		/*
+		 * Where it stood: at the step whose request is held, or at one before that,
+		 * if a peer has yet to take what that sent. Step 0 is no request.
+		 */
+		EXPECT_EQ(1, rep.st.out_number);
+		EXPECT_LE(rep.st.out_step, hold + 1);
+		exact |= rep.st.out_step == hold + 1;
 		EXPECT_EQ(variant->exits || variant->closes || variant->execs ? 0 : SIGKILL,
 			  rep.st.out_code);
 		late |= rep.when >= since + 1000000000ULL * limit;
@@ -303,6 +311,7 @@ static bool one_round(struct __test_metadata *_metadata, struct _test_data_death
 		if (rep.when - since > self->worst_ns)
 			self->worst_ns = rep.when - since;
 	}
+	self->exact += exact;
 	/* Its device lets go of everything, too, if not before all others are told. */
 	EXPECT_TRUE(RAW_EVENTUALLY(!raw_knob_get(victim, "held")));
 	ASSERT_EQ(0, raw_knob(victim, "hold", RAW_HOLD_OFF));
@@ -340,6 +349,7 @@ TEST_F(death, others_are_told)
 		}
 		ASSERT_FALSE(late);
 	}
+	EXPECT_GT(self->exact, 0);
 	EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= before));
 	TH_LOG("%d deaths, told after %.1f ms, at worst %.1f ms; %ld pages pinned before, %ld after",
 	       self->rounds, self->told ? self->sum_ns * 1e-6 / self->told : 0,
