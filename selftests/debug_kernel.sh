@@ -46,19 +46,26 @@ noticed()
 }
 
 [ -e "$module" ] || { echo "1..0 # SKIP $module is not built"; exit 4; }
-echo 1..9
+races=
+[ ! -e /sys/kernel/debug/kcsan ] || races=1
+echo 1..$((${races:-0} ? 3 : 10))
 mark
 ! insmod "$module" mistake=none 2>/dev/null
 result $? "a mistake of no name"
 since_mark | "$tree/tools/vm/klog"
 result $? "no mistake, no report"
 
+if [ -n "$races" ]; then
+	noticed race 'KCSAN: data-race in canary_racer'
+	exit $status
+fi
 noticed order 'possible circular locking dependency'
 noticed atomic 'sleeping function called from'
 noticed timer 'ODEBUG: free active'
 noticed list 'list_add double add'
 noticed overrun 'KASAN: slab-out-of-bounds'
 noticed freed 'KASAN: (slab-)?use-after-free'
+noticed dma 'DMA-API: .*DMA memory it has not allocated'
 
 insmod "$module" mistake=leak
 rmmod npulink_canary

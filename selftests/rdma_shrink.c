@@ -265,7 +265,7 @@ int main(void)
 	remote_setup(2, 20000);
 	run("modprobe sch_netem");
 	if (getenv("NPULINK_SLOW"))
-		bound = "20";
+		bound = "10";
 	ksft_print_header();
 	ksft_set_plan(6);
 	ksft_test_result(!remote_ranks_dying(MACHINES, 2, 0x21, two_deaths),

@@ -4,9 +4,12 @@
  * debug kernel notices. Never installed.
  */
 #include <linux/delay.h>
+#include <linux/dma-mapping.h>
+#include <linux/kthread.h>
 #include <linux/list.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/platform_device.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
@@ -14,7 +17,7 @@
 
 static char *canary_mistake = "";
 module_param_named(mistake, canary_mistake, charp, 0);
-MODULE_PARM_DESC(mistake, "order, atomic, timer, list, leak, overrun or freed");
+MODULE_PARM_DESC(mistake, "order, atomic, timer, list, leak, overrun, freed, dma or race");
 
 static DEFINE_MUTEX(canary_a);
 static DEFINE_MUTEX(canary_b);
@@ -93,6 +96,42 @@ static void canary_overrun(bool freed)
 		kfree(p);
 }
 
+/* An address that nobody mapped for this device. */
+static void canary_dma(void)
+{
+	struct platform_device *dev = platform_device_register_simple("npulink_canary", -1, NULL, 0);
+
+	if (IS_ERR(dev))
+		return;
+	dma_unmap_single(&dev->dev, 0x1000, 64, DMA_TO_DEVICE);
+	platform_device_unregister(dev);
+}
+
+static int canary_count;
+
+static int canary_racer(void *arg)
+{
+	while (!kthread_should_stop()) {
+		canary_count++;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Two that count without a lock, until KCSAN has looked at it. */
+static void canary_race(void)
+{
+	struct task_struct *racer[2];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		racer[i] = kthread_run(canary_racer, NULL, "canary/%d", i);
+	msleep(5000);
+	for (i = 0; i < 2; i++)
+		if (!IS_ERR(racer[i]))
+			kthread_stop(racer[i]);
+}
+
 static int __init canary_init(void)
 {
 	if (!strcmp(canary_mistake, "order"))
@@ -109,6 +148,10 @@ static int __init canary_init(void)
 		canary_overrun(false);
 	else if (!strcmp(canary_mistake, "freed"))
 		canary_overrun(true);
+	else if (!strcmp(canary_mistake, "dma"))
+		canary_dma();
+	else if (!strcmp(canary_mistake, "race"))
+		canary_race();
 	else
 		return -EINVAL;
 	return 0;
