@@ -99,8 +99,9 @@ static void canary_overrun(bool freed)
 /* An address that nobody mapped for this device. */
 static void canary_dma(void)
 {
-	struct platform_device *dev = platform_device_register_simple("npulink_canary", -1, NULL, 0);
+	struct platform_device *dev;
 
+	dev = platform_device_register_simple("npulink_canary", -1, NULL, 0);
 	if (IS_ERR(dev))
 		return;
 	dma_unmap_single(&dev->dev, 0x1000, 64, DMA_TO_DEVICE);
