@@ -162,6 +162,7 @@ struct npulink_rank_stats {
  * struct npulink_rank - one file's membership in a communicator
  * @lock: operations of this rank and all their state; taken with interrupts off
  * @inbox: events for it; whoever sets RANK_SCHED in @flags has to run it
+ * @left: events that were taken out of it, and not handled yet
  * @todo: small requests, run by whoever runs the rank
  * @resume: operations that have more to start than was good to do at once
  * @ops: operations in flight, oldest first
@@ -182,11 +183,12 @@ struct npulink_rank {
 	struct xarray conns;
 	struct rcu_head rcu;
 	struct work_struct release_work;
-	struct work_struct resume_work;	/* for @resume, and an inbox, that an interrupt left */
+	struct work_struct resume_work;	/* for @left, @todo and @resume */
 
 	spinlock_t lock ____cacheline_aligned;
 	unsigned long flags;
 	struct llist_head inbox;
+	struct llist_node *left;
 	struct list_head run_node;
 	struct list_head todo;
 	struct list_head resume;

@@ -141,18 +141,20 @@ struct npulink_op {
 struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
-	u64 now;		/* what the clock said after the last work was done; 0: look */
 	int room;		/* units and events until interrupts are let in */
+	bool task;		/* it can let them in, and others run */
+	u64 now;		/* what the clock said after the last work was done; 0: look */
 	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
 
-#define NPULINK_HOLD_UNITS	4096	/* run.room, whenever a rank's lock is taken */
+#define NPULINK_HOLD_UNITS	4096	/* run.room, each time that they have been let in */
+#define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
 #define NPULINK_NO_INDEX	0xffffffffU
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
-	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192 }
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192, NPULINK_HOLD_UNITS, true }
 #define NPULINK_DEFINE_RUN_IRQ(name) \
-	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0 }
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_UNITS, false }
 
 /* All times of operations and steps are on this clock. */
 static inline u64 npulink_clock(void)

@@ -267,8 +267,11 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 		op->starved_last = unit;
 		return;
 	}
-	if (!npulink_req_fill(op, req, unit, n))
+	if (!npulink_req_fill(op, req, unit, n)) {
+		/* Nor will there be anything for the others to do. */
+		op->starved_first = NONE;
 		return;
+	}
 	list_del(&req->core.node);
 	op->inflight++;
 	req->dev = dev;
@@ -298,14 +301,18 @@ static void npulink_unit_blocked_less(struct npulink_op *op, u32 unit)
 static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
 	const struct npulink_plan *plan = op->plan;
-	u32 i;
+	u32 i, end;
 
 	if (op->rank->flight)
 		npulink_flight_step(op, unit, run);
 	trace_npulink_step(op, unit);
 	op->units[unit].phase = NPULINK_UNIT_DONE;
 	op->units_left--;
-	for (i = plan->units[unit].out; i < plan->units[unit + 1].out; i++)
+	i = plan->units[unit].out;
+	end = plan->units[unit + 1].out;
+	if (unlikely(end - i > NPULINK_HOLD_OUT))
+		run->room -= (end - i) / NPULINK_HOLD_OUT;
+	for (; i < end; i++)
 		npulink_unit_blocked_less(op, plan->out[i]);
 	if (op->drain < plan->ndrains) {
 		u32 d = plan->units[unit].drain;
@@ -651,7 +658,8 @@ struct npulink_rank_flags {
 	bool bh;
 };
 
-static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
+static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_flags *flags,
+			      struct npulink_run *run)
 	__acquires(&rank->lock)
 {
 	/* A backend may call with its own lock held. */
@@ -659,6 +667,9 @@ static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_fla
 	if (flags->bh)
 		local_bh_disable();
 	spin_lock_irqsave(&rank->lock, flags->irq);
+	/* In an interrupt none have been let in meanwhile. */
+	if (run->task)
+		run->room = NPULINK_HOLD_UNITS;
 }
 
 static void npulink_rank_unlock(struct npulink_rank *rank, struct npulink_rank_flags *flags)
@@ -687,45 +698,25 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 	npulink_rank_unlock(rank, flags);
 	rc = npulink_req_submit(req);
 	run->now = 0;
-	npulink_rank_lock(rank, flags);
-	run->room = NPULINK_HOLD_UNITS;
+	npulink_rank_lock(rank, flags, run);
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
 }
 
 /*
- * Interrupts have been off for as long as is good: let some in. False if this is one, or whoever
- * called has them off: a worker goes on then.
+ * Interrupts have been off for as long as is good: let some in. False if this is one, or a task
+ * that is to die: a worker goes on then.
  */
 static noinline bool npulink_rank_breathe(struct npulink_rank *rank, struct npulink_run *run,
 					  struct npulink_rank_flags *flags)
 {
-	if (!in_task() || irqs_disabled_flags(flags->irq)) {
-		npulink_rank_get(rank);
-		if (!npulink_comm_queue(&rank->resume_work))
-			npulink_rank_put(rank);
+	if (!run->task || fatal_signal_pending(current))
 		return false;
-	}
 	npulink_rank_unlock(rank, flags);
+	cond_resched();
 	run->now = 0;
-	npulink_rank_lock(rank, flags);
-	run->room = NPULINK_HOLD_UNITS;
+	npulink_rank_lock(rank, flags, run);
 	return true;
-}
-
-/* The same before @ev is handled. False: it, and those behind it, are in the inbox again. */
-static noinline bool npulink_event_breathe(struct npulink_event *ev, struct npulink_rank *rank,
-					   struct npulink_run *run,
-					   struct npulink_rank_flags *flags)
-{
-	struct llist_node *last = &ev->node;
-
-	if (npulink_rank_breathe(rank, run, flags))
-		return true;
-	while (last->next)
-		last = last->next;
-	llist_add_batch(&ev->node, last, &rank->inbox);
-	return false;
 }
 
 /* Go on with an operation that has more to start. False if it is left to others. */
@@ -746,21 +737,25 @@ static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulin
 	return true;
 }
 
-/* What is in the inbox. False if some of it is left to others. */
-static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank,
-						 struct npulink_run *run,
-						 struct npulink_rank_flags *flags)
+/*
+ * Events of the inbox, in any order: each only says that there is something to look at. False if
+ * some are left to others.
+ */
+static __always_inline bool npulink_events_handle(struct llist_node *list,
+						  struct npulink_rank *rank,
+						  struct npulink_run *run,
+						  struct npulink_rank_flags *flags)
 {
-	struct llist_node *list = llist_reverse_order(llist_del_all(&rank->inbox));
 	struct npulink_event *ev, *next;
 
 	llist_for_each_entry_safe(ev, next, list, node) {
 		struct npulink_op *op = npulink_event_op(ev);
 		bool bell = ev->kind != NPULINK_EV_REQ;
 
-		if (unlikely(--run->room < 0) &&
-		    !npulink_event_breathe(ev, rank, run, flags))
+		if (unlikely(--run->room < 0) && !npulink_rank_breathe(rank, run, flags)) {
+			rank->left = &ev->node;
 			return false;
+		}
 		npulink_event_handle(ev, run);
 		if (bell)
 			npulink_op_put(op);
@@ -768,17 +763,29 @@ static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank,
 	return true;
 }
 
+/* What whoever ran the rank last has left of an inbox. */
+static noinline bool npulink_left_handle(struct npulink_rank *rank, struct npulink_run *run,
+					 struct npulink_rank_flags *flags)
+{
+	struct llist_node *list = rank->left;
+
+	rank->left = NULL;
+	return npulink_events_handle(list, rank, run, flags);
+}
+
 static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 {
 	struct npulink_rank_flags flags;
-	bool more = true;
+	bool more = true;	/* false: the rest is left to a worker */
 
-	npulink_rank_lock(rank, &flags);
-	run->room = NPULINK_HOLD_UNITS;
+	npulink_rank_lock(rank, &flags, run);
+	if (unlikely(rank->left))
+		more = npulink_left_handle(rank, run, &flags);
 	do {
 		while (more) {
 			while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo))) {
-				more = npulink_inbox_handle(rank, run, &flags);
+				more = npulink_events_handle(llist_del_all(&rank->inbox), rank, run,
+							     &flags);
 				if (!list_empty(&rank->todo))
 					npulink_todo_one(rank, run, &flags);
 			}
@@ -790,15 +797,22 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 		smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
 	} while (more && !llist_empty(&rank->inbox) &&
 		 !test_and_set_bit(RANK_SCHED, &rank->flags));
+	/* Not before: it leaves the rank alone if RANK_SCHED is set. */
+	if (unlikely(!more)) {
+		npulink_rank_get(rank);
+		if (!npulink_comm_queue(&rank->resume_work))
+			npulink_rank_put(rank);
+	}
 	npulink_rank_unlock(rank, &flags);
 }
 
-/* What an interrupt has left. */
+/* What an interrupt has left, and the dead. Payload is moved by the rank's own tasks only. */
 void npulink_rank_resume_work(struct work_struct *work)
 {
 	struct npulink_rank *rank = container_of(work, struct npulink_rank, resume_work);
 	NPULINK_DEFINE_RUN_TASK(run);
 
+	run.budget = 0;
 	npulink_rank_kick(rank, &run);
 	npulink_run(&run);
 	npulink_rank_put(rank);
@@ -814,12 +828,16 @@ void npulink_run(struct npulink_run *run)
 		list_del(&rank->run_node);
 		npulink_rank_run(rank, run);
 		npulink_rank_put(rank);
-		if (run->budget > 0) {
-			if (signal_pending(current))
-				run->budget = 0;
-			if (cond_resched())
-				run->now = 0;
+		if (!run->task)
+			continue;
+		if (signal_pending(current)) {
+			run->budget = 0;
+			/* Others may go on kicking ranks for ever. */
+			if (fatal_signal_pending(current))
+				run->task = false;
 		}
+		if (cond_resched())
+			run->now = 0;
 	}
 }
 
@@ -839,8 +857,7 @@ void npulink_op_start(struct npulink_op *op, struct npulink_run *run)
 		op->units[i].next = first;
 		first = i;
 	}
-	npulink_rank_lock(rank, &flags);
-	run->room = NPULINK_HOLD_UNITS;
+	npulink_rank_lock(rank, &flags, run);
 	if (op->state == NPULINK_OP_RUNNING) {
 		op->starting = first;
 		while (op->drain < op->plan->ndrains && !op->drain_left[op->drain])
@@ -876,8 +893,7 @@ void npulink_req_run(struct npulink_req *req)
 	req->core.start_ns = npulink_clock();
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {
-		npulink_rank_lock(rank, &flags);
-		run.room = NPULINK_HOLD_UNITS;
+		npulink_rank_lock(rank, &flags, &run);
 		npulink_req_complete(req, rc, &run);
 		npulink_rank_unlock(rank, &flags);
 		npulink_run(&run);

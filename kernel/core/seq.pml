@@ -9,6 +9,7 @@
  *   - npulink_op_connect(): both publish, then look for the other under its lock;
  *   - npulink_bell(): one event per step, queued once until it has been looked at;
  *   - npulink_rank_kick() and npulink_rank_run(): RANK_SCHED, the inbox, the lock;
+ *   - what an interrupt leaves of the inbox to a worker, at any moment;
  *   - npulink_op_wait() and npulink_file_wake_ready(): payload is done by the waiter.
  *
  * Checked: no invalid end state (that is, nobody sleeps for ever), payload of a slice
@@ -32,6 +33,7 @@ bool pending[2];	/* cells[].ev.pending */
 byte inbox[2];		/* events in rank->inbox */
 byte flying[2];		/* events on their way through an interrupt */
 bool sched[2];		/* RANK_SCHED */
+bool work[2];		/* rank->resume_work is queued */
 bool lock[2];		/* rank->lock */
 bool flock[2];		/* file->lock */
 byte ready[2];		/* file->ready */
@@ -109,22 +111,24 @@ inline kick(r)
 	fi
 }
 
-/* npulink_rank_run(): the loop and its way out. */
+/* npulink_rank_run(): the loop and its way out. An interrupt leaves some to a worker. */
 inline rank_run(r)
 {
 	take(lock[r]);
+	more = true;
 	do
 	:: true ->
 		do
-		:: inbox[r] > 0 ->
+		:: more && inbox[r] > 0 ->
 			inbox[r]--;
 			pending[r] = false;
 			advance(r)
+		:: more && inbox[r] > 0 && irq -> more = false
 		:: else -> break
 		od;
 		sched[r] = false;
 		if
-		:: inbox[r] == 0 -> break
+		:: inbox[r] == 0 || !more -> break
 		:: else ->
 			atomic { old = sched[r]; sched[r] = true };
 			if
@@ -133,6 +137,10 @@ inline rank_run(r)
 			fi
 		fi
 	od;
+	if
+	:: !more -> work[r] = true
+	:: else
+	fi;
 	drop(lock[r])
 }
 
@@ -182,7 +190,7 @@ inline run_request()
 
 proctype rank(byte me)
 {
-	bool mine[2], old, found, got;
+	bool mine[2], old, found, got, more, irq;
 	byte n;
 
 	/* POST: publish, connect, start. */
@@ -238,7 +246,7 @@ proctype rank(byte me)
 /* Hard interrupts: deliver what flies, at any time, on a third context. */
 proctype interrupt()
 {
-	bool mine[2], old;
+	bool mine[2], old, more, irq = true;
 
 end:	do
 	:: atomic { flying[0] > 0 -> flying[0]-- }; inbox[0]++; kick(0); run_all()
@@ -246,10 +254,22 @@ end:	do
 	od
 }
 
+/* npulink_rank_resume_work(): what interrupts have left. */
+proctype worker()
+{
+	bool mine[2], old, more, irq;
+
+end:	do
+	:: atomic { work[0] -> work[0] = false }; kick(0); run_all()
+	:: atomic { work[1] -> work[1] = false }; kick(1); run_all()
+	od
+}
+
 init {
 	atomic {
 		run rank(SEND);
 		run rank(RECV);
-		run interrupt()
+		run interrupt();
+		run worker()
 	}
 }
