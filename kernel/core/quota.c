@@ -17,7 +17,7 @@ MODULE_PARM_DESC(max_user_objects, "open files and objects of a user without CAP
 
 static unsigned int npulink_max_user_workers;
 module_param_named(max_user_workers, npulink_max_user_workers, uint, 0644);
-MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each has a kernel thread (0 at load: one per MiB of memory, at least 256)");
+MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each has a kernel thread (0 at load: one per MiB of memory, 256 to 8192)");
 
 static DEFINE_HASHTABLE(npulink_quotas, 6);
 static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas, and npulink_quota.files */
@@ -35,9 +35,8 @@ static struct npulink_quota *npulink_quota_find(kuid_t uid)
 
 static int npulink_quota_count(atomic_t *n, unsigned int max)
 {
-	bool free = capable(CAP_SYS_RESOURCE);
-
-	if (atomic_inc_return(n) <= max || free)
+	/* Asked last: to be refused may be logged. */
+	if (atomic_inc_return(n) <= max || capable(CAP_SYS_RESOURCE))
 		return 0;
 	atomic_dec(n);
 	return -EDQUOT;
@@ -64,11 +63,15 @@ void npulink_quota_give_worker(struct npulink_quota *q)
 	atomic_dec(&q->workers);
 }
 
-/* An eighth of the threads that the kernel allows by default. */
+/*
+ * An eighth of the threads that the kernel allows by default, and a quarter of the ids that it
+ * has for them.
+ */
 void npulink_quota_init(void)
 {
 	if (!npulink_max_user_workers)
-		npulink_max_user_workers = max(256UL, totalram_pages() >> (20 - PAGE_SHIFT));
+		npulink_max_user_workers = clamp(totalram_pages() >> (20 - PAGE_SHIFT), 256UL,
+						 8192UL);
 }
 
 /* The caller's, for a file, which counts as one. */
