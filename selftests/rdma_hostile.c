@@ -418,6 +418,7 @@ LIE(lie_len, m->len = LEN + 1)
 LIE(lie_huge, m->len = ~0ULL)
 LIE(lie_number, m->number = 100000)
 LIE(lie_pos, m->pos = 7)
+LIE(lie_whole, m->pos = ~0U)
 LIE(lie_channel, m->channel = 3)
 LIE(lie_call, m->call.count++)
 LIE(lie_rkey, m->rkey = 1)
@@ -447,6 +448,7 @@ static const struct lie lies[] = {
 	PLAIN("a huge length", lie_huge),
 	PLAIN("an operation far ahead", lie_number),
 	PLAIN("a step that is not there", lie_pos),
+	PLAIN("an operation as a whole", lie_whole),
 	PLAIN("a channel that is not there", lie_channel),
 	PLAIN("another call", lie_call),
 	PLAIN("a key with data", lie_rkey),

@@ -186,10 +186,7 @@ static void npulink_remote_put_down(struct npulink_put *put, int status)
 		goto out;
 	npulink_remote_lost(remote, status);
 	npulink_remote_set_state(remote, NPULINK_REMOTE_DOWN);
-	while (!list_empty(&remote->tx))
-		list_del_init(remote->tx.next);
-	while (!list_empty(&remote->rx))
-		list_del_init(remote->rx.next);
+	npulink_remote_unlist(remote, NULL);
 	/* Who leaves need not wait until we are done with what it has given us. */
 	if (remote->left)
 		npulink_remote_land(remote, &run);
@@ -481,6 +478,8 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->credits = NPULINK_WIRE_CREDITS;
 	remote->told = jiffies - HZ;
 	INIT_LIST_HEAD(&remote->tx);
+	INIT_LIST_HEAD(&remote->tx_credit);
+	INIT_LIST_HEAD(&remote->rx_asked);
 	INIT_LIST_HEAD(&remote->rx);
 	INIT_DELAYED_WORK(&remote->tick, npulink_remote_tick);
 	remote->put.dev = rank->dev;

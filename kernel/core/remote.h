@@ -17,6 +17,7 @@
 #define NPULINK_TICK_MS		250	/* what takes longer is looked after */
 #define NPULINK_LANDINGS	4	/* of one connection, of NPULINK_WIRE_CHUNK bytes */
 #define NPULINK_MESSAGE_BYTES	((NPULINK_PUT_RX + NPULINK_PUT_TX) * NPULINK_WIRE_SLOT)
+#define NPULINK_RX_LOOKS	32	/* at steps in a row that cannot be granted for */
 #define NPULINK_LANDING_BYTES	(NPULINK_LANDINGS * NPULINK_WIRE_CHUNK)
 
 enum npulink_remote_state {
@@ -30,8 +31,8 @@ enum npulink_remote_state {
 
 /*
  * struct npulink_remote_step - what a step of ours and its remote peers have done
- * @tx_node: on remote->tx: there may be something to send
- * @rx_node: on remote->rx: wants chunks
+ * @tx_node: on remote->tx: there may be something to send; on tx_credit: it waits for credits
+ * @rx_node: on remote->rx, or rx_asked: wants chunks
  * @sent: bytes handed to the transport
  * @acked: bytes that are in the peer's memory, and are not sent again
  * @granted: bytes that the peer has been granted
@@ -225,18 +226,20 @@ struct npulink_remote {
 	u64 asked_ns;
 	u64 sent_steps;
 	u64 sent_bytes;
-	u64 open_sent[2];		/* the last operation + 1 that OPEN was sent for */
 	u8 lost_ip[16];
 	char lost_port[32];
 	u32 switches;
 	struct list_head tx;
-	struct list_head rx;
+	struct list_head tx_credit;
+	struct list_head rx_asked;	/* the peer has data for these; straight ones first */
+	struct list_head rx;		/* those of which the peer is to be told first */
 	struct npulink_grant grants[NPULINK_WIRE_GRANTS];
 	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
 	struct npulink_write writes[NPULINK_PUT_WRITES];
 	struct npulink_held held[NPULINK_PUT_RX];
 	u64 opened[2][NPULINK_MAX_INFLIGHT];
 	u64 opened_ns[2][NPULINK_MAX_INFLIGHT];
+	u64 open_sent[2][NPULINK_MAX_INFLIGHT];	/* operations (+ 1) that OPEN was sent for */
 	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
 };
 
@@ -283,6 +286,7 @@ const char *npulink_remote_check_ask(const struct npulink_remote *remote,
 /* remote_op.c */
 bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op);
 void npulink_remote_fail_missed(struct npulink_remote *remote);
+void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op);
 struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
 						u64 number, u16 channel, u32 pos, u64 len,
 						const struct npulink_call *call, bool send,
@@ -292,6 +296,8 @@ struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, b
 void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run);
 void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wire_msg *msg,
 			  const struct npulink_call *call, struct npulink_run *run);
+void npulink_remote_send_show(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      struct npulink_run *run);
 void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			       u64 bytes, struct npulink_run *run);
 void npulink_remote_write_arrived(struct npulink_remote *remote, struct npulink_write *w,

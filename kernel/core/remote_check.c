@@ -294,8 +294,7 @@ void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_w
 	rs->twice = true;
 	rs->done = false;
 	rs->sent = 0;
-	if (list_empty(&rs->tx_node))
-		list_add_tail(&rs->tx_node, &remote->tx);
+	list_move_tail(&rs->tx_node, &remote->tx);
 }
 
 /* The peer has left in good order: it has got all that it needed, and that undamaged. */
@@ -319,8 +318,14 @@ void npulink_check_bye(struct npulink_remote *remote, struct npulink_run *run)
 				struct npulink_remote_step *rs = &op->far->steps[step];
 				u64 len = plan->steps[step].len;
 
-				if (!rs->kept || !rs->done || op->cells[step].taken == len + 1)
+				if (!rs->done || op->cells[step].taken == len + 1)
 					continue;
+				if (!rs->kept) {
+					/* Nobody waits for its sum any more. */
+					if (rs->acked == len)
+						npulink_remote_send_show(remote, rs, run);
+					continue;
+				}
 				rs->good = len;
 				rs->said = true;
 				npulink_check_settle(remote, rs, run);

@@ -134,9 +134,9 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 		for (k = 0; k < s->count; k++) {
 			rs = &op->far->steps[plan->stream_steps[s->start + k]];
 			rs->asked = false;
-			if (op->cells[rs->step].avail && list_empty(&rs->tx_node) &&
-			    rs->sent < plan->steps[rs->step].len)
-				list_add_tail(&rs->tx_node, &remote->tx);
+			/* Also those that have waited for credits: they may ask now. */
+			if (op->cells[rs->step].avail && !rs->done)
+				list_move_tail(&rs->tx_node, &remote->tx);
 		}
 	}
 }
@@ -159,6 +159,8 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 		npulink_remote_arrived_empty(remote, rs, run);
 		return;
 	}
+	if (!rs->requested)
+		list_del_init(&rs->rx_node);
 	rs->requested = true;
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
 }
@@ -231,6 +233,9 @@ static const char *npulink_remote_check(const struct npulink_remote *remote,
 		return "unused members";
 	if (step && le64_to_cpu(msg->len) > NPULINK_MAX_LEN)
 		return "length";
+	/* That is how we ask for an operation as a whole, see npulink_remote_find(). */
+	if (step && le32_to_cpu(msg->pos) == ~0U)
+		return "position";
 	return NULL;
 }
 

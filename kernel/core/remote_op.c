@@ -300,19 +300,24 @@ out:
 }
 
 /*
- * Take what is left of @op off the lists of @remote. Also if it has ended well: what was sent may
- * wait there for a look that finds nothing to do, or for the room to say so.
+ * Take what is left of @op, or of all, off the lists of @remote. Also if it has ended well: what
+ * was sent may wait there for a look that finds nothing to do, or for the room to say so.
  */
-static void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op)
+void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op)
 {
+	struct list_head *sends[] = { &remote->tx, &remote->tx_credit };
+	struct list_head *receives[] = { &remote->rx, &remote->rx_asked };
 	struct npulink_remote_step *rs, *next;
+	u32 i;
 
-	list_for_each_entry_safe(rs, next, &remote->tx, tx_node)
-		if (rs->op == op)
-			list_del_init(&rs->tx_node);
-	list_for_each_entry_safe(rs, next, &remote->rx, rx_node)
-		if (rs->op == op)
-			list_del_init(&rs->rx_node);
+	for (i = 0; i < ARRAY_SIZE(sends); i++) {
+		list_for_each_entry_safe(rs, next, sends[i], tx_node)
+			if (!op || rs->op == op)
+				list_del_init(&rs->tx_node);
+		list_for_each_entry_safe(rs, next, receives[i], rx_node)
+			if (!op || rs->op == op)
+				list_del_init(&rs->rx_node);
+	}
 }
 
 /* @op is over: nothing of it is with a transport any more. */

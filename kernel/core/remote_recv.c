@@ -98,6 +98,26 @@ void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_s
 	}
 }
 
+static u64 *npulink_recv_open_sent(struct npulink_remote *remote, const struct npulink_op *op)
+{
+	return &remote->open_sent[op->plan->p2p][op->number % NPULINK_MAX_INFLIGHT];
+}
+
+/*
+ * Those that the peer has data for come first, and of these the ones that wait for a grant only,
+ * and for no landing; then those of operations that it was not told of.
+ */
+static void npulink_recv_queue(struct npulink_remote *remote, struct npulink_remote_step *rs)
+{
+	struct list_head *list = rs->requested ? &remote->rx_asked : &remote->rx;
+
+	if (rs->requested ? rs->direct :
+			    *npulink_recv_open_sent(remote, rs->op) != rs->op->number + 1)
+		list_add(&rs->rx_node, list);
+	else
+		list_add_tail(&rs->rx_node, list);
+}
+
 /* A unit waits for bytes: see to it that its remote peers may send them. */
 void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
@@ -124,11 +144,7 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 		remote = npulink_remote_of(op, i, false);
 		if (remote->state >= NPULINK_REMOTE_LEFT)
 			continue;
-		/* Those that the peer has data for come first. */
-		if (rs->requested)
-			list_add(&rs->rx_node, &remote->rx);
-		else
-			list_add_tail(&rs->rx_node, &remote->rx);
+		npulink_recv_queue(remote, rs);
 		npulink_remote_pump(remote, run);
 	}
 }
@@ -223,13 +239,35 @@ static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remot
 	return 0;
 }
 
-void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
+/* Let the peer say what it has data for. */
+static int npulink_recv_open(struct npulink_remote *remote, struct npulink_remote_step *rs)
+{
+	u64 *sent = npulink_recv_open_sent(remote, rs->op);
+	struct npulink_wire_msg msg;
+	int rc;
+
+	if (rs->requested || *sent == rs->op->number + 1)
+		return 0;
+	npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, rs, false);
+	msg.len = 0;
+	msg.pos = 0;
+	msg.channel = 0;
+	rc = npulink_remote_post(remote, &msg, NULL, 0);
+	if (!rc)
+		*sent = rs->op->number + 1;
+	return rc;
+}
+
+/*
+ * The first of those in a list: of very many that wait, those behind wait for the same. False: the
+ * transport is full.
+ */
+static bool npulink_recv_list(struct npulink_remote *remote, struct list_head *list)
 {
 	struct npulink_remote_step *rs, *next;
+	u32 looks = NPULINK_RX_LOOKS;
 
-	list_for_each_entry_safe(rs, next, &remote->rx, rx_node) {
-		bool p2p = rs->op->plan->p2p;
-		struct npulink_wire_msg msg;
+	list_for_each_entry_safe(rs, next, list, rx_node) {
 		int rc;
 
 		if (rs->op->state != NPULINK_OP_RUNNING) {
@@ -238,22 +276,23 @@ void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 		}
 		rc = npulink_recv_step(remote, rs);
 		if (rc == -EAGAIN)
-			break;
+			return false;
 		if (!rc) {
 			list_del_init(&rs->rx_node);
 			continue;
 		}
-		if (rs->requested || remote->open_sent[p2p] == rs->op->number + 1)
-			continue;
-		/* Let the peer say what it has data for. */
-		npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, rs, false);
-		msg.len = 0;
-		msg.pos = 0;
-		msg.channel = 0;
-		if (npulink_remote_post(remote, &msg, NULL, 0))
+		if (npulink_recv_open(remote, rs))
+			return false;
+		if (!--looks)
 			break;
-		remote->open_sent[p2p] = rs->op->number + 1;
 	}
+	return true;
+}
+
+void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
+{
+	if (npulink_recv_list(remote, &remote->rx_asked))
+		npulink_recv_list(remote, &remote->rx);
 }
 
 /* A step without bytes came as a REQ. */

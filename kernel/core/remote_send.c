@@ -34,17 +34,43 @@ static void npulink_send_operand(const struct npulink_remote_step *rs, u64 off,
 	o->off = rs->op->binds[slot].off + base + off;
 }
 
+/* The peer may have all bytes of @rs out of a window, but not yet the sum of the last of them. */
+static bool npulink_send_owes(const struct npulink_remote *remote,
+			      const struct npulink_remote_step *rs)
+{
+	u32 i;
+
+	/* Who has left in good order has needed no more. */
+	if (!remote->check || rs->kept || remote->left)
+		return false;
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		const struct npulink_offer *offer = &remote->offers[i];
+
+		if (offer->state && offer->step == rs && offer->sent == offer->len)
+			return true;
+	}
+	return false;
+}
+
+/* How far the engine may overwrite what was sent; the step ends when nothing is owed, either. */
+void npulink_remote_send_show(struct npulink_remote *remote, struct npulink_remote_step *rs,
+			      struct npulink_run *run)
+{
+	u64 len = rs->op->plan->steps[rs->step].len;
+	bool over = rs->acked == len && !npulink_send_owes(remote, rs);
+
+	remote->sent_steps += over;
+	/* They have been read: the engine may overwrite them. */
+	smp_store_release(&rs->op->cells[rs->step].taken, over ? len + 1 : rs->acked);
+	npulink_remote_ring(rs, run);
+}
+
 void npulink_remote_send_acked(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			       u64 bytes, struct npulink_run *run)
 {
-	u64 len = rs->op->plan->steps[rs->step].len;
-
 	rs->acked += bytes;
 	remote->sent_bytes += bytes;
-	remote->sent_steps += rs->acked == len;
-	/* They have been read: the engine may overwrite them. */
-	smp_store_release(&rs->op->cells[rs->step].taken, rs->acked == len ? len + 1 : rs->acked);
-	npulink_remote_ring(rs, run);
+	npulink_remote_send_show(remote, rs, run);
 }
 
 static struct npulink_offer *npulink_send_offer(struct npulink_remote *remote,
@@ -97,6 +123,9 @@ static int npulink_send_write(struct npulink_remote *remote, struct npulink_remo
 			if (npulink_check_send_sum(remote, offer))
 				return -EAGAIN;
 			offer->state = NPULINK_OFFER_FREE;
+			/* It may have been all that was missing. */
+			if (!rs->kept && rs->acked == len_all)
+				npulink_remote_send_show(remote, rs, run);
 			continue;
 		}
 		if (avail <= at)
@@ -205,9 +234,17 @@ void npulink_remote_tx(struct npulink_remote *remote, struct npulink_run *run)
 		int rc = npulink_send_step(remote, rs, run);
 
 		if (rc == -EAGAIN)
-			break;
-		if (!rc)
+			return;
+		if (rc)
+			list_move_tail(&rs->tx_node, &remote->tx_credit);
+		else
 			list_del_init(&rs->tx_node);
+	}
+	/* There may be very many: those who wait for the same are not asked one by one. */
+	list_for_each_entry_safe(rs, next, &remote->tx_credit, tx_node) {
+		if (!remote->credits || npulink_send_step(remote, rs, run))
+			return;
+		list_del_init(&rs->tx_node);
 	}
 }
 
@@ -276,8 +313,9 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		npulink_remote_violation(remote, "grant for what was sent");
 		return;
 	}
-	/* What was sent to it went over a connection that is no more. */
-	if (renewed && !twice && rs && rs->writes && le64_to_cpu(msg->off) < rs->sent) {
+	/* What was sent to it went over a connection that is no more: how far is known. */
+	if (renewed && !twice && rs && !rs->kept && rs->writes &&
+	    le64_to_cpu(msg->off) < rs->sent) {
 		npulink_remote_violation(remote, "renewed grant");
 		return;
 	}
@@ -295,8 +333,8 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	};
 	if (renewed && rs && !twice && offer->off < rs->sent)
 		npulink_send_rewind(rs, offer);
-	if (rs && list_empty(&rs->tx_node))
-		list_add_tail(&rs->tx_node, &remote->tx);
+	if (rs)
+		list_move_tail(&rs->tx_node, &remote->tx);
 }
 
 /*
