@@ -96,13 +96,15 @@ static void rdma_lane_begin(struct rdma_lane *lane)
 
 	spin_lock_irqsave(&conn->lock, flags);
 	up = !conn->failing;
-	if (up)
+	if (up) {
+		/* With the lock: who finds it up and takes it down sets this again. */
+		conn->resuming = false;
 		/* After what the handshake wrote: who sees it up may use it without the lock. */
 		smp_store_release(&conn->up, true);
+	}
 	spin_unlock_irqrestore(&conn->lock, flags);
 	if (!up)
 		return;
-	conn->resuming = false;
 	npulink_put_up(conn->put, &lane->theirs);
 }
 

@@ -286,10 +286,11 @@ err_free:
 static void rdma_unbind(struct npulink_port *port)
 {
 	struct rdma_port *p = port->priv, *other;
-	struct ib_device *ibdev = p->ibdev;
+	struct ib_device *ibdev;
 	bool last = true;
 
 	mutex_lock(&rdma_lock);
+	ibdev = p->ibdev;
 	spin_lock(&rdma_ports_lock);
 	list_del(&p->node);
 	list_for_each_entry(other, &rdma_ports, node)
