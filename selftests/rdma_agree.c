@@ -51,6 +51,11 @@ static void *ask(void *arg)
 	return NULL;
 }
 
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
 /* Rank 1 of two, of a communicator that has failed; @asks, else it is left to the other one. */
 static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks)
 {
@@ -418,6 +423,56 @@ static bool says_nothing(uint8_t type)
 	for (int i = 0; i < 4 && ok && late; i++)
 		ok = given_up(type, &late);
 	return ok && !late;
+}
+
+/*
+ * Somebody of ours has joined as the rank that is said to be elsewhere. That one goes on, and he
+ * does not, whether he asks before the rank that is waited for, or after.
+ */
+static bool takes_a_place(bool before)
+{
+	uint32_t map[2];
+	struct npulink_comm_shrink cmd = { .size = sizeof(cmd), .map = (uintptr_t)map };
+	struct sigaction act = { .sa_handler = on_signal };
+	struct survivor s;
+	struct agreer a;
+	int fd, rc;
+	bool ok;
+
+	if (sigaction(SIGUSR1, &act, NULL) || !survivor_init(&s, BOUND, false, false))
+		return false;
+	fd = raw_open(1);
+	cmd.comm_id = raw_comm_timeout(fd, s.secret, 0, 2, BOUND);
+	if ((int)cmd.comm_id < 0 || raw_abort(s.fd, s.comm, 1))
+		return false;
+	/* Of the one who is waited for, a call that is interrupted begins it. */
+	if (!before && pthread_create(&s.thread, NULL, ask, &s))
+		return false;
+	if (before) {
+		struct survivor begins = s;
+
+		if (pthread_create(&begins.thread, NULL, ask, &begins))
+			return false;
+		ok = sleeps(&begins) && !pthread_kill(begins.thread, SIGUSR1);
+		pthread_join(begins.thread, NULL);
+		ok = ok && begins.rc == -EINTR;
+	} else {
+		ok = true;
+	}
+	ok = begin(&a, &s, NPULINK_WIRE_COMMIT) && say_right(&a, NPULINK_WIRE_COMMIT) &&
+	     hostile_dropped(&a.h, 10000) && ok;
+	hostile_end(&a.h);
+	if (!before)
+		pthread_join(s.thread, NULL);
+	rc = raw_ioctl(fd, NPULINK_COMM_SHRINK, &cmd);
+	if (rc != -ESHUTDOWN)
+		ksft_print_msg("who is not waited for: %d\n", rc);
+	ok = ok && rc == -ESHUTDOWN;
+	if (pthread_create(&s.thread, NULL, before ? ask : nothing, &s))
+		return false;
+	ok = survivor_end(&s, 2) && ok;
+	close(fd);
+	return ok;
 }
 
 /* The others have agreed without it. */
@@ -792,11 +847,13 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 15 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 17 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
 	ksft_test_result(interrupted(), "a rank that waits is interrupted, and asks again\n");
+	ksft_test_result(takes_a_place(true), "who takes the place of a rank elsewhere asks first\n");
+	ksft_test_result(takes_a_place(false), "he asks when the other one has come\n");
 	ksft_test_result(left_out(), "a rank that is left out is told so\n");
 	ksft_test_result(dies_before(NPULINK_WIRE_ALIVE),
 			 "the other one dies before it has said anything\n");

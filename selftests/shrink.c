@@ -181,6 +181,31 @@ static void die_with_heir(const uint8_t *secret, int up, int down)
 	pause();
 }
 
+/* A rank that has joined the new one may leave the old one: others are further on already. */
+TEST_F(shrink, who_has_joined_may_leave_what_was_before)
+{
+	int next[RANKS], last[RANKS], r;
+	struct npulink_comm_status st;
+	struct npulink_comm_shrink cmd;
+
+	ASSERT_EQ(0, raw_abort(self->fd[0], self->comm[0], 1));
+	for (r = 0; r < RANKS; r++) {
+		ASSERT_EQ(0, shrink(self->fd[r], self->comm[r], &cmd));
+		next[r] = cmd.out_id;
+	}
+	ASSERT_EQ(0, raw_abort(self->fd[0], next[0], 2));
+	ASSERT_EQ(0, shrink(self->fd[0], next[0], &cmd));
+	last[0] = cmd.out_id;
+	ASSERT_EQ(0, raw_destroy(self->fd[1], self->comm[1]));
+	ASSERT_EQ(0, status(self->fd[0], last[0], &st));
+	EXPECT_EQ(0, (int)st.out_cause);
+	for (r = 1; r < RANKS; r++) {
+		ASSERT_EQ(0, shrink(self->fd[r], next[r], &cmd));
+		last[r] = cmd.out_id;
+	}
+	EXPECT_EQ(0, ring(self->fd, last, RANKS));
+}
+
 TEST_F(shrink, who_died_is_gone_though_its_file_lives_on)
 {
 	int up[2], down[2], fd[] = { self->fd[0], self->fd[1] }, comm[2], i;

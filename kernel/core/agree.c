@@ -37,6 +37,9 @@ static u32 npulink_agree_next(const struct npulink_agree *agree, u32 i)
 	return i + 1 == agree->self ? i + 2 : i + 1;
 }
 
+/* For so long a caller may be told what came of the last call. */
+#define NPULINK_AGREE_CALLED	HZ
+
 #define for_each_other(i, agree) \
 	for (i = npulink_agree_next(agree, ~0U); i < (agree)->nplaces; \
 	     i = npulink_agree_next(agree, i))
@@ -52,12 +55,32 @@ static void npulink_agree_phase(struct npulink_agree *agree)
 	agree->since = jiffies;
 }
 
+/* They wait for others: nobody who waits for what workers free is to wait for that. */
+static struct workqueue_struct *npulink_agree_wq;
+
+int npulink_agree_init(void)
+{
+	npulink_agree_wq = alloc_workqueue("npulink_agree", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	return npulink_agree_wq ? 0 : -ENOMEM;
+}
+
+void npulink_agree_exit(void)
+{
+	destroy_workqueue(npulink_agree_wq);
+}
+
+/* Wait until those that have come to their end have given everything back. */
+void npulink_agree_flush(void)
+{
+	flush_workqueue(npulink_agree_wq);
+}
+
 /* Have the worker look, unless it will not any more. */
 void npulink_agree_kick(struct npulink_agree *agree)
 {
 	lockdep_assert_held(&agree->lock);
 	if (agree->state == NPULINK_AGREE_RUNNING)
-		npulink_comm_queue_delayed(&agree->work, 0, true);
+		mod_delayed_work(npulink_agree_wq, &agree->work, 0);
 }
 
 /* The first result stays. */
@@ -645,7 +668,7 @@ void npulink_agree_work(struct npulink_agree *agree)
 	if (ended)
 		agree->state = NPULINK_AGREE_ENDING;
 	else
-		npulink_comm_queue_delayed(&agree->work, npulink_agree_tick(agree), false);
+		queue_delayed_work(npulink_agree_wq, &agree->work, npulink_agree_tick(agree));
 	spin_unlock_irq(&agree->lock);
 	if (ended)
 		npulink_agree_finish(agree);
@@ -729,7 +752,10 @@ static void npulink_agree_call_work(struct work_struct *work)
 	if (rank)
 		npulink_rank_put(rank);
 	rc = PTR_ERR_OR_ZERO(agree);
-	WRITE_ONCE(call->comm->agree_call, rc == -ENOMEM ? 0 : rc);
+	WRITE_ONCE(call->comm->agree_called_net, call->net);
+	WRITE_ONCE(call->comm->agree_called_at, jiffies);
+	/* Pairs with npulink_agree_called(). */
+	smp_store_release(&call->comm->agree_call, rc == -ENOMEM ? 0 : rc);
 	npulink_comm_put(call->comm);
 	kfree(call);
 }
@@ -740,14 +766,24 @@ static void npulink_agree_call_work(struct work_struct *work)
  */
 static int npulink_agree_called(struct npulink_comm *comm, const struct net *net)
 {
-	int rc = READ_ONCE(comm->agree_call);
 	struct npulink_agree_call *call;
+	unsigned long end;
+	bool good;
+	int rc;
 
-	/* It is said once: who calls after that has it looked at again. */
-	if (rc < 0)
-		return cmpxchg(&comm->agree_call, rc, 0) == rc ? rc : 0;
-	if (rc)
+	/* Pairs with npulink_agree_call_work(). */
+	rc = smp_load_acquire(&comm->agree_call);
+	if (rc > 0)
 		return 0;
+	/* It is said once, soon, and to who is there; who calls later has it looked at again. */
+	if (rc < 0) {
+		end = READ_ONCE(comm->agree_called_at) + NPULINK_AGREE_CALLED;
+		good = READ_ONCE(comm->agree_called_net) == net && time_before(jiffies, end);
+		if (cmpxchg(&comm->agree_call, rc, 0) != rc)
+			return 0;
+		if (good)
+			return rc;
+	}
 	call = kzalloc(sizeof(*call), GFP_KERNEL);
 	if (!call)
 		return 0;
@@ -759,7 +795,7 @@ static int npulink_agree_called(struct npulink_comm *comm, const struct net *net
 	call->comm = comm;
 	call->net = net;
 	INIT_WORK(&call->work, npulink_agree_call_work);
-	npulink_comm_queue(&call->work);
+	queue_work(npulink_agree_wq, &call->work);
 	return 0;
 }
 

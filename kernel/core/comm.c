@@ -194,15 +194,6 @@ bool npulink_comm_queue(struct work_struct *work)
 	return queue_work(npulink_comm_wq, work);
 }
 
-/* The same, after a while; if it is queued already, no later, with @sooner at that time. */
-void npulink_comm_queue_delayed(struct delayed_work *work, unsigned long delay, bool sooner)
-{
-	if (sooner)
-		mod_delayed_work(npulink_comm_wq, work, delay);
-	else
-		queue_delayed_work(npulink_comm_wq, work, delay);
-}
-
 /* Wait until all failures that were reported have reached everybody. */
 void npulink_comm_flush(void)
 {
@@ -331,8 +322,13 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 		return NULL;
 	}
 	comm->serial = serial;
-	xa_store(&npulink_comms_by_serial, serial, comm, GFP_KERNEL_ACCOUNT);
 	return comm;
+}
+
+/* It will be used. Its place in the table is there already. */
+void npulink_comm_publish(struct npulink_comm *comm)
+{
+	xa_store(&npulink_comms_by_serial, comm->serial, comm, GFP_KERNEL_ACCOUNT);
 }
 
 static int npulink_comm_may_join(const struct npulink_comm *comm,
@@ -371,6 +367,7 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 		arg->fresh = NULL;
 		hash_add(npulink_comms, &comm->hash,
 			 siphash(comm->secret, 16, &npulink_comms_key));
+		npulink_comm_publish(comm);
 	} else {
 		rc = npulink_comm_may_join(comm, cmd);
 		if (rc)
@@ -407,6 +404,9 @@ static void npulink_conn_drop(struct npulink_conn *conn)
 	if (peer)
 		npulink_rank_put(peer);
 	npulink_remote_close(conn);
+	/* Elsewhere it has one way, which goes with the session. */
+	if (conn->far)
+		return;
 	npulink_link_put(xchg(&conn->link, NULL));
 	npulink_link_put(xchg(&conn->back, NULL));
 }

@@ -90,7 +90,9 @@ struct npulink_comm {
 	u8 agree_secret[16];	/* for agreements with them, see npulink/wire.h */
 	u8 agree_tag[8];
 	struct npulink_agree *agree;	/* set once, under mutex */
-	int agree_call;			/* 1: somebody has called for one; -errno: in vain */
+	int agree_call;			/* 1: somebody has called for one; -errno: in vain .. */
+	const struct net *agree_called_net;	/* .. from there, and then */
+	unsigned long agree_called_at;
 	struct mutex mutex;		/* see above */
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
@@ -222,6 +224,7 @@ int npulink_rank_join(struct npulink_rank *rank,
 		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags);
+void npulink_comm_publish(struct npulink_comm *comm);
 void npulink_comm_put(struct npulink_comm *comm);
 static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 {
@@ -252,7 +255,6 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
 void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
 void npulink_device_fail_work(struct work_struct *work);
 bool npulink_comm_queue(struct work_struct *work);
-void npulink_comm_queue_delayed(struct delayed_work *work, unsigned long delay, bool sooner);
 void npulink_comm_flush(void);
 int npulink_comm_init(void);
 void npulink_comm_exit(void);

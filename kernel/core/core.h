@@ -133,6 +133,9 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 /* ---- agree*.c */
 
 int npulink_agree_ask(struct npulink_rank *rank);
+int npulink_agree_init(void);
+void npulink_agree_exit(void);
+void npulink_agree_flush(void);
 void npulink_agree_left(struct npulink_comm *comm);
 void npulink_agree_free(struct npulink_agree *agree);
 int npulink_agree_introduce(struct npulink_rank *rank, struct npulink_rank *old);

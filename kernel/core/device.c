@@ -153,6 +153,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	synchronize_rcu();
 	if (dev->ops->quiesce)
 		dev->ops->quiesce(dev);
+	npulink_agree_flush();
 	npulink_comm_flush();
 	npulink_links_close(&links);
 	npulink_bufs_unmap(dev);

@@ -19,9 +19,12 @@ static int __init npulink_init(void)
 	rc = npulink_comm_init();
 	if (rc)
 		goto err_buf;
-	rc = npulink_device_init();
+	rc = npulink_agree_init();
 	if (rc)
 		goto err_comm;
+	rc = npulink_device_init();
+	if (rc)
+		goto err_agree;
 	rc = npulink_genl_init();
 	if (rc)
 		goto err_device;
@@ -30,6 +33,8 @@ static int __init npulink_init(void)
 
 err_device:
 	npulink_device_exit();
+err_agree:
+	npulink_agree_exit();
 err_comm:
 	npulink_comm_exit();
 err_buf:
@@ -47,6 +52,7 @@ static void __exit npulink_exit(void)
 	npulink_notify_exit();
 	npulink_genl_exit();
 	npulink_device_exit();
+	npulink_agree_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_comm_exit();
 	npulink_flight_exit();

@@ -118,6 +118,7 @@ static void npulink_comm_adopt(struct npulink_comm *comm, struct npulink_comm *c
 	child->parent = comm;
 	WRITE_ONCE(child->parent_serial, comm->serial);
 	child->depth = comm->depth + 1;
+	npulink_comm_publish(child);
 	WRITE_ONCE(comm->child, child);
 	smp_mb();	/* pairs with npulink_file_kill() */
 	npulink_comm_miss(child);
@@ -235,7 +236,10 @@ int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map
 	return rc;
 }
 
-/* A rank of @comm has gone, and will not join what the communicator was shrunk to. */
+/*
+ * A rank of @comm has gone, and will not join what the communicator was shrunk to, nor what that
+ * was shrunk to. If it has joined it, what it does there will be told there.
+ */
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct npulink_cause *why)
 {
 	struct npulink_comm *child, *held = NULL;
@@ -266,7 +270,9 @@ void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct n
 			npulink_comm_put(held);
 		held = child;
 		comm = child;
-	} while (child);
+	} while (absent);
+	if (held)
+		npulink_comm_put(held);
 }
 
 /*
@@ -293,8 +299,13 @@ static int npulink_comm_find_child(struct npulink_rank *rank, struct npulink_ran
 	} else {
 		return -EAGAIN;
 	}
+	/* Put with the rank, whatever becomes of it. */
 	rank->comm = child;
-	return npulink_comm_heir(child, old->rank, &rank->rank) ? 0 : -ESHUTDOWN;
+	/* Only who is waited for may come: see npulink_comm_adopt(). */
+	if (!npulink_comm_heir(child, old->rank, &rank->rank) ||
+	    npulink_comm_elsewhere(child, rank->rank))
+		return -ESHUTDOWN;
+	return 0;
 }
 
 /* The same, whatever it takes. */
