@@ -12,6 +12,7 @@
 
 FIXTURE(long_plans) {
 	int fd[2], comm[2];
+	long long inline_max;
 	uint32_t n;
 	struct npulink_step *steps;
 };
@@ -21,6 +22,7 @@ FIXTURE_SETUP(long_plans)
 	uint8_t secret[16];
 	int r;
 
+	self->inline_max = raw_read(RAW_INLINE_MAX);
 	self->n = getenv("NPULINK_SLOW") ? 1 << 15 : 1 << 18;
 	self->steps = calloc(self->n, sizeof(*self->steps));
 	ASSERT_NE(NULL, self->steps);
@@ -35,6 +37,10 @@ FIXTURE_SETUP(long_plans)
 
 FIXTURE_TEARDOWN(long_plans)
 {
+	char text[32];
+
+	snprintf(text, sizeof(text), "%lld", self->inline_max);
+	raw_write(RAW_INLINE_MAX, text);
 	close(self->fd[0]);
 	close(self->fd[1]);
 	free(self->steps);
@@ -134,6 +140,91 @@ TEST_F(long_plans, and_then_a_copy)
 		ASSERT_EQ(0, raw_ioctl(self->fd[0], NPULINK_POST, &post));
 		EXPECT_EQ(0, post.out_result.status);
 		EXPECT_EQ(i + 1, mem[1024]);
+	}
+}
+
+/* The first step is a copy, whose end is an interrupt. */
+static void copy_first(struct npulink_step *steps)
+{
+	steps[0] = raw_step(NPULINK_STEP_COPY, 4096);
+	steps[0].dst_slot = 1;
+}
+
+static const struct npulink_slot two_slots[] = {
+	{ .min_len = 4096, .access = NPULINK_SLOT_READ },
+	{ .min_len = 4096, .access = NPULINK_SLOT_WRITE },
+};
+
+static struct npulink_post post_copy(int plan, int buf)
+{
+	struct npulink_post post = raw_post_cmd(plan, NPULINK_POST_HELD);
+
+	raw_bind(&post, buf, 0, 4096);
+	raw_bind(&post, buf, 4096, 4096);
+	return post;
+}
+
+/* An interrupt has more steps start than it may look at: somebody else goes on. */
+TEST_F(long_plans, begun_by_an_interrupt)
+{
+	const uint32_t n = 5000, rounds = getenv("NPULINK_SLOW") ? 30 : 200;
+	struct npulink_result res;
+	uint32_t i, round;
+	int plan, buf;
+
+	ASSERT_EQ(0, raw_write(RAW_INLINE_MAX, "0"));
+	buf = raw_register(self->fd[0], raw_anon(8192), 8192, 0);
+	ASSERT_GT(buf, 0);
+	copy_first(self->steps);
+	for (i = 1; i < n; i++) {
+		self->steps[i] = raw_step(0, 0);
+		self->steps[i].dep[0] = i;
+	}
+	plan = raw_plan(self->fd[0], self->comm[0], two_slots, 2, self->steps, n);
+	ASSERT_GT(plan, 0);
+	for (round = 0; round < rounds; round++) {
+		struct npulink_post post[OPS];
+
+		for (i = 0; i < OPS; i++) {
+			post[i] = post_copy(plan, buf);
+			ASSERT_EQ(0, raw_ioctl(self->fd[0], NPULINK_POST, &post[i]));
+		}
+		for (i = 0; i < OPS; i++) {
+			ASSERT_EQ(0, raw_wait(self->fd[0], post[i].out_seq, &res));
+			EXPECT_EQ(0, res.status);
+		}
+	}
+}
+
+/* An interrupt begins what two ranks pass to each other over and over, which needs no engine. */
+TEST_F(long_plans, to_and_fro)
+{
+	uint32_t n = self->n / 4, i;
+	struct npulink_result res;
+	struct npulink_post post[2];
+	int plan, buf, r;
+
+	ASSERT_EQ(0, raw_write(RAW_INLINE_MAX, "0"));
+	for (r = 0; r < 2; r++) {
+		buf = raw_register(self->fd[r], raw_anon(8192), 8192, 0);
+		ASSERT_GT(buf, 0);
+		copy_first(self->steps);
+		for (i = 1; i < n; i++) {
+			bool send = i % 2 != (uint32_t)r;
+
+			self->steps[i] = raw_step(send ? NPULINK_STEP_SEND : NPULINK_STEP_RECV, 0);
+			*(send ? &self->steps[i].send_peer : &self->steps[i].recv_peer) = !r;
+			self->steps[i].dep[0] = 1;
+		}
+		plan = raw_plan(self->fd[r], self->comm[r], two_slots, 2, self->steps, n);
+		ASSERT_GT(plan, 0);
+		post[r] = post_copy(plan, buf);
+	}
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(0, raw_ioctl(self->fd[r], NPULINK_POST, &post[r]));
+	for (r = 0; r < 2; r++) {
+		ASSERT_EQ(0, raw_wait(self->fd[r], post[r].out_seq, &res));
+		EXPECT_EQ(0, res.status);
 	}
 }
 
