@@ -591,8 +591,8 @@ void npulink_remote_leave(struct npulink_conn *conn)
 
 	if (!remote || !xchg(&remote->opened_once, false))
 		return;
-	/* Before we are seen to have left. */
-	if (smp_load_acquire(&remote->rank->comm->failed))
+	/* Before we are seen to have left; one time is for all. */
+	if (smp_load_acquire(&remote->rank->comm->failed) && !READ_ONCE(remote->shut))
 		npulink_remote_abort(remote->rank);
 	spin_lock_irq(&remote->rank->lock);
 	up = (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING) &&
