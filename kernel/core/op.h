@@ -148,13 +148,14 @@ struct npulink_run {
 };
 
 #define NPULINK_HOLD_UNITS	4096	/* run.room, each time that they have been let in */
+#define NPULINK_HOLD_IRQ	1024	/* the same in an interrupt: others may follow */
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
 #define NPULINK_NO_INDEX	0xffffffffU
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192, NPULINK_HOLD_UNITS, true }
 #define NPULINK_DEFINE_RUN_IRQ(name) \
-	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_UNITS, false }
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_IRQ, false }
 
 /* All times of operations and steps are on this clock. */
 static inline u64 npulink_clock(void)
