@@ -186,7 +186,7 @@ static void npulink_remote_put_down(struct npulink_put *put, int status)
 		goto out;
 	npulink_remote_lost(remote, status);
 	npulink_remote_set_state(remote, NPULINK_REMOTE_DOWN);
-	npulink_remote_unlist(remote, NULL);
+	npulink_remote_unlist(remote);
 	/* Who leaves need not wait until we are done with what it has given us. */
 	if (remote->left)
 		npulink_remote_land(remote, &run);
@@ -289,7 +289,6 @@ static void npulink_remote_tick(struct work_struct *work)
 						     tick);
 	u64 long_ago = npulink_clock() - NPULINK_TICK_MS * NSEC_PER_MSEC;
 	struct npulink_rank *rank = remote->rank;
-	struct npulink_wire_msg msg;
 	struct npulink_op *op;
 	bool asked = false;
 	u32 n = 0;
@@ -309,7 +308,7 @@ static void npulink_remote_tick(struct work_struct *work)
 		goto out;
 	remote->told = jiffies;
 	list_for_each_entry(op, &rank->ops, node) {
-		if (op->start_ns > long_ago || n++ == 4)
+		if (op->start_ns > long_ago)
 			break;
 		if (!op->far || op->state != NPULINK_OP_RUNNING ||
 		    npulink_find_peer(op->plan, remote->conn->rank) == ~0U)
@@ -319,11 +318,11 @@ static void npulink_remote_tick(struct work_struct *work)
 		asked = true;
 		if (op->plan->p2p && op->plan->p2p_send)
 			continue;
-		npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, &op->far->steps[0], false);
-		msg.len = 0;
-		msg.pos = 0;
-		msg.channel = 0;
-		npulink_remote_post(remote, &msg, NULL, 0);
+		/* Each is told once: what waits for a credit cannot come otherwise. */
+		if (npulink_remote_has_told(remote, op) && n++ >= NPULINK_TICK_AGAIN)
+			continue;
+		if (npulink_remote_open(remote, op))
+			break;
 	}
 	npulink_remote_pump(remote, &run);
 out:
@@ -479,8 +478,8 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->told = jiffies - HZ;
 	INIT_LIST_HEAD(&remote->tx);
 	INIT_LIST_HEAD(&remote->tx_credit);
-	INIT_LIST_HEAD(&remote->rx_asked);
 	INIT_LIST_HEAD(&remote->rx);
+	INIT_LIST_HEAD(&remote->rx_idle);
 	INIT_DELAYED_WORK(&remote->tick, npulink_remote_tick);
 	remote->put.dev = rank->dev;
 	remote->put.net = rank->net;

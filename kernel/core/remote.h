@@ -15,9 +15,10 @@
 #include "core.h"
 
 #define NPULINK_TICK_MS		250	/* what takes longer is looked after */
+#define NPULINK_TICK_AGAIN	4	/* of the oldest of these it is said again */
 #define NPULINK_LANDINGS	4	/* of one connection, of NPULINK_WIRE_CHUNK bytes */
 #define NPULINK_MESSAGE_BYTES	((NPULINK_PUT_RX + NPULINK_PUT_TX) * NPULINK_WIRE_SLOT)
-#define NPULINK_RX_LOOKS	32	/* at steps in a row that cannot be granted for */
+#define NPULINK_RX_LOOKS	64	/* steps that wait for grants, and are looked at each time */
 #define NPULINK_LANDING_BYTES	(NPULINK_LANDINGS * NPULINK_WIRE_CHUNK)
 
 enum npulink_remote_state {
@@ -32,7 +33,7 @@ enum npulink_remote_state {
 /*
  * struct npulink_remote_step - what a step of ours and its remote peers have done
  * @tx_node: on remote->tx: there may be something to send; on tx_credit: it waits for credits
- * @rx_node: on remote->rx, or rx_asked: wants chunks
+ * @rx_node: on remote->rx: wants chunks; on rx_idle: so do many before it
  * @sent: bytes handed to the transport
  * @acked: bytes that are in the peer's memory, and are not sent again
  * @granted: bytes that the peer has been granted
@@ -43,6 +44,7 @@ enum npulink_remote_state {
  * @direct: the peer writes to dst itself, there is nothing for the engine to do
  * @done: all has been handed to the transport
  * @requested: the peer has asked for grants
+ * @idle: on rx_idle
  * @asked: we have asked the peer for grants
  * @reqed: ever: it is not sent as a message any more
  * @writes: under way
@@ -66,6 +68,7 @@ struct npulink_remote_step {
 	bool direct;
 	bool done;
 	bool requested;
+	bool idle;
 	bool asked;
 	bool reqed;
 	bool twice;
@@ -231,8 +234,8 @@ struct npulink_remote {
 	u32 switches;
 	struct list_head tx;
 	struct list_head tx_credit;
-	struct list_head rx_asked;	/* the peer has data for these; straight ones first */
-	struct list_head rx;		/* those of which the peer is to be told first */
+	struct list_head rx;
+	struct list_head rx_idle;
 	struct npulink_grant grants[NPULINK_WIRE_GRANTS];
 	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
 	struct npulink_write writes[NPULINK_PUT_WRITES];
@@ -286,7 +289,7 @@ const char *npulink_remote_check_ask(const struct npulink_remote *remote,
 /* remote_op.c */
 bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op);
 void npulink_remote_fail_missed(struct npulink_remote *remote);
-void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op);
+void npulink_remote_unlist(struct npulink_remote *remote);
 struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, bool p2p,
 						u64 number, u16 channel, u32 pos, u64 len,
 						const struct npulink_call *call, bool send,
@@ -316,6 +319,9 @@ static inline void *npulink_operand_va(const struct npulink_operand *o)
 
 /* remote_recv.c */
 void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run);
+bool npulink_remote_has_told(const struct npulink_remote *remote, const struct npulink_op *op);
+int npulink_remote_open(struct npulink_remote *remote, struct npulink_op *op);
+void npulink_remote_wake_idle(struct npulink_remote *remote, struct npulink_remote_step *rs);
 void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			  struct npulink_run *run);
 void npulink_remote_arrived_empty(struct npulink_remote *remote, struct npulink_remote_step *rs,

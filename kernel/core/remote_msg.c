@@ -134,8 +134,11 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 		for (k = 0; k < s->count; k++) {
 			rs = &op->far->steps[plan->stream_steps[s->start + k]];
 			rs->asked = false;
+			if (!op->cells[rs->step].avail || rs->done)
+				continue;
 			/* Also those that have waited for credits: they may ask now. */
-			if (op->cells[rs->step].avail && !rs->done)
+			if (list_empty(&rs->tx_node) ||
+			    (!rs->reqed && plan->steps[rs->step].len <= NPULINK_WIRE_EAGER))
 				list_move_tail(&rs->tx_node, &remote->tx);
 		}
 	}
@@ -159,9 +162,9 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 		npulink_remote_arrived_empty(remote, rs, run);
 		return;
 	}
-	if (!rs->requested)
-		list_del_init(&rs->rx_node);
 	rs->requested = true;
+	if (rs->idle && !list_empty(&rs->rx_node))
+		npulink_remote_wake_idle(remote, rs);
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
 }
 

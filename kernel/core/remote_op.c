@@ -5,7 +5,10 @@
  */
 #include "remote.h"
 
-/* How many steps of a chain receive from one remote peer: each needs a landing at a time. */
+/*
+ * How many steps of a chain receive from one remote peer: each needs a landing at the same time, and
+ * others may have some, and wait for this.
+ */
 static u32 npulink_remote_needs(const struct npulink_plan *plan, const struct npulink_unit *un)
 {
 	u32 most = 0, i, k, n;
@@ -34,7 +37,7 @@ int npulink_remote_plan(struct npulink_plan *plan)
 	if (!far)
 		return 0;
 	for (i = 0; i < plan->nunits; i++)
-		if (npulink_remote_needs(plan, &plan->units[i]) > NPULINK_LANDINGS)
+		if (npulink_remote_needs(plan, &plan->units[i]) > 1)
 			return -EOPNOTSUPP;
 	mirror = kzalloc(sizeof(*mirror), GFP_KERNEL_ACCOUNT);
 	if (!mirror)
@@ -299,24 +302,41 @@ out:
 	return rc;
 }
 
-/*
- * Take what is left of @op, or of all, off the lists of @remote. Also if it has ended well: what
- * was sent may wait there for a look that finds nothing to do, or for the room to say so.
- */
-void npulink_remote_unlist(struct npulink_remote *remote, const struct npulink_op *op)
+/* Nothing more is sent, and nothing is granted. */
+void npulink_remote_unlist(struct npulink_remote *remote)
 {
 	struct list_head *sends[] = { &remote->tx, &remote->tx_credit };
-	struct list_head *receives[] = { &remote->rx, &remote->rx_asked };
-	struct npulink_remote_step *rs, *next;
+	struct list_head *receives[] = { &remote->rx, &remote->rx_idle };
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(sends); i++) {
-		list_for_each_entry_safe(rs, next, sends[i], tx_node)
-			if (!op || rs->op == op)
-				list_del_init(&rs->tx_node);
-		list_for_each_entry_safe(rs, next, receives[i], rx_node)
-			if (!op || rs->op == op)
-				list_del_init(&rs->rx_node);
+		while (!list_empty(sends[i]))
+			list_del_init(sends[i]->next);
+		while (!list_empty(receives[i]))
+			list_del_init(receives[i]->next);
+	}
+}
+
+/*
+ * The same for @op. Also if it has ended well: what was sent may wait on a list for a look that
+ * finds nothing to do, or for the room to say so.
+ */
+static void npulink_remote_unlist_op(struct npulink_op *op)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k;
+
+	for (i = 0; i < plan->nstreams; i++) {
+		const struct npulink_stream *s = &plan->streams[i];
+
+		if (!plan->peers[s->peer].conn->remote)
+			continue;
+		for (k = 0; k < s->count; k++) {
+			struct npulink_remote_step *rs;
+
+			rs = &op->far->steps[plan->stream_steps[s->start + k]];
+			list_del_init(s->send ? &rs->tx_node : &rs->rx_node);
+		}
 	}
 }
 
@@ -326,12 +346,12 @@ void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run)
 	u32 i, k;
 
 	lockdep_assert_held(&op->rank->lock);
+	npulink_remote_unlist_op(op);
 	for (k = 0; k < op->plan->npeers; k++) {
 		struct npulink_remote *remote = op->plan->peers[k].conn->remote;
 
 		if (!remote)
 			continue;
-		npulink_remote_unlist(remote, op);
 		for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 			struct npulink_grant *grant = &remote->grants[i];
 			struct npulink_offer *offer = &remote->offers[i];

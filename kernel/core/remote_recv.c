@@ -98,24 +98,24 @@ void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_s
 	}
 }
 
-static u64 *npulink_recv_open_sent(struct npulink_remote *remote, const struct npulink_op *op)
+/* Has the peer been told that we are at @op? */
+bool npulink_remote_has_told(const struct npulink_remote *remote, const struct npulink_op *op)
 {
-	return &remote->open_sent[op->plan->p2p][op->number % NPULINK_MAX_INFLIGHT];
+	u32 i = op->number % NPULINK_MAX_INFLIGHT;
+
+	return remote->open_sent[op->plan->p2p][i] == op->number + 1;
 }
 
-/*
- * Those that the peer has data for come first, and of these the ones that wait for a grant only,
- * and for no landing; then those of operations that it was not told of.
- */
+/* In the order in which they come, but those that the peer has data for already before all. */
 static void npulink_recv_queue(struct npulink_remote *remote, struct npulink_remote_step *rs)
 {
-	struct list_head *list = rs->requested ? &remote->rx_asked : &remote->rx;
-
-	if (rs->requested ? rs->direct :
-			    *npulink_recv_open_sent(remote, rs->op) != rs->op->number + 1)
-		list_add(&rs->rx_node, list);
-	else
-		list_add_tail(&rs->rx_node, list);
+	if (rs->requested) {
+		list_add(&rs->rx_node, &remote->rx);
+		return;
+	}
+	/* Of an operation that the peer was not told of, it has to be looked at once. */
+	rs->idle = !list_empty(&remote->rx_idle) && npulink_remote_has_told(remote, rs->op);
+	list_add_tail(&rs->rx_node, rs->idle ? &remote->rx_idle : &remote->rx);
 }
 
 /* A unit waits for bytes: see to it that its remote peers may send them. */
@@ -239,60 +239,77 @@ static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remot
 	return 0;
 }
 
-/* Let the peer say what it has data for. */
-static int npulink_recv_open(struct npulink_remote *remote, struct npulink_remote_step *rs)
+/* Let the peer say what it has data for. -EAGAIN: the transport is full. */
+int npulink_remote_open(struct npulink_remote *remote, struct npulink_op *op)
 {
-	u64 *sent = npulink_recv_open_sent(remote, rs->op);
 	struct npulink_wire_msg msg;
 	int rc;
 
-	if (rs->requested || *sent == rs->op->number + 1)
-		return 0;
-	npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, rs, false);
+	npulink_remote_msg(remote, &msg, NPULINK_WIRE_OPEN, &op->far->steps[0], false);
 	msg.len = 0;
 	msg.pos = 0;
 	msg.channel = 0;
 	rc = npulink_remote_post(remote, &msg, NULL, 0);
 	if (!rc)
-		*sent = rs->op->number + 1;
+		remote->open_sent[op->plan->p2p][op->number % NPULINK_MAX_INFLIGHT] =
+			op->number + 1;
+	return rc;
+}
+
+/* What can be granted for a step that wants chunks, else -EBUSY. -EAGAIN: the transport is full. */
+static int npulink_recv_look(struct npulink_remote *remote, struct npulink_remote_step *rs)
+{
+	int rc = rs->op->state == NPULINK_OP_RUNNING ? npulink_recv_step(remote, rs) : 0;
+
+	if (!rc)
+		list_del_init(&rs->rx_node);
+	else if (rc == -EBUSY && !rs->requested && !npulink_remote_has_told(remote, rs->op) &&
+		 npulink_remote_open(remote, rs->op))
+		rc = -EAGAIN;
 	return rc;
 }
 
 /*
- * The first of those in a list: of very many that wait, those behind wait for the same. False: the
- * transport is full.
+ * In the order of remote->rx, so that a step which others wait for keeps what it has been granted.
+ * There may be very many: those that the peer has not asked for are idle beyond the first of
+ * them, and of those that it has, which all have data, the first are looked at.
  */
-static bool npulink_recv_list(struct npulink_remote *remote, struct list_head *list)
-{
-	struct npulink_remote_step *rs, *next;
-	u32 looks = NPULINK_RX_LOOKS;
-
-	list_for_each_entry_safe(rs, next, list, rx_node) {
-		int rc;
-
-		if (rs->op->state != NPULINK_OP_RUNNING) {
-			list_del_init(&rs->rx_node);
-			continue;
-		}
-		rc = npulink_recv_step(remote, rs);
-		if (rc == -EAGAIN)
-			return false;
-		if (!rc) {
-			list_del_init(&rs->rx_node);
-			continue;
-		}
-		if (npulink_recv_open(remote, rs))
-			return false;
-		if (!--looks)
-			break;
-	}
-	return true;
-}
-
 void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 {
-	if (npulink_recv_list(remote, &remote->rx_asked))
-		npulink_recv_list(remote, &remote->rx);
+	struct npulink_remote_step *rs, *next;
+	u32 asked = 0, unasked = 0;
+	int rc;
+
+	list_for_each_entry_safe(rs, next, &remote->rx, rx_node) {
+		rc = npulink_recv_look(remote, rs);
+		if (rc == -EAGAIN)
+			return;
+		if (!rc)
+			continue;
+		if (rs->requested && ++asked == NPULINK_RX_LOOKS)
+			return;
+		if (!rs->requested && ++unasked > NPULINK_RX_LOOKS) {
+			rs->idle = true;
+			list_move_tail(&rs->rx_node, &remote->rx_idle);
+		}
+	}
+	while (unasked < NPULINK_RX_LOOKS) {
+		rs = list_first_entry_or_null(&remote->rx_idle, struct npulink_remote_step, rx_node);
+		if (!rs)
+			return;
+		npulink_remote_wake_idle(remote, rs);
+		rc = npulink_recv_look(remote, rs);
+		if (rc == -EAGAIN)
+			return;
+		unasked += rc == -EBUSY;
+	}
+}
+
+/* It is looked at from now on. */
+void npulink_remote_wake_idle(struct npulink_remote *remote, struct npulink_remote_step *rs)
+{
+	rs->idle = false;
+	list_move_tail(&rs->rx_node, &remote->rx);
 }
 
 /* A step without bytes came as a REQ. */

@@ -381,7 +381,9 @@ static void rdma_conn_other(struct rdma_conn *conn)
 
 	mutex_lock(&conn->setup);
 	lane = rdma_lane_other(conn);
-	over = lane->used && (READ_ONCE(lane->failing) || conn->state >= RDMA_CONN_FAILED);
+	/* Once it is closed, rdma_close() takes both down. */
+	over = lane->used && conn->state != RDMA_CONN_CLOSED &&
+	       (READ_ONCE(lane->failing) || conn->state >= RDMA_CONN_FAILED);
 	mutex_unlock(&conn->setup);
 	if (!over)
 		return;
@@ -582,7 +584,7 @@ void rdma_close(struct npulink_put *put)
 	if (conn->leaving)
 		rdma_close_last(conn);
 	/* What the peer is to be told of a failure goes before the connection does. */
-	if (READ_ONCE(conn->shutting))
+	if (READ_ONCE(conn->shutting) && READ_ONCE(conn->state) < RDMA_CONN_FAILED)
 		wait_for_completion_timeout(&conn->last_sent, HZ);
 	mutex_lock(&rdma_lock);
 	list_del(&conn->node);

@@ -288,6 +288,8 @@ int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
 	/* What is being taken down is not posted to: the message waits for the next connection. */
 	if (READ_ONCE(conn->up) && READ_ONCE(conn->state) == RDMA_CONN_OPEN)
 		rc = rdma_tx_post(conn, slot, NULL);
+	else if (conn->final)
+		rc = -EAGAIN;	/* there will be none */
 	if (rc) {
 		rdma_give(conn, &conn->put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
