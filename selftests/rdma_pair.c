@@ -96,6 +96,78 @@ static int sends_ahead(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
+/* The same, and the rank that they are for has others to receive before: of a rank beside it. */
+static int sends_behind_others(struct coll_comm *comm, unsigned int rank)
+{
+	struct coll_request *sends[20], *receives[6];
+	int out[ARRAY_SIZE(sends)] = { 0 }, in[ARRAY_SIZE(sends)], bad = 0;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(receives) && !rank; i++)
+		bad |= coll_irecv(comm, &in[i], 1, COLL_INT32, 1, &receives[i]);
+	for (i = 0; i < ARRAY_SIZE(sends) && rank == 2; i++) {
+		out[i] = 100 + i;
+		bad |= coll_isend(comm, &out[i], 1, COLL_INT32, 0, &sends[i]);
+	}
+	bad |= remote_check(coll_barrier(comm), comm, rank, "barrier");
+	for (i = 0; i < ARRAY_SIZE(receives) && rank == 1 && !bad; i++)
+		bad = remote_check(coll_send(comm, &out[i], 1, COLL_INT32, 0), comm, rank, "send");
+	if (!rank && !bad)
+		bad = remote_check(coll_waitall(ARRAY_SIZE(receives), receives), comm, rank,
+				   "receives");
+	for (i = 0; i < ARRAY_SIZE(sends) && !rank && !bad; i++) {
+		bad = remote_check(coll_recv(comm, &in[i], 1, COLL_INT32, 2), comm, rank, "receive");
+		if (!bad && in[i] != 100 + (int)i)
+			bad = remote_fail("received %d as number %u", in[i], i);
+	}
+	if (rank == 2 && !bad)
+		bad = remote_check(coll_waitall(ARRAY_SIZE(sends), sends), comm, rank, "sends");
+	return bad;
+}
+
+/*
+ * Rings, not in place, so that each rank waits for all from the beginning: what is passed on comes
+ * back over the same connection, beside another one.
+ */
+static int rings(struct coll_comm *comm, unsigned int rank)
+{
+	const size_t count = 2 << 20;
+	struct coll_request *reqs[2];
+	int *in[2], *out[2], bad = 0;
+
+	for (int i = 0; i < 2; i++) {
+		in[i] = malloc(count * sizeof(int));
+		out[i] = calloc(count, sizeof(int));
+		for (size_t k = 0; k < count; k++)
+			in[i][k] = k * (i + 1) + rank;
+	}
+	for (int i = 0; i < 2 && !bad; i++)
+		bad = remote_check(coll_iallreduce(comm, in[i], out[i], count, COLL_INT32, COLL_SUM,
+						   &reqs[i]), comm, rank, "ring");
+	bad = bad || remote_check(coll_waitall(2, reqs), comm, rank, "rings");
+	for (int i = 0; i < 2 && !bad; i++) {
+		int n = coll_comm_size(comm);
+
+		for (size_t k = 0; k < count && !bad; k++)
+			if (out[i][k] != n * (int)k * (i + 1) + n * (n - 1) / 2)
+				bad = remote_fail("rank %u: element %zu of ring %d: %d", rank, k, i,
+						  out[i][k]);
+		free(in[i]);
+		free(out[i]);
+	}
+	return bad;
+}
+
+static bool rings_end(unsigned int per)
+{
+	int bad;
+
+	setenv("COLL_ALGORITHM", "allreduce:ring", 1);
+	bad = remote_ranks(per, rings);
+	unsetenv("COLL_ALGORITHM");
+	return !bad;
+}
+
 /* What both ranks see when one of them fails: the same cause. */
 static int expect(struct coll_comm *comm, unsigned int rank, int rc, int want, const char *cause)
 {
@@ -433,9 +505,12 @@ int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(24);
+	ksft_set_plan(27);
 	chosen_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	chosen_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
+	chosen_result(!remote_ranks(2, sends_behind_others), "behind other receives\n");
+	chosen_result(rings_end(1), "two rings at a time, 2 x 1\n");
+	chosen_result(rings_end(2), "two rings at a time, 2 x 2\n");
 	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
 	random_ops = operations(1000, 10000);

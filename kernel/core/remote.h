@@ -40,10 +40,10 @@ enum npulink_remote_state {
  * @shown: bytes that the sequencer has been shown, in the mirror's cell
  * @grant: the grant that it is shown, if they landed beside their destination
  * @slot: the message that it is shown
- * @nlandings: landings that it has
  * @direct: the peer writes to dst itself, there is nothing for the engine to do
  * @done: all has been handed to the transport
  * @requested: the peer has asked for grants
+ * @needs: it has data, and no grant to put it into
  * @idle: on rx_idle
  * @asked: we have asked the peer for grants
  * @reqed: ever: it is not sent as a message any more
@@ -64,10 +64,10 @@ struct npulink_remote_step {
 	u64 shown;
 	s16 grant;
 	s16 slot;
-	u8 nlandings;
 	bool direct;
 	bool done;
 	bool requested;
+	bool needs;
 	bool idle;
 	bool asked;
 	bool reqed;
@@ -321,6 +321,8 @@ static inline void *npulink_operand_va(const struct npulink_operand *o)
 void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run);
 bool npulink_remote_has_told(const struct npulink_remote *remote, const struct npulink_op *op);
 int npulink_remote_open(struct npulink_remote *remote, struct npulink_op *op);
+bool npulink_recv_granted(const struct npulink_remote *remote,
+			  const struct npulink_remote_step *rs);
 void npulink_remote_wake_idle(struct npulink_remote *remote, struct npulink_remote_step *rs);
 void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			  struct npulink_run *run);

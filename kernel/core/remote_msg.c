@@ -163,6 +163,8 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 		return;
 	}
 	rs->requested = true;
+	/* One that is on its way to the peer may be what it asks for. If not, it asks again. */
+	rs->needs = !npulink_recv_granted(remote, rs);
 	if (rs->idle && !list_empty(&rs->rx_node))
 		npulink_remote_wake_idle(remote, rs);
 	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);

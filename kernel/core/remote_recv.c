@@ -6,10 +6,8 @@
 
 void npulink_remote_grant_free(struct npulink_remote *remote, struct npulink_grant *grant)
 {
-	if (grant->landing >= 0) {
+	if (grant->landing >= 0)
 		remote->landings &= ~BIT(grant->landing);
-		grant->step->nlandings--;
-	}
 	grant->state = NPULINK_GRANT_FREE;
 	grant->step = NULL;
 }
@@ -138,42 +136,82 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 		peer = op->streams[op->plan->pos[i].recv_stream].peer;
 		if (!peer || !peer->is_mirror)
 			continue;
-		if (rs->granted == st->len || !list_empty(&rs->rx_node) || rs->slot >= 0 ||
+		if (rs->granted == st->len || rs->slot >= 0 ||
+		    (!list_empty(&rs->rx_node) && !rs->needs) ||
 		    (st->len <= NPULINK_WIRE_EAGER && !rs->requested))
 			continue;
 		remote = npulink_remote_of(op, i, false);
 		if (remote->state >= NPULINK_REMOTE_LEFT)
 			continue;
-		npulink_recv_queue(remote, rs);
+		if (list_empty(&rs->rx_node))
+			npulink_recv_queue(remote, rs);
 		npulink_remote_pump(remote, run);
 	}
 }
 
-/* A free grant that @rs may have. Half of them are for steps that were asked for. */
+/*
+ * Will the engine take what is granted next as soon as it is there? Not if it has to write it to a
+ * window whose next reader has to take something first.
+ */
+static bool npulink_recv_fits(const struct npulink_remote_step *rs)
+{
+	const struct npulink_op *op = rs->op;
+	const struct npulink_unit *un = &op->plan->units[op->plan->pos[rs->step].unit];
+	u32 step = un->first + un->nsteps - 1;
+	const struct npulink_step *last = &op->plan->steps[step];
+	u64 end = min_t(u64, rs->granted + NPULINK_WIRE_CHUNK, last->len), taken;
+
+	if (!(last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off))
+		return true;
+	/* Pairs with npulink_unit_credit(). */
+	taken = min(smp_load_acquire(&op->cells[step].taken), last->len);
+	return end - taken <= last->src2_off || rs->granted <= taken;
+}
+
+/*
+ * A free grant that @rs may have. Half of them are for steps that were asked for. The last one, and
+ * the last landing, are for a step whose peer has data now and nowhere to put it: what is granted
+ * to others may wait for data that comes out of that step, the other way round the ring.
+ */
 static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
 						const struct npulink_remote_step *rs)
 {
+	u32 landings = NPULINK_LANDINGS - hweight32(remote->landings);
+	bool last = rs->needs && npulink_recv_fits(rs);
 	struct npulink_grant *found = NULL;
-	u32 unasked = 0, i;
+	u32 unasked = 0, free = 0, i;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct npulink_grant *grant = &remote->grants[i];
 
-		if (!grant->state)
-			found = grant;
-		else
+		if (grant->state) {
 			unasked += !grant->requested;
+		} else {
+			found = grant;
+			free++;
+		}
 	}
 	if (!rs->requested && unasked >= NPULINK_WIRE_GRANTS / 2)
 		return NULL;
-	if (!rs->direct) {
-		u32 free = NPULINK_LANDINGS - hweight32(remote->landings);
+	if (!last && (free == 1 || (!rs->direct && landings == 1)))
+		return NULL;
+	return rs->direct || landings ? found : NULL;
+}
 
-		/* A second one only if others may still have a first one. */
-		if (free <= (rs->requested && !rs->nlandings ? 0 : 1))
-			return NULL;
+/* Has the peer somewhere to put data of @rs? */
+bool npulink_recv_granted(const struct npulink_remote *remote, const struct npulink_remote_step *rs)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		const struct npulink_grant *grant = &remote->grants[i];
+
+		if (grant->step == rs &&
+		    (grant->state == NPULINK_GRANT_OUT || grant->state == NPULINK_GRANT_AGAIN ||
+		     grant->state == NPULINK_GRANT_RENEW))
+			return true;
 	}
-	return found;
+	return false;
 }
 
 /* Let the peer write to a grant that is filled in. -EAGAIN: the transport is full. */
@@ -230,11 +268,10 @@ static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remot
 		rc = npulink_remote_grant_send(remote, grant);
 		if (rc)
 			return rc;
-		if (grant->landing >= 0) {
+		if (grant->landing >= 0)
 			remote->landings |= BIT(grant->landing);
-			rs->nlandings++;
-		}
 		rs->granted += grant->len;
+		rs->needs = false;
 	}
 	return 0;
 }

@@ -176,6 +176,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 	u64 avail = op->cells[rs->step].avail;
 	struct npulink_wire_msg msg;
 	struct npulink_operand from;
+	bool opened;
 	u64 piece;
 	int rc;
 
@@ -183,9 +184,14 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 		return 0;
 	avail--;
 	rc = npulink_send_write(remote, rs, avail, run);
-	if (rc || rs->sent || rs->done)
+	if (rc || rs->done)
 		return rc;
-	if (len <= NPULINK_WIRE_EAGER && !rs->reqed) {
+	opened = remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] == op->number + 1;
+	if (rs->sent) {
+		/* It has been given all that it was granted, and what it was given has arrived. */
+		if (!opened || rs->writes || avail <= rs->sent)
+			return 0;
+	} else if (len <= NPULINK_WIRE_EAGER && !rs->reqed) {
 		npulink_send_operand(rs, 0, &from, &piece);
 		if (avail == len && piece == len && remote->credits) {
 			npulink_remote_msg(remote, &msg, NPULINK_WIRE_DATA, rs, true);
@@ -203,11 +209,9 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 				npulink_remote_send_acked(remote, rs, len, run);
 			return 0;
 		}
-		if (avail == len && piece == len &&
-		    remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] != op->number + 1)
+		if (avail == len && piece == len && !opened)
 			return -EBUSY;
-	} else if (remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] !=
-		   op->number + 1) {
+	} else if (!opened) {
 		return 0;
 	}
 	if (rs->asked)
@@ -333,8 +337,11 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	};
 	if (renewed && rs && !twice && offer->off < rs->sent)
 		npulink_send_rewind(rs, offer);
-	if (rs)
+	if (rs) {
+		/* When this is full, too, it asks again. */
+		rs->asked = false;
 		list_move_tail(&rs->tx_node, &remote->tx);
+	}
 }
 
 /*
@@ -396,6 +403,10 @@ void npulink_remote_put_written(struct npulink_put *put, void *cookie, u32 len)
 	if (len) {
 		npulink_remote_write_arrived(remote, w, &run);
 		w->step = NULL;
+		/* It may have to ask for more. */
+		if (!rs->writes && !rs->done && list_empty(&rs->tx_node) &&
+		    remote->state == NPULINK_REMOTE_UP)
+			list_add_tail(&rs->tx_node, &remote->tx);
 	} else {
 		w->unsure = true;
 		if (rs->kept)

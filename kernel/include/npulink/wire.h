@@ -29,7 +29,8 @@
  * writes, the last one with the grant's number as immediate; then the key is
  * revoked, then the data used. A receiver that has no grants left for a step says OPEN:
  * from then on the sender tells it by REQ which steps of the operation have data, and by that
- * alone if a step has no bytes and there is no credit for DATA. A rank
+ * alone if a step has no bytes and there is no credit for DATA; again when a step has filled all
+ * that it was granted, and has more. The last grant is kept for those who say so. A rank
  * that has waited for long ASKs how its peer is, and is told by STATUS.
  *
  * Checksums, if the hello says so. DATA carries the CRC32C of its payload, and a SUM follows
