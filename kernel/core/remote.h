@@ -18,7 +18,7 @@
 #define NPULINK_TICK_AGAIN	4	/* of the oldest of these it is said again */
 #define NPULINK_LANDINGS	4	/* of one connection, of NPULINK_WIRE_CHUNK bytes */
 #define NPULINK_MESSAGE_BYTES	((NPULINK_PUT_RX + NPULINK_PUT_TX) * NPULINK_WIRE_SLOT)
-#define NPULINK_RX_LOOKS	64	/* steps that wait for grants, and are looked at each time */
+#define NPULINK_RX_LOOKS	64	/* steps that wait, and are looked at each time */
 #define NPULINK_LANDING_BYTES	(NPULINK_LANDINGS * NPULINK_WIRE_CHUNK)
 
 enum npulink_remote_state {

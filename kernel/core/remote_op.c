@@ -6,8 +6,8 @@
 #include "remote.h"
 
 /*
- * How many steps of a chain receive from one remote peer: each needs a landing at the same time, and
- * others may have some, and wait for this.
+ * How many steps of a chain receive from one remote peer: each needs a landing at the same
+ * time, and others may have some, and wait for this.
  */
 static u32 npulink_remote_needs(const struct npulink_plan *plan, const struct npulink_unit *un)
 {

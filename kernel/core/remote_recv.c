@@ -331,9 +331,9 @@ void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 		}
 	}
 	while (unasked < NPULINK_RX_LOOKS) {
-		rs = list_first_entry_or_null(&remote->rx_idle, struct npulink_remote_step, rx_node);
-		if (!rs)
+		if (list_empty(&remote->rx_idle))
 			return;
+		rs = list_first_entry(&remote->rx_idle, struct npulink_remote_step, rx_node);
 		npulink_remote_wake_idle(remote, rs);
 		rc = npulink_recv_look(remote, rs);
 		if (rc == -EAGAIN)
