@@ -158,6 +158,54 @@ static int rings(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
+/*
+ * Rank 1 comes to an allreduce only when it has heard from rank 0, which waits for a message of rank
+ * 2 before that: what has come for the allreduce already may not keep that message out.
+ */
+static int meshes(struct coll_comm *comm, unsigned int rank)
+{
+	const size_t count = 4 << 20, len = 1 << 20;
+	uint8_t *in = malloc(count), *out = calloc(count, 1), *message = calloc(len, 1);
+	struct coll_request *req;
+	int bad = 0, n = coll_comm_size(comm);
+
+	for (size_t k = 0; k < count; k++)
+		in[k] = k / 4096 + rank;
+	if (rank == 1)
+		bad = remote_check(coll_recv(comm, message, 1, COLL_UINT8, 0), comm, rank, "word");
+	bad = bad || remote_check(coll_iallreduce(comm, in, out, count, COLL_UINT8, COLL_SUM, &req),
+				  comm, rank, "mesh");
+	if (rank == 2) {
+		/* What it has sent of the allreduce is there. */
+		usleep(300000);
+		bad = bad || remote_check(coll_send(comm, in, len, COLL_UINT8, 0), comm, rank, "send");
+	}
+	if (!rank) {
+		bad = bad || remote_check(coll_recv(comm, message, len, COLL_UINT8, 2), comm, rank,
+					  "message");
+		bad = bad || remote_check(coll_send(comm, message, 1, COLL_UINT8, 1), comm, rank,
+					  "word");
+	}
+	bad = bad || remote_check(coll_wait(&req), comm, rank, "mesh");
+	for (size_t k = 0; k < count && !bad; k++)
+		if (out[k] != (uint8_t)(n * (k / 4096) + n * (n - 1) / 2))
+			bad = remote_fail("rank %u: element %zu: %d", rank, k, out[k]);
+	free(in);
+	free(out);
+	free(message);
+	return bad;
+}
+
+static int meshes_end(void)
+{
+	int bad;
+
+	setenv("COLL_ALGORITHM", "allreduce:mesh", 1);
+	bad = remote_ranks(2, meshes);
+	unsetenv("COLL_ALGORITHM");
+	return bad;
+}
+
 static bool rings_end(unsigned int per)
 {
 	int bad;
@@ -505,12 +553,13 @@ int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(27);
+	ksft_set_plan(29);
 	chosen_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	chosen_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
 	chosen_result(!remote_ranks(2, sends_behind_others), "behind other receives\n");
 	chosen_result(rings_end(1), "two rings at a time, 2 x 1\n");
 	chosen_result(rings_end(2), "two rings at a time, 2 x 2\n");
+	chosen_result(!meshes_end(), "a message beside a mesh that waits\n");
 	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
 	random_ops = operations(1000, 10000);
@@ -532,6 +581,9 @@ int main(void)
 	chosen_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
 	random_ops = operations(200, 5000);
 	chosen_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
+	setenv("COLL_CHECKSUM", "1", 1);
+	chosen_result(!meshes_end(), "checksums: a message beside a mesh that waits\n");
+	unsetenv("COLL_CHECKSUM");
 	chosen_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
 	chosen_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
 	chosen_result(remote_clean(), "no key and no connection is left\n");

@@ -145,6 +145,8 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 			continue;
 		if (list_empty(&rs->rx_node))
 			npulink_recv_queue(remote, rs);
+		else if (rs->idle)
+			npulink_remote_wake_idle(remote, rs);
 		npulink_remote_pump(remote, run);
 	}
 }
@@ -186,6 +188,8 @@ static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
 
 		if (grant->state) {
 			unasked += !grant->requested;
+			/* What it has will come free, or waits for others, as this would. */
+			last = last && grant->step != rs;
 		} else {
 			found = grant;
 			free++;
@@ -308,8 +312,8 @@ static int npulink_recv_look(struct npulink_remote *remote, struct npulink_remot
 
 /*
  * In the order of remote->rx, so that a step which others wait for keeps what it has been granted.
- * There may be very many: those that the peer has not asked for are idle beyond the first of
- * them, and of those that it has, which all have data, the first are looked at.
+ * There may be very many: those beyond the first are idle until the peer asks for them, or until
+ * there is room for what it has asked for.
  */
 void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 {
@@ -323,12 +327,12 @@ void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 			return;
 		if (!rc)
 			continue;
-		if (rs->requested && ++asked == NPULINK_RX_LOOKS)
+		if (rs->requested ? ++asked <= NPULINK_RX_LOOKS : ++unasked <= NPULINK_RX_LOOKS)
+			continue;
+		if (rs->needs && npulink_recv_fits(rs))
 			return;
-		if (!rs->requested && ++unasked > NPULINK_RX_LOOKS) {
-			rs->idle = true;
-			list_move_tail(&rs->rx_node, &remote->rx_idle);
-		}
+		rs->idle = true;
+		list_move_tail(&rs->rx_node, &remote->rx_idle);
 	}
 	while (unasked < NPULINK_RX_LOOKS) {
 		if (list_empty(&remote->rx_idle))

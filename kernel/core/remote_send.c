@@ -403,16 +403,16 @@ void npulink_remote_put_written(struct npulink_put *put, void *cookie, u32 len)
 	if (len) {
 		npulink_remote_write_arrived(remote, w, &run);
 		w->step = NULL;
-		/* It may have to ask for more. */
-		if (!rs->writes && !rs->done && list_empty(&rs->tx_node) &&
-		    remote->state == NPULINK_REMOTE_UP)
-			list_add_tail(&rs->tx_node, &remote->tx);
 	} else {
 		w->unsure = true;
 		if (rs->kept)
 			npulink_check_settle(remote, rs, &run);
 		npulink_send_left(remote, rs, &run);
 	}
+	/* It may have to ask for more. */
+	if (!rs->writes && !rs->done && list_empty(&rs->tx_node) &&
+	    (remote->state == NPULINK_REMOTE_UP || remote->state == NPULINK_REMOTE_RESUMING))
+		list_add_tail(&rs->tx_node, &remote->tx);
 	npulink_remote_op_less(op, &run);
 	npulink_remote_pump(remote, &run);
 	spin_unlock_irqrestore(&rank->lock, flags);
