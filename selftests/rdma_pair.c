@@ -159,8 +159,8 @@ static int rings(struct coll_comm *comm, unsigned int rank)
 }
 
 /*
- * Rank 1 comes to an allreduce only when it has heard from rank 0, which waits for a message of rank
- * 2 before that: what has come for the allreduce already may not keep that message out.
+ * Rank 1 comes to an allreduce only when it has heard from rank 0, which waits for a message of
+ * rank 2 before that: what has come for the allreduce already may not keep that message out.
  */
 static int meshes(struct coll_comm *comm, unsigned int rank)
 {
