@@ -111,13 +111,31 @@ TEST_F(long_plans, several_at_once)
 	}
 }
 
+static struct npulink_step copy_step(void)
+{
+	struct npulink_step step = raw_step(NPULINK_STEP_COPY, 4096);
+
+	step.dst_slot = 1;
+	return step;
+}
+
+static const struct npulink_slot two_slots[] = {
+	{ .min_len = 4096, .access = NPULINK_SLOT_READ },
+	{ .min_len = 4096, .access = NPULINK_SLOT_WRITE },
+};
+
+static struct npulink_post post_copy(int plan, int buf, uint32_t flags)
+{
+	struct npulink_post post = raw_post_cmd(plan, flags);
+
+	raw_bind(&post, buf, 0, 4096);
+	raw_bind(&post, buf, 4096, 4096);
+	return post;
+}
+
 /* The last step of many moves something, when all others are done. */
 TEST_F(long_plans, and_then_a_copy)
 {
-	struct npulink_slot slots[] = {
-		{ .min_len = 4096, .access = NPULINK_SLOT_READ },
-		{ .min_len = 4096, .access = NPULINK_SLOT_WRITE },
-	};
 	int32_t *mem = raw_anon(8192);
 	struct npulink_post post;
 	int buf, plan, i;
@@ -126,42 +144,18 @@ TEST_F(long_plans, and_then_a_copy)
 	ASSERT_GT(buf, 0);
 	for (i = 0; i < (int)self->n - 1; i++)
 		self->steps[i] = raw_step(0, 0);
-	self->steps[i] = raw_step(NPULINK_STEP_COPY, 4096);
-	self->steps[i].dst_slot = 1;
+	self->steps[i] = copy_step();
 	self->steps[i].flags = NPULINK_STEP_F_DRAIN;
-	plan = raw_plan(self->fd[0], self->comm[0], slots, 2, self->steps, self->n);
+	plan = raw_plan(self->fd[0], self->comm[0], two_slots, 2, self->steps, self->n);
 	ASSERT_GT(plan, 0);
 	for (i = 0; i < 3; i++) {
 		mem[0] = i + 1;
 		mem[1024] = 0;
-		post = raw_post_cmd(plan, NPULINK_POST_WAIT);
-		raw_bind(&post, buf, 0, 4096);
-		raw_bind(&post, buf, 4096, 4096);
+		post = post_copy(plan, buf, NPULINK_POST_WAIT);
 		ASSERT_EQ(0, raw_ioctl(self->fd[0], NPULINK_POST, &post));
 		EXPECT_EQ(0, post.out_result.status);
 		EXPECT_EQ(i + 1, mem[1024]);
 	}
-}
-
-/* The first step is a copy, whose end is an interrupt. */
-static void copy_first(struct npulink_step *steps)
-{
-	steps[0] = raw_step(NPULINK_STEP_COPY, 4096);
-	steps[0].dst_slot = 1;
-}
-
-static const struct npulink_slot two_slots[] = {
-	{ .min_len = 4096, .access = NPULINK_SLOT_READ },
-	{ .min_len = 4096, .access = NPULINK_SLOT_WRITE },
-};
-
-static struct npulink_post post_copy(int plan, int buf)
-{
-	struct npulink_post post = raw_post_cmd(plan, NPULINK_POST_HELD);
-
-	raw_bind(&post, buf, 0, 4096);
-	raw_bind(&post, buf, 4096, 4096);
-	return post;
 }
 
 /* An interrupt has more steps start than it may look at: somebody else goes on. */
@@ -175,7 +169,7 @@ TEST_F(long_plans, begun_by_an_interrupt)
 	ASSERT_EQ(0, raw_write(RAW_INLINE_MAX, "0"));
 	buf = raw_register(self->fd[0], raw_anon(8192), 8192, 0);
 	ASSERT_GT(buf, 0);
-	copy_first(self->steps);
+	self->steps[0] = copy_step();
 	for (i = 1; i < n; i++) {
 		self->steps[i] = raw_step(0, 0);
 		self->steps[i].dep[0] = i;
@@ -186,7 +180,7 @@ TEST_F(long_plans, begun_by_an_interrupt)
 		struct npulink_post post[OPS];
 
 		for (i = 0; i < OPS; i++) {
-			post[i] = post_copy(plan, buf);
+			post[i] = post_copy(plan, buf, NPULINK_POST_HELD);
 			ASSERT_EQ(0, raw_ioctl(self->fd[0], NPULINK_POST, &post[i]));
 		}
 		for (i = 0; i < OPS; i++) {
@@ -208,7 +202,7 @@ TEST_F(long_plans, to_and_fro)
 	for (r = 0; r < 2; r++) {
 		buf = raw_register(self->fd[r], raw_anon(8192), 8192, 0);
 		ASSERT_GT(buf, 0);
-		copy_first(self->steps);
+		self->steps[0] = copy_step();
 		for (i = 1; i < n; i++) {
 			bool send = i % 2 != (uint32_t)r;
 
@@ -218,7 +212,7 @@ TEST_F(long_plans, to_and_fro)
 		}
 		plan = raw_plan(self->fd[r], self->comm[r], two_slots, 2, self->steps, n);
 		ASSERT_GT(plan, 0);
-		post[r] = post_copy(plan, buf);
+		post[r] = post_copy(plan, buf, NPULINK_POST_HELD);
 	}
 	for (r = 0; r < 2; r++)
 		ASSERT_EQ(0, raw_ioctl(self->fd[r], NPULINK_POST, &post[r]));

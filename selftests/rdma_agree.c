@@ -51,11 +51,6 @@ static void *ask(void *arg)
 	return NULL;
 }
 
-static void *nothing(void *arg)
-{
-	return arg;
-}
-
 /* Rank 1 of two, of a communicator that has failed; @asks, else it is left to the other one. */
 static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks)
 {
@@ -78,13 +73,12 @@ static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks
 	return !asks || !pthread_create(&s->thread, NULL, ask, s);
 }
 
-/* What has become of it: so many ranks that are well, or an error. */
-static bool survivor_end(struct survivor *s, int want)
+/* What its call has come to: so many ranks that are well, or an error. */
+static bool survivor_is(const struct survivor *s, int want)
 {
 	struct npulink_comm_status st = { };
 	bool ok;
 
-	pthread_join(s->thread, NULL);
 	if (want < 0) {
 		ok = s->rc == want;
 	} else {
@@ -95,6 +89,15 @@ static bool survivor_end(struct survivor *s, int want)
 	if (!ok)
 		ksft_print_msg("%d: rank %u of %u, cause %u\n", s->rc, s->out.out_rank,
 			       s->out.out_nranks, st.out_cause);
+	return ok;
+}
+
+static bool survivor_end(struct survivor *s, int want)
+{
+	bool ok;
+
+	pthread_join(s->thread, NULL);
+	ok = survivor_is(s, want);
 	close(s->fd);
 	return ok;
 }
@@ -445,19 +448,14 @@ static bool takes_a_place(bool before)
 	cmd.comm_id = raw_comm_timeout(fd, s.secret, 0, 2, BOUND);
 	if ((int)cmd.comm_id < 0 || raw_abort(s.fd, s.comm, 1))
 		return false;
-	/* Of the one who is waited for, a call that is interrupted begins it. */
-	if (!before && pthread_create(&s.thread, NULL, ask, &s))
+	if (pthread_create(&s.thread, NULL, ask, &s))
 		return false;
+	ok = sleeps(&s);
+	/* A call that is interrupted has begun it. */
 	if (before) {
-		struct survivor begins = s;
-
-		if (pthread_create(&begins.thread, NULL, ask, &begins))
-			return false;
-		ok = sleeps(&begins) && !pthread_kill(begins.thread, SIGUSR1);
-		pthread_join(begins.thread, NULL);
-		ok = ok && begins.rc == -EINTR;
-	} else {
-		ok = true;
+		pthread_kill(s.thread, SIGUSR1);
+		pthread_join(s.thread, NULL);
+		ok = ok && s.rc == -EINTR;
 	}
 	ok = begin(&a, &s, NPULINK_WIRE_COMMIT) && say_right(&a, NPULINK_WIRE_COMMIT) &&
 	     hostile_dropped(&a.h, 10000) && ok;
@@ -467,10 +465,10 @@ static bool takes_a_place(bool before)
 	rc = raw_ioctl(fd, NPULINK_COMM_SHRINK, &cmd);
 	if (rc != -ESHUTDOWN)
 		ksft_print_msg("who is not waited for: %d\n", rc);
-	ok = ok && rc == -ESHUTDOWN;
-	if (pthread_create(&s.thread, NULL, before ? ask : nothing, &s))
-		return false;
-	ok = survivor_end(&s, 2) && ok;
+	if (before)
+		ask(&s);
+	ok = survivor_is(&s, 2) && rc == -ESHUTDOWN && ok;
+	close(s.fd);
 	close(fd);
 	return ok;
 }

@@ -196,24 +196,14 @@ static int meshes(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
-static int meshes_end(void)
+static int with_algorithm(const char *algorithm, unsigned int per, remote_fn fn)
 {
 	int bad;
 
-	setenv("COLL_ALGORITHM", "allreduce:mesh", 1);
-	bad = remote_ranks(2, meshes);
+	setenv("COLL_ALGORITHM", algorithm, 1);
+	bad = remote_ranks(per, fn);
 	unsetenv("COLL_ALGORITHM");
 	return bad;
-}
-
-static bool rings_end(unsigned int per)
-{
-	int bad;
-
-	setenv("COLL_ALGORITHM", "allreduce:ring", 1);
-	bad = remote_ranks(per, rings);
-	unsetenv("COLL_ALGORITHM");
-	return !bad;
 }
 
 /* What both ranks see when one of them fails: the same cause. */
@@ -557,9 +547,12 @@ int main(void)
 	chosen_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	chosen_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
 	chosen_result(!remote_ranks(2, sends_behind_others), "behind other receives\n");
-	chosen_result(rings_end(1), "two rings at a time, 2 x 1\n");
-	chosen_result(rings_end(2), "two rings at a time, 2 x 2\n");
-	chosen_result(!meshes_end(), "a message beside a mesh that waits\n");
+	chosen_result(!with_algorithm("allreduce:ring", 1, rings),
+		      "two rings at a time, 2 x 1\n");
+	chosen_result(!with_algorithm("allreduce:ring", 2, rings),
+		      "two rings at a time, 2 x 2\n");
+	chosen_result(!with_algorithm("allreduce:mesh", 2, meshes),
+		      "a message beside a mesh that waits\n");
 	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
 	random_ops = operations(1000, 10000);
@@ -582,7 +575,8 @@ int main(void)
 	random_ops = operations(200, 5000);
 	chosen_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
 	setenv("COLL_CHECKSUM", "1", 1);
-	chosen_result(!meshes_end(), "checksums: a message beside a mesh that waits\n");
+	chosen_result(!with_algorithm("allreduce:mesh", 2, meshes),
+		      "checksums: a message beside a mesh that waits\n");
 	unsetenv("COLL_CHECKSUM");
 	chosen_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
 	chosen_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");

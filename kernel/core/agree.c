@@ -30,15 +30,14 @@
 #define NPULINK_AGREE_SETTLE	2
 /* .. and how long others wait for the one that decides, which may have to wait for all that. */
 #define NPULINK_AGREE_DECIDE	6
+/* For so long a caller may be told what came of the last call. */
+#define NPULINK_AGREE_CALLED	HZ
 
 /* The first place after @i but our own, or agree->nplaces. */
 static u32 npulink_agree_next(const struct npulink_agree *agree, u32 i)
 {
 	return i + 1 == agree->self ? i + 2 : i + 1;
 }
-
-/* For so long a caller may be told what came of the last call. */
-#define NPULINK_AGREE_CALLED	HZ
 
 #define for_each_other(i, agree) \
 	for (i = npulink_agree_next(agree, ~0U); i < (agree)->nplaces; \
