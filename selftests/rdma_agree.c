@@ -473,6 +473,34 @@ static bool takes_a_place(bool before)
 	return ok;
 }
 
+/* A chain needs room for each of its receives at a time: two from one machine are refused. */
+static bool chains(void)
+{
+	struct npulink_slot slots[2] = {
+		{ .min_len = 8192, .access = NPULINK_SLOT_READ },
+		{ .min_len = 8192, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE },
+	};
+	struct npulink_step steps[2];
+	struct survivor s;
+	int once, twice;
+
+	if (!survivor_init(&s, BOUND, false, false))
+		return false;
+	for (int i = 0; i < 2; i++) {
+		steps[i] = raw_step(NPULINK_STEP_RECV | NPULINK_STEP_REDUCE, 8192);
+		steps[i].recv_peer = 0;
+		steps[i].src_slot = i;
+		steps[i].dst_slot = 1;
+	}
+	steps[1].flags = NPULINK_STEP_F_CHAIN;
+	once = raw_plan(s.fd, s.comm, slots, 2, steps, 1);
+	twice = raw_plan(s.fd, s.comm, slots, 2, steps, 2);
+	close(s.fd);
+	if (once <= 0 || twice != -EOPNOTSUPP)
+		ksft_print_msg("once %d, twice %d\n", once, twice);
+	return once > 0 && twice == -EOPNOTSUPP;
+}
+
 /* The others have agreed without it. */
 static bool left_out(void)
 {
@@ -845,13 +873,14 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 17 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 18 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
 	ksft_test_result(interrupted(), "a rank that waits is interrupted, and asks again\n");
 	ksft_test_result(takes_a_place(true), "who takes the place of a rank elsewhere asks first\n");
 	ksft_test_result(takes_a_place(false), "he asks when the other one has come\n");
+	ksft_test_result(chains(), "a chain that receives twice from one machine\n");
 	ksft_test_result(left_out(), "a rank that is left out is told so\n");
 	ksft_test_result(dies_before(NPULINK_WIRE_ALIVE),
 			 "the other one dies before it has said anything\n");

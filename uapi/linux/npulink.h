@@ -577,6 +577,10 @@ struct npulink_comm_shrink {
  *
  * Copies the plan, checks it, and freezes it. out_bad_step and out_reason are
  * also written when the plan is refused.
+ *
+ * Errors, besides those of all ioctls:
+ *  - EINVAL: see out_reason
+ *  - EOPNOTSUPP: a chain receives more than once from one rank on another node
  */
 struct npulink_plan_create {
 	__u32 size;
