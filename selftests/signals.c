@@ -222,7 +222,9 @@ TEST_F(signals, batches)
 
 	ASSERT_EQ(0, team_open(&t, 2, 2, 40000));
 	storm(500);
-	for (i = 0; more(i, n, interrupted); i++) {
+	for (i = 0; i < n; i++) {
+		/* In every sixth round, nothing but a signal ends rank 0's wait. */
+		bool late = i % 6 == 0;
 		struct npulink_post_batch b = {
 			.size = sizeof(b), .flags = NPULINK_POST_WAIT, .nposts = 8,
 			.posts = (uintptr_t)post[0], .wait_until_ns = RAW_FOREVER,
@@ -233,7 +235,8 @@ TEST_F(signals, batches)
 		for (k = 0; k < 8; k++) {
 			post[0][k] = member_post_cmd(&t.m[0], NPULINK_POST_HELD);
 			post[1][k] = member_post_cmd(&t.m[1], NPULINK_POST_HELD);
-			ASSERT_EQ(0, RETRY(raw_ioctl(t.m[1].fd, NPULINK_POST, &post[1][k])));
+			if (k < 7 || !late)
+				ASSERT_EQ(0, RETRY(raw_ioctl(t.m[1].fd, NPULINK_POST, &post[1][k])));
 		}
 		do {
 			rc = raw_ioctl(t.m[0].fd, NPULINK_POST_BATCH, &b);
@@ -244,7 +247,9 @@ TEST_F(signals, batches)
 			b.nposts = 8 - done;
 			b.out_posted = 0;
 		} while (rc == -EINTR && done < 8);
-		ASSERT_TRUE(!rc || rc == -EINTR);
+		ASSERT_TRUE(rc == -EINTR || (!rc && !late));
+		if (late)
+			ASSERT_EQ(0, RETRY(raw_ioctl(t.m[1].fd, NPULINK_POST, &post[1][7])));
 		for (k = 0; k < 8; k++) {
 			if (!post[0][k].out_result.seq)
 				ASSERT_EQ(0, RETRY(raw_wait(t.m[0].fd, post[0][k].out_seq,
@@ -257,8 +262,8 @@ TEST_F(signals, batches)
 		}
 	}
 	calm();
-	TH_LOG("%u batches of 8, %u interruptions", i, interrupted);
-	EXPECT_LT(0, (int)interrupted);
+	TH_LOG("%u batches of 8, %u interruptions", n, interrupted);
+	EXPECT_LE((n + 5) / 6, interrupted);
 	EXPECT_EQ(0, team_allreduce(&t, 1));
 	team_close(&t);
 }
