@@ -18,6 +18,45 @@ static int random_traffic(struct coll_comm *comm, unsigned int rank)
 	return random_operations(getenv("NPULINK_SOAK") ? 2000 : 100, rank, n, n / MACHINES);
 }
 
+/*
+ * Chains that take from three machines at once, many of them, and no two machines send what they
+ * have in the same order.
+ */
+static int many_meshes(struct coll_comm *comm, unsigned int rank)
+{
+	enum { MESHES = 12 };
+	const size_t count = 1 << 20;
+	unsigned int n = coll_comm_size(comm), seed = rank;
+	struct coll_request *reqs[MESHES];
+	uint8_t *in = malloc(count), *out = calloc(MESHES, count);
+	int bad = 0;
+
+	for (size_t k = 0; k < count; k++)
+		in[k] = k / 4096 + rank;
+	for (int i = 0; i < MESHES && !bad; i++) {
+		usleep(rand_r(&seed) % 30000);
+		bad = remote_check(coll_iallreduce(comm, in, out + i * count, count, COLL_UINT8,
+						   COLL_SUM, &reqs[i]), comm, rank, "mesh");
+	}
+	bad = bad || remote_check(coll_waitall(MESHES, reqs), comm, rank, "meshes");
+	for (size_t k = 0; k < MESHES * count && !bad; k++)
+		if (out[k] != (uint8_t)(n * (k % count / 4096) + n * (n - 1) / 2))
+			bad = remote_fail("rank %u: element %zu: %d", rank, k, out[k]);
+	free(in);
+	free(out);
+	return bad;
+}
+
+static int all_meshes(unsigned int per)
+{
+	int bad;
+
+	setenv("COLL_ALGORITHM", "allreduce:mesh", 1);
+	bad = remote_ranks_on(MACHINES, per, many_meshes);
+	unsetenv("COLL_ALGORITHM");
+	return bad;
+}
+
 /* Rank 2 gives up; 0 and 1 may have nothing to do with it at that moment. */
 static int abort_reaches_all(struct coll_comm *comm, unsigned int rank)
 {
@@ -193,12 +232,14 @@ int main(void)
 	killed = mmap(NULL, sizeof(*killed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(13);
 	ksft_test_result(!remote_ranks_on(2, 4, remote_collectives), "all collectives, 2 x 4\n");
 	ksft_test_result(!remote_ranks_on(3, 1, remote_collectives), "all collectives, 3 x 1\n");
 	ksft_test_result(!remote_ranks_on(3, 2, remote_collectives), "all collectives, 3 x 2\n");
 	ksft_test_result(!remote_ranks_on(4, 1, remote_collectives), "all collectives, 4 x 1\n");
 	ksft_test_result(!two_levels(), "all collectives on two levels, 2 x 3 and 3 x 2\n");
+	ksft_test_result(!all_meshes(1), "many meshes at a time, 4 x 1\n");
+	ksft_test_result(!all_meshes(2), "many meshes at a time, 4 x 2\n");
 	ksft_test_result(!remote_ranks_on(3, 1, abort_reaches_all), "an abort reaches all\n");
 	ksft_test_result(!remote_ranks_on(4, 1, random_traffic), "random traffic\n");
 	/* What has failed on a machine that is killed would be forgotten. */

@@ -171,25 +171,62 @@ static bool npulink_recv_fits(const struct npulink_remote_step *rs)
 }
 
 /*
- * A free grant that @rs may have. Half of them are for steps that were asked for. The last one, and
- * the last landing, are for a step whose peer has data now and nowhere to put it: what is granted
- * to others may wait for data that comes out of that step, the other way round the ring.
+ * Will its chain take what is granted to @rs next as soon as it is there? What comes from others
+ * is there, or remote peers have it and send it after this. The last of the first peer is got
+ * before that of the second, so no two chains wait for what the other one has.
  */
+static bool npulink_recv_in_turn(const struct npulink_remote_step *rs)
+{
+	const struct npulink_op *op = rs->op;
+	const struct npulink_unit *un = &op->plan->units[op->plan->pos[rs->step].unit];
+	u32 first = op->plan->steps[rs->step].recv_peer, i;
+
+	for (i = un->first; i < un->first + un->nsteps; i++) {
+		const struct npulink_step *st = &op->plan->steps[i];
+		const struct npulink_step_pos *pos = &op->plan->pos[i];
+		const struct npulink_op *peer;
+		u32 ps;
+
+		if (i == rs->step || !(st->op & NPULINK_STEP_RECV))
+			continue;
+		peer = op->streams[pos->recv_stream].peer;
+		if (!peer)
+			return false;
+		ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
+		/* Pairs with npulink_unit_publish(). Nothing that was granted to @rs is left. */
+		if (smp_load_acquire(&peer->cells[ps].avail) > rs->granted + 1)
+			continue;
+		if (!peer->is_mirror || !op->far->steps[i].needs || st->recv_peer < first)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * May @rs have the last grant, and the last landing? Only a step whose peer has data now and
+ * nowhere to put it: what is granted to others may wait for data that comes out of that step, the
+ * other way round the ring.
+ */
+static bool npulink_recv_last(const struct npulink_remote_step *rs)
+{
+	return rs->needs && npulink_recv_fits(rs) && npulink_recv_in_turn(rs);
+}
+
+/* A free grant that @rs may have. Half of them are for steps that were asked for. */
 static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
 						const struct npulink_remote_step *rs)
 {
 	u32 landings = NPULINK_LANDINGS - hweight32(remote->landings);
-	bool last = rs->needs && npulink_recv_fits(rs);
 	struct npulink_grant *found = NULL;
 	u32 unasked = 0, free = 0, i;
+	bool has = false;
 
 	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
 		struct npulink_grant *grant = &remote->grants[i];
 
 		if (grant->state) {
 			unasked += !grant->requested;
-			/* What it has will come free, or waits for others, as this would. */
-			last = last && grant->step != rs;
+			has |= grant->step == rs;
 		} else {
 			found = grant;
 			free++;
@@ -197,7 +234,8 @@ static struct npulink_grant *npulink_recv_grant(struct npulink_remote *remote,
 	}
 	if (!rs->requested && unasked >= NPULINK_WIRE_GRANTS / 2)
 		return NULL;
-	if (!last && (free == 1 || (!rs->direct && landings == 1)))
+	/* What it has will come free, or waits for others, as this would. */
+	if ((free == 1 || (!rs->direct && landings == 1)) && (has || !npulink_recv_last(rs)))
 		return NULL;
 	return rs->direct || landings ? found : NULL;
 }
@@ -329,7 +367,7 @@ void npulink_remote_rx(struct npulink_remote *remote, struct npulink_run *run)
 			continue;
 		if (rs->requested ? ++asked <= NPULINK_RX_LOOKS : ++unasked <= NPULINK_RX_LOOKS)
 			continue;
-		if (rs->needs && npulink_recv_fits(rs))
+		if (npulink_recv_last(rs))
 			return;
 		rs->idle = true;
 		list_move_tail(&rs->rx_node, &remote->rx_idle);

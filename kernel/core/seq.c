@@ -630,13 +630,18 @@ static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *r
 	atomic_xchg(&ev->pending, 0);
 	if (op->state == NPULINK_OP_RUNNING) {
 		u32 unit = op->plan->pos[ev->kind].unit;
+		const struct npulink_unit *un = &op->plan->units[unit];
 		const struct npulink_unit_state *us = &op->units[unit];
 
 		if (us->phase != NPULINK_UNIT_ACTIVE && us->phase != NPULINK_UNIT_SENT)
 			return;
 		if (us->phase == NPULINK_UNIT_ACTIVE && us->missing &&
-		    ev->kind != op->plan->units[unit].first + us->waits)
+		    ev->kind != un->first + us->waits) {
+			/* It may be what a remote peer's data had to wait for. */
+			if (op->far)
+				npulink_remote_want(op, unit, run);
 			return;
+		}
 		npulink_unit_advance(op, unit, run);
 		npulink_op_advance(op, run);
 	}
