@@ -241,8 +241,11 @@ void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_pl
 
 	spin_lock_irqsave(&rank->lock, flags);
 	resuming = remote->state == NPULINK_REMOTE_RESUMING;
-	if (!resuming && remote->state != NPULINK_REMOTE_CONNECTING)
+	if (!resuming && remote->state != NPULINK_REMOTE_CONNECTING) {
+		/* It has failed meanwhile. The peer can be told, behind what it has not got. */
+		put->transport->resend(put, le32_to_cpu(place->seq));
 		goto out;
+	}
 	npulink_remote_set_state(remote, NPULINK_REMOTE_UP);
 	if (!npulink_resume_messages(remote, place)) {
 		npulink_remote_violation(remote, "place");

@@ -72,6 +72,7 @@ void rdma_conn_drained(struct rdma_conn *conn)
 	conn->was_up = conn->up;
 	conn->up = false;
 	conn->rx_live = false;
+	conn->tx_live = false;
 	spin_unlock_irqrestore(&conn->lock, flags);
 	rdma_conn_lost(conn);
 }

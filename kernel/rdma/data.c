@@ -269,6 +269,7 @@ int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
 	struct npulink_put *put = conn->put;
 	unsigned long flags;
 	int rc = 0, slot;
+	bool live;
 	void *va;
 
 	/* It is whole when it is seen, since the next connection may be there at any time. */
@@ -282,14 +283,18 @@ int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
 		conn->tx_last |= BIT(slot);
 		put->tx_free &= ~BIT(slot);
 	}
+	live = conn->tx_live;
 	spin_unlock_irqrestore(&conn->lock, flags);
 	if (slot < 0)
 		return -EAGAIN;
-	/* What is being taken down is not posted to: the message waits for the next connection. */
-	if (READ_ONCE(conn->up) && READ_ONCE(conn->state) == RDMA_CONN_OPEN)
+	/*
+	 * What is being taken down is not posted to: the message waits for the next connection; and
+	 * to a new one rdma_resend() posts it, behind those before it.
+	 */
+	if (!READ_ONCE(conn->up) || READ_ONCE(conn->state) != RDMA_CONN_OPEN)
+		rc = conn->final ? -EAGAIN : 0;	/* there will be none */
+	else if (live)
 		rc = rdma_tx_post(conn, slot, NULL);
-	else if (conn->final)
-		rc = -EAGAIN;	/* there will be none */
 	if (rc) {
 		rdma_give(conn, &conn->put->tx_free, slot);
 		rdma_conn_fail(conn, rc);

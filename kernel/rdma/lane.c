@@ -209,8 +209,16 @@ void rdma_resend(struct npulink_put *put, u32 seq)
 	spin_unlock_irqrestore(&conn->lock, flags);
 	if (!conn->active)
 		rc = rdma_lane_say(conn->lane);
-	while (!rc && (slot = rdma_resend_slot(conn, seq++)) >= 0)
+	while (!rc) {
+		/* A last message waits here for its turn, or finds that all before it are sent. */
+		spin_lock_irqsave(&conn->lock, flags);
+		slot = rdma_resend_slot(conn, seq++);
+		conn->tx_live = slot < 0;
+		spin_unlock_irqrestore(&conn->lock, flags);
+		if (slot < 0)
+			break;
 		rc = rdma_tx_post(conn, slot, NULL);
+	}
 	if (rc)
 		rdma_conn_fail(conn, rc);
 }

@@ -136,8 +136,8 @@ struct rdma_lane {
 /*
  * struct rdma_conn - npulink_put.priv
  * @setup: changes of state that set something up; taken by CM handlers
- * @lock: what is free of tx and writes, @starved, @failing, @status, @rx_kept, @rx_live, and which
- *	is @lane
+ * @lock: what is free of tx and writes, @starved, @failing, @status, @rx_kept, @rx_live, @tx_live,
+ *	and which is @lane
  * @active: we call the peer
  * @several: there is more than one pair of ports that it could go over
  * @final: do not try again; with @lock, but for rdma_shut()
@@ -159,6 +159,7 @@ struct rdma_lane {
  * @up: @lane stands, and the core may use it
  * @rx_kept: slots whose message the core keeps
  * @rx_live: the others are posted to @lane
+ * @tx_live: what has to be sent again over @lane has been
  * @tx_last: slots that hold a last message
  * @tx_len: bytes in them
  */
@@ -201,6 +202,7 @@ struct rdma_conn {
 	bool up;
 	bool starved;
 	bool rx_live;
+	bool tx_live;
 	unsigned long rx_kept;
 	unsigned long tx_last;
 	u16 tx_len[NPULINK_PUT_TX];
