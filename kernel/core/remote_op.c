@@ -3,6 +3,7 @@
  * remote_op.c - operations with remote peers: the mirror that plays their part to the
  * sequencer, and which step of ours a message is about.
  */
+#include <linux/sched/signal.h>
 #include "remote.h"
 
 /*
@@ -36,9 +37,15 @@ int npulink_remote_plan(struct npulink_plan *plan)
 		far |= plan->peers[i].conn->far;
 	if (!far)
 		return 0;
-	for (i = 0; i < plan->nunits; i++)
+	for (i = 0; i < plan->nunits; i++) {
 		if (npulink_remote_needs(plan, &plan->units[i]) > 1)
 			return -EOPNOTSUPP;
+		if (!(i & 0xfff)) {
+			cond_resched();
+			if (fatal_signal_pending(current))
+				return -EINTR;
+		}
+	}
 	mirror = kzalloc(sizeof(*mirror), GFP_KERNEL_ACCOUNT);
 	if (!mirror)
 		return -ENOMEM;
