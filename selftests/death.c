@@ -337,7 +337,8 @@ TEST_F(death, others_are_told)
 	bool late;
 
 	/* Where a machine is busy, the step that is held may not be the first to be told of. */
-	for (round = 0; round < self->rounds || (!self->exact && round < 10 * self->rounds); round++) {
+	for (round = 0; round < self->rounds || (!self->exact && round < 10 * self->rounds);
+	     round++) {
 		seed = self->seed;
 		late = true;
 		for (tries = 0; tries < TRIES && late; tries++) {
