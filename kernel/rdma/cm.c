@@ -550,6 +550,8 @@ void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg)
 {
 	struct rdma_conn *conn = put->priv;
 	unsigned int ms = RDMA_LEAVE_MIN;
+	unsigned long flags;
+	bool lives;
 
 	if (!msg)
 		return;
@@ -557,7 +559,11 @@ void rdma_leave(struct npulink_put *put, const struct npulink_wire_msg *msg)
 		ms = clamp_t(unsigned int, put->timeout_ms, RDMA_LEAVE_MIN, RDMA_LEAVE_MAX);
 	conn->leave_end = jiffies + msecs_to_jiffies(ms);
 	mutex_lock(&conn->setup);
-	if ((conn->up && conn->state == RDMA_CONN_OPEN) || conn->resuming)
+	/* A new connection is up, and resumes nothing more, at one time. */
+	spin_lock_irqsave(&conn->lock, flags);
+	lives = (conn->up && conn->state == RDMA_CONN_OPEN) || conn->resuming;
+	spin_unlock_irqrestore(&conn->lock, flags);
+	if (lives)
 		conn->leaving = !rdma_send_last(conn, msg, NULL, 0);
 	mutex_unlock(&conn->setup);
 }
