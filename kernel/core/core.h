@@ -125,6 +125,7 @@ void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run);
 void npulink_remote_abort(struct npulink_rank *rank);
 void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);
 void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run);
+void npulink_remote_want_next(struct npulink_op *op, u32 unit, struct npulink_run *run);
 bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
 bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
 			    struct npulink_operand *o);

@@ -116,6 +116,33 @@ static void npulink_recv_queue(struct npulink_remote *remote, struct npulink_rem
 	list_add_tail(&rs->rx_node, rs->idle ? &remote->rx_idle : &remote->rx);
 }
 
+/* An active unit waits for bytes of step @step: if a remote peer has them, it may send them. */
+static void npulink_recv_want(struct npulink_op *op, u32 step, struct npulink_run *run)
+{
+	const struct npulink_step *st = &op->plan->steps[step];
+	struct npulink_remote_step *rs = &op->far->steps[step];
+	struct npulink_remote *remote;
+	struct npulink_op *peer;
+
+	if (!(st->op & NPULINK_STEP_RECV))
+		return;
+	peer = op->streams[op->plan->pos[step].recv_stream].peer;
+	if (!peer || !peer->is_mirror)
+		return;
+	if (rs->granted == st->len || rs->slot >= 0 ||
+	    (!list_empty(&rs->rx_node) && !rs->needs) ||
+	    (st->len <= NPULINK_WIRE_EAGER && !rs->requested))
+		return;
+	remote = npulink_remote_of(op, step, false);
+	if (remote->state >= NPULINK_REMOTE_LEFT)
+		return;
+	if (list_empty(&rs->rx_node))
+		npulink_recv_queue(remote, rs);
+	else if (rs->idle)
+		npulink_remote_wake_idle(remote, rs);
+	npulink_remote_pump(remote, run);
+}
+
 /* A unit waits for bytes: see to it that its remote peers may send them. */
 void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
@@ -125,30 +152,42 @@ void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *ru
 	if (op->units[unit].phase != NPULINK_UNIT_ACTIVE &&
 	    op->units[unit].phase != NPULINK_UNIT_BUSY)
 		return;
-	for (i = un->first; i < un->first + un->nsteps; i++) {
-		const struct npulink_step *st = &op->plan->steps[i];
-		struct npulink_remote_step *rs = &op->far->steps[i];
-		struct npulink_remote *remote;
-		struct npulink_op *peer;
+	for (i = un->first; i < un->first + un->nsteps; i++)
+		npulink_recv_want(op, i, run);
+}
 
-		if (!(st->op & NPULINK_STEP_RECV))
-			continue;
-		peer = op->streams[op->plan->pos[i].recv_stream].peer;
-		if (!peer || !peer->is_mirror)
-			continue;
-		if (rs->granted == st->len || rs->slot >= 0 ||
-		    (!list_empty(&rs->rx_node) && !rs->needs) ||
-		    (st->len <= NPULINK_WIRE_EAGER && !rs->requested))
-			continue;
-		remote = npulink_remote_of(op, i, false);
-		if (remote->state >= NPULINK_REMOTE_LEFT)
-			continue;
-		if (list_empty(&rs->rx_node))
-			npulink_recv_queue(remote, rs);
-		else if (rs->idle)
-			npulink_remote_wake_idle(remote, rs);
-		npulink_remote_pump(remote, run);
-	}
+/*
+ * Something has come of what an active unit waits for, and it waits for more. Only one of its steps
+ * may have the last landing because of that, see npulink_recv_in_turn().
+ */
+void npulink_remote_want_next(struct npulink_op *op, u32 unit, struct npulink_run *run)
+{
+	const struct npulink_unit *un = &op->plan->units[unit];
+	const struct npulink_step *steps = op->plan->steps;
+	u32 end = un->first + un->nsteps, next = end, i;
+
+	for (i = un->first; i < end; i++)
+		if (op->far->steps[i].needs &&
+		    (next == end || steps[i].recv_peer < steps[next].recv_peer))
+			next = i;
+	if (next != end)
+		npulink_recv_want(op, next, run);
+}
+
+/*
+ * How much of @rs is granted next: no more than there is room for where the engine has to write it,
+ * or what is left in the landing waits for the window's next reader.
+ */
+static u32 npulink_recv_piece(const struct npulink_remote_step *rs)
+{
+	const struct npulink_plan *plan = rs->op->plan;
+	const struct npulink_unit *un = &plan->units[plan->pos[rs->step].unit];
+	const struct npulink_step *last = &plan->steps[un->first + un->nsteps - 1];
+	u64 len = min_t(u64, NPULINK_WIRE_CHUNK, last->len - rs->granted);
+
+	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off)
+		len = min(len, last->src2_off);
+	return len;
 }
 
 /*
@@ -161,13 +200,13 @@ static bool npulink_recv_fits(const struct npulink_remote_step *rs)
 	const struct npulink_unit *un = &op->plan->units[op->plan->pos[rs->step].unit];
 	u32 step = un->first + un->nsteps - 1;
 	const struct npulink_step *last = &op->plan->steps[step];
-	u64 end = min_t(u64, rs->granted + NPULINK_WIRE_CHUNK, last->len), taken;
+	u64 taken;
 
 	if (!(last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off))
 		return true;
 	/* Pairs with npulink_unit_credit(). */
 	taken = min(smp_load_acquire(&op->cells[step].taken), last->len);
-	return end - taken <= last->src2_off || rs->granted <= taken;
+	return rs->granted + npulink_recv_piece(rs) - taken <= last->src2_off;
 }
 
 /*
@@ -303,7 +342,7 @@ static int npulink_recv_step(struct npulink_remote *remote, struct npulink_remot
 		grant->requested = rs->requested;
 		grant->step = rs;
 		grant->off = rs->granted;
-		grant->len = min_t(u64, NPULINK_WIRE_CHUNK, st->len - rs->granted);
+		grant->len = npulink_recv_piece(rs);
 		grant->landing = rs->direct ? -1 : ffz(remote->landings);
 		grant->good = false;
 		grant->twice = false;

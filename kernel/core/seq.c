@@ -639,7 +639,7 @@ static void npulink_event_handle(struct npulink_event *ev, struct npulink_run *r
 		    ev->kind != un->first + us->waits) {
 			/* It may be what a remote peer's data had to wait for. */
 			if (op->far)
-				npulink_remote_want(op, unit, run);
+				npulink_remote_want_next(op, unit, run);
 			return;
 		}
 		npulink_unit_advance(op, unit, run);
