@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * killed - a process is killed in the midst of a call that takes long: a plan of a million
- * steps, a gigabyte of memory, a million peers. It is gone long before the call would have
- * ended, and nothing of it stays pinned or charged.
+ * steps, a gigabyte of memory, a million peers, a batch of long plans. It is gone long before
+ * the call would have ended, and nothing of it stays pinned or charged.
  *
  * npulink-test: timeout=170 nodebug
  */
@@ -150,6 +150,38 @@ static int call_peers(struct long_call *c)
 	return raw_ioctl(c->fd, NPULINK_COMM_PEERS, &cmd);
 }
 
+#define BATCH	64
+
+/* Steps that do nothing, by the million: they run while the batch is being posted. */
+static void prepare_batch(struct long_call *c)
+{
+	struct npulink_ring_setup ring = { .size = sizeof(ring), .entries = BATCH, .eventfd = -1 };
+	struct npulink_step *steps = calloc(MILLION, sizeof(*steps));
+	struct npulink_post *posts = calloc(BATCH, sizeof(*posts));
+	unsigned int i;
+	int plan;
+
+	make_comm(c, 1);
+	RAW_CHECK(steps && posts && !raw_ioctl(c->fd, NPULINK_RING_SETUP, &ring));
+	for (i = 0; i < MILLION; i++)
+		steps[i] = raw_step(0, 0);
+	plan = raw_plan(c->fd, c->comm, NULL, 0, steps, MILLION);
+	RAW_CHECK(plan > 0);
+	free(steps);
+	for (i = 0; i < BATCH; i++)
+		posts[i] = raw_post_cmd(plan, 0);
+	c->arg = posts;
+}
+
+static int call_batch(struct long_call *c)
+{
+	struct npulink_post_batch cmd = {
+		.size = sizeof(cmd), .nposts = BATCH, .posts = (uintptr_t)c->arg,
+	};
+
+	return raw_ioctl(c->fd, NPULINK_POST_BATCH, &cmd);
+}
+
 FIXTURE(killed) {
 	long pinned;
 };
@@ -167,6 +199,7 @@ FIXTURE_VARIANT_ADD(killed, races) { .prepare = prepare_races, .call = call_race
 FIXTURE_VARIANT_ADD(killed, register) { .prepare = prepare_register, .call = call_register };
 FIXTURE_VARIANT_ADD(killed, alloc) { .prepare = prepare_alloc, .call = call_alloc };
 FIXTURE_VARIANT_ADD(killed, peers) { .prepare = prepare_peers, .call = call_peers };
+FIXTURE_VARIANT_ADD(killed, batch) { .prepare = prepare_batch, .call = call_batch };
 
 FIXTURE_SETUP(killed)
 {

@@ -366,6 +366,13 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 		struct npulink_post post;
 		struct npulink_op *op;
 
+		/* Each may have a million steps, some of which run while it is posted. */
+		if (i && fatal_signal_pending(current)) {
+			rc = -EINTR;
+			break;
+		}
+		if (cond_resched())
+			run.now = 0;
 		rc = npulink_copy_post(&post, &user[i], &run);
 		if (rc)
 			break;
