@@ -301,6 +301,92 @@ TEST_F(life, threads_wait_for_the_same)
 	EXPECT_EQ(-ENOENT, raw_wait(self->m.fd, seq, &w[0].res));
 }
 
+#define WOKEN	1024	/* of the threads that wait in a file; more look for themselves */
+
+struct crowd {
+	struct waiter *w;
+	unsigned int n;
+};
+
+static int crowd_add(struct crowd *crowd, int fd, uint64_t seq, void *(*run)(void *arg))
+{
+	struct waiter *w = &crowd->w[crowd->n++];
+	pthread_attr_t attr;
+	int rc;
+
+	w->fd = fd;
+	w->seq = seq;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 32 << 10);
+	rc = pthread_create(&w->thread, &attr, run, w);
+	pthread_attr_destroy(&attr);
+	return rc;
+}
+
+/* It has come so far as to sleep there, be it for a moment. */
+static bool crowd_waits(const struct crowd *crowd, unsigned int i)
+{
+	const struct waiter *w = &crowd->w[i];
+	char path[64];
+
+	if (!RAW_EVENTUALLY(__atomic_load_n(&w->tid, __ATOMIC_ACQUIRE)))
+		return false;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", w->tid);
+	return RAW_EVENTUALLY(raw_read(path) == SYS_ioctl);
+}
+
+static void *waiter_with_limit(void *arg)
+{
+	struct waiter *w = arg;
+	struct npulink_wait wait = {
+		.size = sizeof(wait), .seq = w->seq, .wait_until_ns = raw_now() + 100000000,
+	};
+
+	__atomic_store_n(&w->tid, syscall(SYS_gettid), __ATOMIC_RELEASE);
+	w->rc = raw_ioctl(w->fd, NPULINK_WAIT, &wait);
+	if (raw_now() < wait.wait_until_ns)
+		w->rc = -ERANGE;
+	return NULL;
+}
+
+static void do_nothing(int sig)
+{
+}
+
+/* They are told, too, that it is over, have a limit, and are interrupted. */
+TEST_F(life, more_threads_wait_than_are_woken)
+{
+	unsigned int n = getenv("NPULINK_SLOW") ? WOKEN + 50 : WOKEN + 500, i, told = 0;
+	struct sigaction sa = { .sa_handler = do_nothing };
+	struct crowd crowd = { .w = calloc(n + 2, sizeof(struct waiter)) };
+	uint64_t seq, from;
+
+	ASSERT_NE(NULL, crowd.w);
+	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
+	ASSERT_EQ(0, member_start(&self->m, 0, &seq));
+	for (i = 0; i < n; i++)
+		ASSERT_EQ(0, crowd_add(&crowd, self->m.fd, seq, waiter_run));
+	for (i = 0; i < n; i++)
+		ASSERT_TRUE(crowd_waits(&crowd, i));
+	ASSERT_EQ(0, crowd_add(&crowd, self->m.fd, seq, waiter_with_limit));
+	pthread_join(crowd.w[n].thread, NULL);
+	EXPECT_EQ(-ETIME, crowd.w[n].rc);
+	ASSERT_EQ(0, crowd_add(&crowd, self->m.fd, seq, waiter_run));
+	ASSERT_TRUE(crowd_waits(&crowd, n + 1));
+	ASSERT_EQ(0, pthread_kill(crowd.w[n + 1].thread, SIGUSR1));
+	pthread_join(crowd.w[n + 1].thread, NULL);
+	EXPECT_EQ(-EINTR, crowd.w[n + 1].rc);
+	from = raw_now();
+	ASSERT_EQ(0, member_run(&self->peer, NULL));
+	for (i = 0; i < n; i++) {
+		pthread_join(crowd.w[i].thread, NULL);
+		told += !crowd.w[i].rc && !crowd.w[i].res.status && crowd.w[i].res.seq == seq;
+	}
+	EXPECT_EQ(n, told);
+	TH_LOG("%u threads are told within %.1f ms", n, (raw_now() - from) * 1e-6);
+	free(crowd.w);
+}
+
 #define COPY	(512 << 10)	/* not inline: left to whoever waits */
 
 struct limited {

@@ -132,7 +132,8 @@ void npulink_op_deliver(struct npulink_op *op)
 			npulink_eventfd_signal(cq->eventfd);
 	}
 	npulink_op_wake(file, op);
-	if (wq_has_sleeper(&file->poll_wq))
+	/* Who polls looks at the ring; npulink_release(), at what is in flight. */
+	if ((!op->held || READ_ONCE(file->dead)) && wq_has_sleeper(&file->poll_wq))
 		wake_up(&file->poll_wq);
 	spin_unlock(&file->lock);
 }

@@ -20,6 +20,7 @@
 #define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
 
+#define NPULINK_MAX_WAITERS	1024	/* of one file: with interrupts off, all are looked at */
 struct npulink_file;
 struct npulink_op;
 struct npulink_quota;
@@ -64,7 +65,10 @@ int npulink_object_destroy(struct npulink_file *file, u32 id);
 
 /* ---- file (cdev.c) ------------------------------------------------------ */
 
-/* A task that sleeps in POST or WAIT; on npulink_file.waiters. */
+/*
+ * A task that sleeps in POST or WAIT; on npulink_file.waiters if it is one of the first
+ * NPULINK_MAX_WAITERS. The others look for themselves, every other tick, whether it is over.
+ */
 struct npulink_waiter {
 	struct list_head node;
 	struct task_struct *task;
@@ -75,6 +79,7 @@ struct npulink_waiter {
 	bool helper;		/* owner: may be woken to run ready requests */
 	bool woken;
 	bool forever;		/* no limit but the operation's deadline */
+	bool listed;
 };
 
 /* The address space that a file belongs to; shared by all its files. */
@@ -130,6 +135,7 @@ struct npulink_file {
 	struct list_head waiters;
 	u64 waits;			/* id of the last waiter */
 	struct npulink_op **slots;
+	u32 nwaiters;			/* that are on it */
 	u32 slot_hint;
 	u32 inflight;
 	u64 seq;

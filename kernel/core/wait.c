@@ -174,6 +174,38 @@ static void npulink_hand_over(struct npulink_file *file)
 	spin_unlock_irq(&file->lock);
 }
 
+/* To be woken when its operation is done, unless too many are already. Under file->lock. */
+static void npulink_waiter_list(struct npulink_file *file, struct npulink_waiter *w)
+{
+	if (w->listed || file->nwaiters == NPULINK_MAX_WAITERS)
+		return;
+	w->listed = true;
+	file->nwaiters++;
+	list_add_tail(&w->node, &file->waiters);
+}
+
+static void npulink_waiter_unlist(struct npulink_file *file, struct npulink_waiter *w)
+{
+	if (!w->listed)
+		return;
+	list_del(&w->node);
+	file->nwaiters--;
+}
+
+/* Until somebody wakes us; or if nobody will, for a moment. Returns 0 or -ETIME. */
+static int npulink_waiter_sleep(const struct npulink_waiter *w, ktime_t until)
+{
+	if (!w->listed) {
+		schedule_timeout(1);
+		return !w->forever && ktime_compare(ktime_get(), until) >= 0 ? -ETIME : 0;
+	}
+	if (!w->forever)
+		return schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS) ? 0 : -ETIME;
+	npulink_deadlock_arm();
+	schedule();
+	return 0;
+}
+
 /*
  * Sleep until @op is done, running the file's own requests meanwhile. @until_ns is
  * CLOCK_MONOTONIC, 0: only look, ~0: no limit. Returns 0, -EINTR, -ETIME.
@@ -196,10 +228,11 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	}
 	spin_lock_irq(&file->lock);
 	w.id = ++file->waits;
-	list_add_tail(&w.node, &file->waiters);
 	for (;;) {
 		struct npulink_req *req;
 
+		/* Others may have gone. */
+		npulink_waiter_list(file, &w);
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (op->done)
 			break;
@@ -230,12 +263,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			break;
 		}
 		spin_unlock_irq(&file->lock);
-		if (w.forever) {
-			npulink_deadlock_arm();
-			schedule();
-		} else if (!schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS)) {
-			rc = -ETIME;
-		}
+		rc = npulink_waiter_sleep(&w, until);
 		spin_lock_irq(&file->lock);
 		if (rc) {
 			if (op->done)
@@ -245,7 +273,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		spun = true;
 	}
 	__set_current_state(TASK_RUNNING);
-	list_del(&w.node);
+	npulink_waiter_unlist(file, &w);
 	/* What this task would have run is somebody else's now. */
 	if (!list_empty(&file->ready))
 		npulink_file_wake_ready(file, false);
