@@ -83,6 +83,26 @@ static struct npulink_rank *npulink_comm_next_rank(struct npulink_comm *comm, u3
 	return NULL;
 }
 
+/* The same for who does not hold the mutex; referenced. */
+static struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm, u32 *i)
+{
+	struct npulink_rank *rank = NULL;
+	u32 end;
+
+	while (!rank && *i < comm->nranks) {
+		end = min(*i + 0x10000, comm->nranks);
+		rcu_read_lock();
+		for (; !rank && *i < end; ++*i) {
+			rank = rcu_dereference(comm->ranks[*i]);
+			if (rank && !kref_get_unless_zero(&rank->obj.kref))
+				rank = NULL;
+		}
+		rcu_read_unlock();
+		cond_resched();
+	}
+	return rank;
+}
+
 /* End what is in flight on all ranks. What is posted later sees comm->failed. */
 static void npulink_comm_flood(struct npulink_comm *comm)
 {
@@ -352,14 +372,36 @@ struct npulink_comm_arg {
 	struct npulink_comm *fresh;	/* if it is the first; NULL: used */
 };
 
+/* The ranks of a file by communicator: it may have many, and all users wait for the lock. */
+static int npulink_rank_cmp_key(const void *key, const struct rb_node *node)
+{
+	const struct npulink_rank *rank = rb_entry(node, struct npulink_rank, file_node);
+	const struct npulink_comm *comm = key;
+
+	return comm < rank->comm ? -1 : comm > rank->comm;
+}
+
+static bool npulink_rank_less(struct rb_node *node, const struct rb_node *than)
+{
+	const struct npulink_rank *rank = rb_entry(node, struct npulink_rank, file_node);
+
+	return npulink_rank_cmp_key(rank->comm, than) < 0;
+}
+
+static void npulink_rank_unlist(struct npulink_rank *rank)
+{
+	lockdep_assert_held(&npulink_comms_lock);
+	/* Not that of one that has joined without a secret: nobody can join there otherwise. */
+	if (!RB_EMPTY_NODE(&rank->file_node))
+		rb_erase(&rank->file_node, &rank->file->ranks);
+}
+
 /* Called with npulink_comms_lock held. */
 static int npulink_comm_join(struct npulink_rank *rank, void *data)
 {
 	struct npulink_comm_arg *arg = data;
 	const struct npulink_comm_create *cmd = arg->cmd;
 	struct npulink_comm *comm = npulink_comm_find(cmd->secret);
-	unsigned long id = 0;
-	struct npulink_object *obj;
 	int rc = 0;
 
 	if (!comm) {
@@ -375,13 +417,8 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 		kref_get(&comm->kref);
 	}
 	rank->comm = comm;
-	for (; (obj = npulink_object_next(rank->file, &id, NPULINK_OBJ_RANK)); id++) {
-		bool same = container_of(obj, struct npulink_rank, obj)->comm == comm;
-
-		npulink_object_put(obj);
-		if (same)
-			return -EEXIST;
-	}
+	if (rb_find(comm, &rank->file->ranks, npulink_rank_cmp_key))
+		return -EEXIST;
 	mutex_lock(&comm->mutex);
 	if (comm->failed)
 		rc = comm->cause.status;
@@ -390,6 +427,7 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 	if (!rc) {
 		comm->joined++;
 		rcu_assign_pointer(comm->ranks[cmd->rank], rank);
+		rb_add(&rank->file_node, &rank->file->ranks, npulink_rank_less);
 	}
 	mutex_unlock(&comm->mutex);
 	if (rc && !comm->joined && hash_hashed(&comm->hash))
@@ -520,10 +558,18 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	last = !--comm->joined;
 	if (last)
 		hash_del(&comm->hash);
-	while (!comm->failed && !cause.cause && (other = npulink_comm_next_rank(comm, &i)))
-		npulink_rank_is_missed(other, rank->rank, &cause);
+	npulink_rank_unlist(rank);
 	mutex_unlock(&comm->mutex);
 	mutex_unlock(&npulink_comms_lock);
+	/*
+	 * Without locks that others want: there may be a million, and whoever holds the one wants
+	 * the other. Those who join or post from now on see that we have left.
+	 */
+	while (!READ_ONCE(comm->failed) && !cause.cause &&
+	       (other = npulink_comm_get_next_rank(comm, &i))) {
+		npulink_rank_is_missed(other, rank->rank, &cause);
+		npulink_rank_put(other);
+	}
 	if (cause.cause)
 		npulink_comm_fail_now(comm, &cause);
 	cause.cause = NPULINK_CAUSE_LEFT;
@@ -684,6 +730,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	INIT_LIST_HEAD(&rank->todo);
 	INIT_LIST_HEAD(&rank->resume);
 	INIT_LIST_HEAD(&rank->ops);
+	RB_CLEAR_NODE(&rank->file_node);
 	INIT_WORK(&rank->release_work, npulink_rank_free);
 	INIT_WORK(&rank->resume_work, npulink_rank_resume_work);
 	rank->flight = npulink_flight_new(file);

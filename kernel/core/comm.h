@@ -175,6 +175,7 @@ struct npulink_rank {
 	struct npulink_object obj;
 	struct npulink_comm *comm;
 	struct npulink_file *file;
+	struct rb_node file_node;	/* in file->ranks */
 	struct npulink_device *dev;
 	u32 rank;
 	u32 nplans;		/* under comm->mutex */

@@ -10,6 +10,7 @@
 #include <linux/kref.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
+#include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
 #include <linux/workqueue.h>
@@ -19,8 +20,8 @@
 #define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */
 #define NPULINK_MAX_ARENA	(1024 * 1024)
 #define NPULINK_MAX_OBJECTS	65536	/* of one file */
-
 #define NPULINK_MAX_WAITERS	1024	/* of one file: with interrupts off, all are looked at */
+
 struct npulink_file;
 struct npulink_op;
 struct npulink_quota;
@@ -78,8 +79,8 @@ struct npulink_waiter {
 	unsigned long since;	/* jiffies */
 	bool helper;		/* owner: may be woken to run ready requests */
 	bool woken;
-	bool forever;		/* no limit but the operation's deadline */
 	bool listed;
+	bool forever;		/* no limit but the operation's deadline */
 };
 
 /* The address space that a file belongs to; shared by all its files. */
@@ -125,6 +126,7 @@ struct npulink_file {
 	int doorbell;			/* index of its doorbell page, -1: none yet */
 	struct mutex mutex;		/* see above */
 	struct xarray objects;
+	struct rb_root ranks;		/* that have joined by a secret; under npulink_comms_lock */
 	struct npulink_buf *arena;
 	u64 arena_len;		/* for people, who have no reference to it */
 	struct task_struct *worker;
@@ -133,9 +135,9 @@ struct npulink_file {
 	spinlock_t lock ____cacheline_aligned;
 	struct list_head ready;
 	struct list_head waiters;
+	u32 nwaiters;			/* that are on it */
 	u64 waits;			/* id of the last waiter */
 	struct npulink_op **slots;
-	u32 nwaiters;			/* that are on it */
 	u32 slot_hint;
 	u32 inflight;
 	u64 seq;
