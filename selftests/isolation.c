@@ -8,6 +8,7 @@
  * npulink-test: timeout=100
  */
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -614,6 +615,104 @@ TEST_F(isolation, objects_of_a_user)
 		}
 		_exit(0);
 	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+	EXPECT_EQ(0, raw_write(USER_LIMIT, text));
+}
+
+/* Up to @n buffers; how many there may be. */
+static int take_buffers(int fd, int n)
+{
+	void *page = raw_anon(PAGE);
+	int i, rc = 0;
+
+	for (i = 0; i < n && rc >= 0; i++)
+		rc = raw_register(fd, page, PAGE, 0);
+	if (rc >= 0)
+		return n;
+	RAW_CHECK(rc == -EDQUOT);
+	return i - 1;
+}
+
+static gid_t node_group(void)
+{
+	struct stat st;
+
+	RAW_CHECK(!stat("/dev/npulink/npu0", &st));
+	return st.st_gid;
+}
+
+/* The ids of a process that has made a user namespace. */
+static void write_maps(pid_t pid, const char *uids)
+{
+	char path[64], gids[32];
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
+	RAW_CHECK(!raw_write(path, uids));
+	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
+	snprintf(gids, sizeof(gids), "0 %u 1", node_group());
+	RAW_CHECK(!raw_write(path, gids));
+}
+
+/* Whoever has many uids in a user namespace of his own is one user with all of them. */
+TEST_F(isolation, uids_of_a_user)
+{
+	char text[24];
+	pid_t other;
+
+	snprintf(text, sizeof(text), "%lld", (long long)raw_read(USER_LIMIT));
+	ASSERT_EQ(0, raw_write(USER_LIMIT, "12"));
+	self->bob = fork();
+	if (!self->bob) {
+		int fd;
+
+		become(BOB);
+		/* The file is his from before. */
+		fd = raw_open(0);
+		RAW_CHECK(fd >= 0 && take_buffers(fd, 4) == 4);
+		RAW_CHECK(!unshare(CLONE_NEWUSER));
+		tell(self->sk[1], 1);
+		RAW_CHECK(hear(self->sk[1]) == 2);
+		other = fork();
+		if (!other) {
+			/* Nobody outside has this one. */
+			RAW_CHECK(!setresuid(5, 5, 5));
+			/* 5 are there: that leaves this file, and 6 more. */
+			fd = raw_open(1);
+			RAW_CHECK(fd >= 0 && take_buffers(fd, 16) == 6);
+			RAW_CHECK(!unshare(CLONE_NEWUSER));
+			RAW_CHECK(raw_open(1) < 0 && errno == EDQUOT);
+			_exit(0);
+		}
+		RAW_CHECK(!raw_reap(other));
+		_exit(take_buffers(fd, 16) != 7);
+	}
+	ASSERT_EQ(1, hear(self->sk[0]));
+	write_maps(self->bob, "0 60002 1\n1 70001 9");
+	tell(self->sk[0], 2);
+	EXPECT_EQ(0, raw_reap(self->bob));
+	/* In a namespace that root has made, each is a user by himself. */
+	self->bob = fork();
+	if (!self->bob) {
+		gid_t gid = node_group();
+		int uid;
+
+		RAW_CHECK(!setresgid(gid, gid, gid));
+		RAW_CHECK(!unshare(CLONE_NEWUSER));
+		tell(self->sk[1], 1);
+		RAW_CHECK(hear(self->sk[1]) == 2);
+		for (uid = 1; uid < 3; uid++) {
+			other = fork();
+			if (!other) {
+				RAW_CHECK(!setresuid(uid, uid, uid));
+				_exit(take_buffers(raw_open(0), 16) != 11);
+			}
+			RAW_CHECK(!raw_reap(other));
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(1, hear(self->sk[0]));
+	write_maps(self->bob, "0 0 1\n1 70001 9");
+	tell(self->sk[0], 2);
 	EXPECT_EQ(0, raw_reap(self->bob));
 	EXPECT_EQ(0, raw_write(USER_LIMIT, text));
 }

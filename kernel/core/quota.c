@@ -3,12 +3,16 @@
  * quota.c - how many files and objects a user may have. Their memory is charged to the
  * memory cgroup anyway; this is for machines that have none, and for ids. And how many workers:
  * these are kernel threads, which no other limit counts, and the machine has only so many.
+ *
+ * A user may have many uids, each of them in a user namespace of his: all of them are he. Those
+ * of a namespace that root has made, for a container, are users like any other.
  */
 #include <linux/capability.h>
 #include <linux/hashtable.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
 #include <linux/uidgid.h>
+#include <linux/user_namespace.h>
 #include "core.h"
 
 static unsigned int npulink_max_user_objects = 1 << 20;
@@ -74,6 +78,18 @@ void npulink_quota_init(void)
 						 8192UL);
 }
 
+/* Who made the outermost user namespace that is not root's, else the caller. */
+static kuid_t npulink_quota_uid(void)
+{
+	kuid_t uid = current_uid();
+	struct user_namespace *ns;
+
+	for (ns = current_user_ns(); ns != &init_user_ns; ns = ns->parent)
+		if (!uid_eq(ns->owner, GLOBAL_ROOT_UID))
+			uid = ns->owner;
+	return uid;
+}
+
 /* The caller's, for a file, which counts as one. */
 struct npulink_quota *npulink_quota_open(void)
 {
@@ -83,7 +99,7 @@ struct npulink_quota *npulink_quota_open(void)
 	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return ERR_PTR(-ENOMEM);
-	fresh->uid = current_uid();
+	fresh->uid = npulink_quota_uid();
 	spin_lock(&npulink_quotas_lock);
 	q = npulink_quota_find(fresh->uid);
 	if (!q) {
