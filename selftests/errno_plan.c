@@ -248,6 +248,38 @@ TEST(err_too_many)
 	close(fd);
 }
 
+/* A stream for each peer, channel and direction. */
+TEST(err_too_many_streams)
+{
+	enum { PEERS = 512, CHANNELS = 64, N = PEERS * CHANNELS * 2 };
+	struct npulink_slot slot = { .min_len = 8, .access = NPULINK_SLOT_READ };
+	struct npulink_step *steps = calloc(N + 1, sizeof(*steps));
+	struct npulink_plan_create cmd;
+	int fd = raw_open(0), comm;
+	uint8_t secret[16];
+	uint32_t i;
+
+	ASSERT_GE(fd, 0);
+	ASSERT_NE(NULL, steps);
+	raw_secret(secret);
+	comm = raw_comm(fd, secret, 0, PEERS + 2);
+	ASSERT_GT(comm, 0);
+	for (i = 0; i <= N; i++) {
+		steps[i] = raw_step(i % 2 ? NPULINK_STEP_RECV : NPULINK_STEP_SEND, 0);
+		steps[i].channel = i / 2 % CHANNELS;
+		*(i % 2 ? &steps[i].recv_peer : &steps[i].send_peer) = 1 + i / 2 / CHANNELS;
+	}
+	cmd = raw_plan_cmd(comm, &slot, 1, steps, N + 1);
+	EXPECT_EQ(-EINVAL, raw_ioctl(fd, NPULINK_PLAN_CREATE, &cmd));
+	EXPECT_EQ(NPULINK_BAD_CHANNEL, cmd.out_reason);
+	EXPECT_EQ(NONE, cmd.out_bad_step);
+	cmd = raw_plan_cmd(comm, &slot, 1, steps, N);
+	EXPECT_EQ(0, raw_ioctl(fd, NPULINK_PLAN_CREATE, &cmd));
+	EXPECT_EQ(NPULINK_BAD_NONE, cmd.out_reason);
+	free(steps);
+	close(fd);
+}
+
 TEST(err_name_of_algorithm)
 {
 	static const char *const bad[] = { "two words", "tab\t", "new\nline", "\x1b[31m", "\x7f",

@@ -134,7 +134,7 @@ static u32 npulink_plan_meets(const struct npulink_plan *plan, struct npulink_pl
 	return n;
 }
 
-static int npulink_plan_make_streams(struct npulink_plan *plan)
+static int npulink_plan_make_streams(struct npulink_plan *plan, u32 *reason)
 {
 	u32 n = npulink_plan_meets(plan, NULL);
 	struct npulink_plan_meet *meet;
@@ -158,6 +158,11 @@ static int npulink_plan_make_streams(struct npulink_plan *plan)
 		plan->npeers += peer;
 		plan->nstreams += peer || meet[i].channel != meet[i - 1].channel ||
 				  meet[i].send != meet[i - 1].send;
+	}
+	if (plan->nstreams > NPULINK_MAX_STREAMS) {
+		*reason = NPULINK_BAD_CHANNEL;
+		rc = -EINVAL;
+		goto out;
 	}
 	plan->peers = kvcalloc(plan->npeers, sizeof(*plan->peers), GFP_KERNEL_ACCOUNT);
 	plan->streams = kvcalloc(plan->nstreams, sizeof(*plan->streams), GFP_KERNEL_ACCOUNT);
@@ -465,9 +470,12 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_plan_make_units(plan);
 	if (rc)
 		goto err_abort;
-	rc = npulink_plan_make_streams(plan);
-	if (rc)
+	rc = npulink_plan_make_streams(plan, &cmd->out_reason);
+	if (rc) {
+		if (cmd->out_reason && npulink_ucmd_respond(ucmd, sizeof(*cmd)))
+			rc = -EFAULT;
 		goto err_abort;
+	}
 	rc = npulink_remote_plan(plan);
 	if (rc)
 		goto err_abort;

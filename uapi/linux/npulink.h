@@ -543,7 +543,7 @@ struct npulink_comm_shrink {
 #define NPULINK_BAD_RESERVED	3	/* an unused member is not zero */
 #define NPULINK_BAD_DTYPE	4	/* data type or reduction unknown */
 #define NPULINK_BAD_PEER	5	/* peer out of range, or the own rank */
-#define NPULINK_BAD_CHANNEL	6	/* channel out of range */
+#define NPULINK_BAD_CHANNEL	6	/* channel out of range; without a step: too many */
 #define NPULINK_BAD_SLOT	7	/* slot out of range, or without the access */
 #define NPULINK_BAD_RANGE	8	/* operand exceeds its slot's min_len */
 #define NPULINK_BAD_ALIGN	9	/* offset or length not a multiple of the type */
@@ -580,7 +580,8 @@ struct npulink_comm_shrink {
  * also written when the plan is refused.
  *
  * Errors, besides those of all ioctls:
- *  - EINVAL: see out_reason
+ *  - EINVAL: see out_reason; with NPULINK_BAD_CHANNEL and no step, the plan has more than
+ *    65,536 streams: every channel of every peer is one, in each direction
  *  - EOPNOTSUPP: a chain receives more than once from one rank on another node
  */
 struct npulink_plan_create {

@@ -14,6 +14,8 @@
 #define NPULINK_MAX_STEPS	(1U << 20)
 #define NPULINK_MAX_RANKS	(1U << 20)
 #define NPULINK_MAX_CHANNELS	64
+/* Of a plan: with interrupts off, all are gone through. 32,000 peers have one either way. */
+#define NPULINK_MAX_STREAMS	65536
 #define NPULINK_MAX_LEN		(1ULL << 40)
 
 /**
