@@ -199,7 +199,9 @@ FIXTURE_VARIANT_ADD(killed, races) { .prepare = prepare_races, .call = call_race
 FIXTURE_VARIANT_ADD(killed, register) { .prepare = prepare_register, .call = call_register };
 FIXTURE_VARIANT_ADD(killed, alloc) { .prepare = prepare_alloc, .call = call_alloc };
 FIXTURE_VARIANT_ADD(killed, peers) { .prepare = prepare_peers, .call = call_peers };
-FIXTURE_VARIANT_ADD(killed, batch) { .prepare = prepare_batch, .call = call_batch };
+FIXTURE_VARIANT_ADD(killed, batch) {
+	.prepare = prepare_batch, .call = call_batch, .stages = true,
+};
 
 FIXTURE_SETUP(killed)
 {
