@@ -63,15 +63,16 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 		.nranks = b->nranks, .rank = b->rank, .extra = extra,
 	};
 	struct coll_bootstrap patient = *b;
-	uint64_t until_ns;
+	uint64_t now, until_ns;
 	int rc;
 
 	/* Who is first on the machine may itself be waiting for rank 0. */
 	patient.until_ns += VERDICT_NS;
 	rc = coll_frame_recv(&patient, c, FRAME_HELLO, &hello, sizeof(hello), status);
-	memcpy(b->text, patient.text, sizeof(b->text));
+	if (!rc && hello.extra > COLL_LEFT_MS)
+		rc = -EBADMSG;
 	if (rc)
-		return rc;
+		goto out;
 	c->rank = hello.rank;
 	if (hello.keyed != g.keyed) {
 		*status = coll_text(b->text, sizeof(b->text), -EACCES,
@@ -83,15 +84,21 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 	if (getrandom(g.nonce, sizeof(g.nonce), 0) != sizeof(g.nonce))
 		return -EIO;
 	coll_session_key(b, c, hello.nonce, g.nonce);
-	until_ns = coll_now_ns() + hello.extra * 1000000ULL + VERDICT_NS;
+	/* Anybody can say HELLO: only whoever has the key may make this rank wait longer. */
+	now = coll_now_ns();
+	patient.until_ns = (b->until_ns > now ? b->until_ns : now) + VERDICT_NS;
+	rc = coll_frame_send(&patient, c, FRAME_JOIN, 0, &g, sizeof(g));
+	if (!rc)
+		rc = coll_frame_recv(&patient, c, FRAME_PLACE, place, sizeof(*place), status);
+	if (rc)
+		goto out;
+	until_ns = now + hello.extra * 1000000ULL + VERDICT_NS;
 	if (b->until_ns < until_ns)
 		b->until_ns = until_ns;
-	rc = coll_frame_send(b, c, FRAME_JOIN, 0, &g, sizeof(g));
-	if (!rc)
-		rc = coll_frame_recv(b, c, FRAME_PLACE, place, sizeof(*place), status);
-	if (rc)
-		return rc;
 	return place->len ? GO_ON : 0;
+out:
+	memcpy(b->text, patient.text, sizeof(b->text));
+	return rc;
 }
 
 /* It had too many strangers at a time, is still there from the last meeting, or has died. */

@@ -18,12 +18,12 @@
 
 int coll_remaining_ms(const struct coll_bootstrap *b)
 {
-	uint64_t now = coll_now_ns();
+	uint64_t now = coll_now_ns(), ms;
 
 	if (now >= b->until_ns)
 		return 0;
-	return (b->until_ns - now) / 1000000 < 1000000 ? (b->until_ns - now) / 1000000 + 1
-						       : 1000000;
+	ms = (b->until_ns - now) / 1000000;
+	return ms < COLL_LEFT_MS ? ms + 1 : COLL_LEFT_MS;
 }
 
 int coll_wait_for(const struct coll_bootstrap *b, int fd, short events)

@@ -25,6 +25,7 @@
 #define COLL_STRANGERS	64U
 #define COLL_MAC_LEN	32
 #define COLL_PROTOCOL	3
+#define COLL_LEFT_MS	1000000		/* more is never said to be left */
 
 /* ---- frames: this, a body, and a MAC that is zero without a key */
 

@@ -470,16 +470,73 @@ static void test_foreign_port(void)
 	ksft_test_result(said(1, -EPROTO, "is not libcoll"), "something else answers\n");
 }
 
-/* A rank 0 or member of the other protocol version, by hand. */
+/* HELLO or JOIN, by hand. */
+struct greeting {
+	uint32_t magic, type;
+	int32_t status;
+	uint32_t len;
+	uint32_t protocol, version, keyed, nranks, rank, extra;
+	uint8_t nonce[16], mac[32];
+};
+
+/*
+ * Whoever has the port can say HELLO, with or without the key, and then nothing. Returns how long
+ * a rank that has a second waits for it.
+ */
+static long held_up(uint32_t extra)
+{
+	const struct greeting hello = {
+		.magic = 0x6275706e, .len = 40, .protocol = 3, .version = COLL_VERSION,
+		.keyed = 1, .nranks = 2, .extra = extra,
+	};
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0), peer;
+	struct timespec from, to;
+	bool over;
+	pid_t pid;
+
+	clean();
+	a.sin_port = htons(atoi(port));
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 5))
+		abort();
+	scratch_env[1][0] = "COLL_TIMEOUT=1";
+	scratch_env[1][1] = "COLL_KEY=secret";
+	clock_gettime(CLOCK_MONOTONIC, &from);
+	pid = start(1, 2);
+	peer = accept(fd, NULL, NULL);
+	if (write(peer, &hello, sizeof(hello)) < 0)
+		abort();
+	do {
+		usleep(10000);
+		over = waitpid(pid, NULL, WNOHANG) == pid;
+		clock_gettime(CLOCK_MONOTONIC, &to);
+	} while (!over && to.tv_sec - from.tv_sec < 30);
+	if (!over) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	close(peer);
+	close(fd);
+	return to.tv_sec - from.tv_sec;
+}
+
+static void test_hello(void)
+{
+	long took = held_up(UINT32_MAX);
+
+	ksft_test_result(took < 30 && said(1, -EPROTO, "is not libcoll"),
+			 "more time than anybody has\n");
+	took = held_up(900000);
+	ksft_test_result(took < 30 && said(1, -ETIMEDOUT, "did not answer in time"),
+			 "who has not shown the key is not waited for longer\n");
+}
+
+/* A rank 0 or member of the other protocol version. */
 static void test_versions(void)
 {
-	struct {
-		uint32_t magic, type;
-		int32_t status;
-		uint32_t len;
-		uint32_t protocol, version, keyed, nranks, rank, reserved;
-		uint8_t nonce[16], mac[32];
-	} frame = {
+	struct greeting frame = {
 		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 3,
 		.version = 9 << 16 | 8 << 8 | 7, .nranks = 2, .rank = 1,
 	};
@@ -626,7 +683,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 1 + 2);
+	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 2 + 1 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -637,6 +694,7 @@ int main(int argc, char **argv)
 	test_ids();
 	test_strangers();
 	test_foreign_port();
+	test_hello();
 	test_versions();
 	test_death();
 	ksft_finished();
