@@ -7,6 +7,7 @@
  * first. All functions are called with the lock held.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -190,6 +191,9 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	rc = coll_tune_choose(&comm->tune, args, &e->alg, &seconds, why, sizeof(why));
 	if (rc)
 		return coll_fail(comm, rc, "%s: %s", what, why);
+	/* The choice went by nothing that ranks differ in, but how long it takes goes by that. */
+	if (args->collective == NPULINK_COLL_ALLTOALLV)
+		seconds = fmax(seconds, coll_tune_own_part(&comm->tune, e->alg, args));
 	rc = coll_plan_make(e->alg, args, &plan);
 	if (rc)
 		return coll_fail_plan(comm, args, rc, NULL);

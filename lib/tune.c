@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -300,6 +301,22 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 	rc = choose(tune, args, &common, alg, seconds, text, size);
 	free(zero);
 	return rc;
+}
+
+/*
+ * How long a rank should take for its own part, where coll_tune_choose() could not look at that:
+ * not for the choice.
+ */
+double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			  const struct coll_args *args)
+{
+	struct coll_cost_params params = tune->params;
+
+	if (args->topo && args->topo->nservers > 1) {
+		params.alpha = fmax(params.alpha, tune->far_alpha);
+		params.beta = fmax(params.beta, tune->far_beta);
+	}
+	return alg->cost(args, &params);
 }
 
 /* A call of that many bytes, as args, for questions about it. */

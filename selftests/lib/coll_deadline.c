@@ -112,6 +112,40 @@ static void test_prediction(void)
 	ksft_test_result(!rc && grows, "more bytes get more time\n");
 }
 
+/* Sizes that differ between ranks cannot count for the choice, but do for the time. */
+static void test_counts(void)
+{
+	const size_t each = 8 << 20, counts[2] = { each, each };
+	uint64_t deadline[2], slow[2];
+	struct coll_request *req[2];
+	int rc = make_comms(2, COLL_DEADLINE_AUTO);
+
+	processors = RANKS;
+	for (unsigned int v = 0; v < 2; v++) {
+		for (unsigned int i = 0; i < 2 && !rc; i++) {
+			if (v)
+				rc = coll_ialltoallv(comms[i], memory[2 * i], counts, NULL,
+						     memory[2 * i + 1], counts, NULL, COLL_UINT8,
+						     &req[i]);
+			else
+				rc = coll_ialltoall(comms[i], memory[2 * i], memory[2 * i + 1],
+						    each, COLL_UINT8, &req[i]);
+		}
+		deadline[v] = mock.deadline_ns;
+		slow[v] = mock.slow_ns;
+		if (!rc)
+			rc = coll_waitall(2, req);
+	}
+	rc |= comms_free(comms, 2);
+	processors = 0;
+	ksft_print_msg("alltoall: slow %.3f s, stuck %.3f s; alltoallv: %.3f s, %.3f s\n",
+		       slow[0] / 1e9, deadline[0] / 1e9, slow[1] / 1e9, deadline[1] / 1e9);
+	/* What is above a second and a minute, but for rounding. */
+	ksft_test_result(!rc && deadline[1] - 60 * SECOND >= (deadline[0] - 60 * SECOND) / 2 &&
+			 slow[1] - SECOND >= (slow[0] - SECOND) / 2,
+			 "alltoallv gets as much time as alltoall of that size\n");
+}
+
 static void test_processors(void)
 {
 	uint64_t many[2], enough[2], few[2], one[2];
@@ -210,12 +244,13 @@ static void test_forms(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 3 + 7 + 3);
+	ksft_set_plan(3 + 1 + 3 + 7 + 3);
 	unsetenv("COLL_DEADLINE");
 	unsetenv("COLL_CALIBRATION");
 	for (unsigned int i = 0; i < RANKS; i++)
 		memory[i] = calloc(16, 1 << 20);
 	test_prediction();
+	test_counts();
 	test_processors();
 	test_chosen();
 	test_forms();
