@@ -152,6 +152,7 @@ void coll_comm_discard(struct coll_comm *comm)
 {
 	coll_tune_free(&comm->tune);
 	coll_topo_free(&comm->topo);
+	free(comm->survivors);
 	free(comm->machine);
 	free(comm->hosts);
 	free(comm->group.v);
@@ -261,6 +262,9 @@ int coll_comm_destroy(struct coll_comm *comm)
 	if (!rc) {
 		coll_plan_free_all(comm, true);
 		coll_drv_destroy(&dev->drv, comm->id);
+		/* Nobody is going to use that any more: the others need not wait for this rank. */
+		if (comm->survivors)
+			coll_drv_destroy(&dev->drv, comm->survivors->id);
 	}
 	pthread_mutex_unlock(&dev->lock);
 	if (rc)

@@ -435,6 +435,19 @@ void coll_self_cancel(struct coll_request *req, int status);
 /* ---- comm.c */
 
 /**
+ * struct coll_survivors - a communicator of the kernel that coll_comm_shrink() has joined
+ * @id: of the kernel
+ * @rank: own rank in it
+ * @nranks: ranks
+ * @map: the rank of each in the one that has failed
+ */
+struct coll_survivors {
+	uint32_t id;
+	uint32_t rank, nranks;
+	uint32_t map[];
+};
+
+/**
  * struct coll_comm - a rank of a communicator
  * @dev: its open file
  * @id: of the kernel
@@ -442,6 +455,7 @@ void coll_self_cancel(struct coll_request *req, int status);
  * @topo: how the ranks are wired
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
+ * @survivors: joined by a coll_comm_shrink() that failed then
  */
 struct coll_comm {
 	struct coll_dev *dev;
@@ -455,6 +469,7 @@ struct coll_comm {
 	struct coll_plans plans;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
+	struct coll_survivors *survivors;
 	uint32_t *machine;		/* by rank, NULL: all are on one */
 	char (*hosts)[64];		/* by machine: its name, or "" */
 	pthread_mutex_t error_lock;

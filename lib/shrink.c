@@ -8,26 +8,50 @@
 #include <string.h>
 #include "internal.h"
 
-/*
- * Join the survivors of id. If another one has died meanwhile, what was joined has
- * failed already: go on from there. map, and then for the next ones, spare, of as many ranks as
- * id has: the ranks in id of those who are left.
- */
-static int join(struct coll_drv *drv, uint32_t id, uint32_t *map, uint32_t *spare,
-		struct npulink_comm_shrink *new)
+/* Join the survivors of @comm. */
+static int join(struct coll_comm *comm, struct coll_survivors **survivors)
 {
-	struct npulink_comm_status st;
-	int rc = coll_drv_comm_shrink(drv, id, map, new);
+	struct coll_survivors *s = calloc(1, sizeof(*s) + comm->nranks * sizeof(*s->map));
+	struct npulink_comm_shrink new;
+	int rc;
 
-	while (!rc && !coll_drv_comm_status(drv, new->out_id, &st) && st.out_cause) {
-		uint32_t failed = new->out_id;
-
-		rc = coll_drv_comm_shrink(drv, failed, spare, new);
-		coll_drv_destroy(drv, failed);
-		/* In order, so none is overwritten that is still needed. */
-		for (uint32_t i = 0; !rc && i < new->out_nranks; i++)
-			map[i] = map[spare[i]];
+	if (!s)
+		return -ENOMEM;
+	rc = coll_drv_comm_shrink(&comm->dev->drv, comm->id, s->map, &new);
+	if (rc) {
+		free(s);
+		return rc;
 	}
+	s->id = new.out_id;
+	s->rank = new.out_rank;
+	s->nranks = new.out_nranks;
+	*survivors = s;
+	return 0;
+}
+
+/* If another one has died meanwhile, what was joined has failed already: go on from there. */
+static int follow(struct coll_drv *drv, struct coll_survivors *s)
+{
+	uint32_t *spare = calloc(s->nranks, sizeof(*spare));
+	struct npulink_comm_shrink new;
+	struct npulink_comm_status st;
+	int rc = 0;
+
+	if (!spare)
+		return -ENOMEM;
+	while (!coll_drv_comm_status(drv, s->id, &st) && st.out_cause) {
+		rc = coll_drv_comm_shrink(drv, s->id, spare, &new);
+		if (rc)
+			break;
+		coll_drv_destroy(drv, s->id);
+		/* In order, so none is overwritten that is still needed. */
+		for (uint32_t i = 0; i < new.out_nranks; i++)
+			s->map[i] = s->map[spare[i]];
+		s->id = new.out_id;
+		s->rank = new.out_rank;
+		s->nranks = new.out_nranks;
+	}
+	free(spare);
 	return rc;
 }
 
@@ -77,15 +101,60 @@ static int shrink_text(struct coll_comm *comm, int rc)
 	}
 }
 
+/* Whether @config is of any use, as far as that does not depend on who survives. */
+static int check_config(struct coll_comm *comm, const struct coll_config *config)
+{
+	struct coll_config unwired = *config;
+	char text[COLL_TEXT] = "";
+	struct coll_comm *trial;
+	int rc;
+
+	unwired.topology = "";
+	rc = coll_comm_new(&trial, comm->dev, comm->nranks, comm->rank, &unwired, text,
+			   sizeof(text));
+	if (rc)
+		return coll_fail(comm, rc, "coll_comm_shrink: %s", text);
+	coll_comm_discard(trial);
+	return 0;
+}
+
+/* The library's side of what was joined. */
+static int make(struct coll_comm *comm, const struct coll_survivors *s,
+		const struct coll_config *config, struct coll_comm **made)
+{
+	char text[COLL_TEXT] = "";
+	int rc;
+
+	rc = coll_comm_new(made, comm->dev, s->nranks, s->rank, config, text, sizeof(text));
+	if (!rc) {
+		(*made)->id = s->id;
+		rc = inherit_machines(*made, comm, s->map);
+		if (rc) {
+			coll_comm_discard(*made);
+			coll_text(text, sizeof(text), rc, "out of memory");
+		}
+	}
+	return rc ? coll_fail(comm, rc, "coll_comm_shrink: %s", text) : 0;
+}
+
+/* Each rank can join the survivors once: what a call joined that failed then is the next one's. */
+static struct coll_survivors *swap_joined(struct coll_comm *comm, struct coll_survivors *joined)
+{
+	struct coll_survivors *before;
+
+	pthread_mutex_lock(&comm->dev->lock);
+	before = comm->survivors;
+	comm->survivors = joined;
+	pthread_mutex_unlock(&comm->dev->lock);
+	return before;
+}
+
 int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 		     const struct coll_config *user)
 {
-	char text[COLL_TEXT] = "";
-	struct npulink_comm_shrink new;
+	struct coll_survivors *joined;
 	struct coll_config config;
 	struct coll_comm *made;
-	struct coll_dev *dev;
-	uint32_t *map;
 	int rc;
 
 	if (!shrunk)
@@ -100,32 +169,26 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 	/* What the environment says is true of all ranks, not of those that are left. */
 	if (!config.topology)
 		config.topology = "";
-	map = calloc(comm->nranks, 2 * sizeof(*map));
-	if (!map)
-		return coll_fail(comm, -ENOMEM, "coll_comm_shrink: out of memory");
-	dev = comm->dev;
-	rc = join(&dev->drv, comm->id, map, map + comm->nranks, &new);
+	rc = check_config(comm, &config);
+	if (rc)
+		return rc;
+	joined = swap_joined(comm, NULL);
+	rc = joined ? 0 : join(comm, &joined);
+	if (!rc)
+		rc = follow(&comm->dev->drv, joined);
+	if (rc)
+		shrink_text(comm, rc);
+	else
+		rc = make(comm, joined, &config, &made);
 	if (rc) {
-		free(map);
-		return shrink_text(comm, rc);
+		if (joined)
+			swap_joined(comm, joined);
+		return rc;
 	}
-	rc = coll_comm_new(&made, dev, new.out_nranks, new.out_rank, &config, text, sizeof(text));
-	if (!rc) {
-		made->id = new.out_id;
-		rc = inherit_machines(made, comm, map);
-		if (rc) {
-			coll_comm_discard(made);
-			coll_text(text, sizeof(text), rc, "out of memory");
-		}
-	}
-	free(map);
-	if (rc) {
-		coll_drv_destroy(&dev->drv, new.out_id);
-		return coll_fail(comm, rc, "coll_comm_shrink: %s", text);
-	}
-	pthread_mutex_lock(&dev->lock);
-	dev->refs++;
-	pthread_mutex_unlock(&dev->lock);
+	free(joined);
+	pthread_mutex_lock(&comm->dev->lock);
+	comm->dev->refs++;
+	pthread_mutex_unlock(&comm->dev->lock);
 	*shrunk = made;
 	return 0;
 }

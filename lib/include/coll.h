@@ -302,8 +302,10 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code);
  * ranks that they have. Who reaches some of those who go on together, but not all, gets
  * -ESHUTDOWN.
  *
- * Return: 0; -EINVAL: @comm has not failed; -EEXIST: called before; -ESHUTDOWN: the others
- * go on without this rank; -EPERM, -ENOMEM, -ENODEV, -EHOSTUNREACH: see
+ * If it fails, because of @config for one thing, it can be called again until @comm is destroyed.
+ *
+ * Return: 0; -EINVAL: @comm has not failed, or bad @config; -EEXIST: called before, with success;
+ * -ESHUTDOWN: the others go on without this rank; -EPERM, -ENOMEM, -ENODEV, -EHOSTUNREACH: see
  * coll_comm_last_error() of @comm.
  */
 int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,

@@ -425,6 +425,56 @@ static void test_failures(void)
 	comms_free(comms, 3);
 }
 
+/* ---- going on without some ranks */
+
+/* Three ranks, of which the last has gone and taken the communicator with it. */
+static void make_survivors(void)
+{
+	make_comms(3, NULL);
+	coll_comm_destroy(comms[2]);
+	pthread_mutex_lock(&mock.lock);
+	mock_comm_fail(mock.comms, NPULINK_CAUSE_DEATH, -EOWNERDEAD, 0, 2, 0);
+	pthread_mutex_unlock(&mock.lock);
+}
+
+static void test_shrink(void)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_request *req[2];
+	struct coll_comm *new[2] = { }, *none;
+	int x[2] = { 1, 2 }, bad;
+	unsigned int calls;
+
+	make_survivors();
+	calls = mock_calls(NPULINK_COMM_SHRINK);
+	config.algorithm = "allreduce:best";
+	bad = !refused(comms[0], coll_comm_shrink(comms[0], &none, &config), -EINVAL, "best");
+	bad |= mock_calls(NPULINK_COMM_SHRINK) != calls;
+	ksft_test_result(!bad, "shrink: a wrong configuration is told before anything is joined\n");
+
+	/* Nobody can know before who survives. */
+	config.algorithm = NULL;
+	config.topology = "servers:2,1";
+	bad = !refused(comms[0], coll_comm_shrink(comms[0], &none, &config), -EINVAL, "of 2 ranks");
+	for (int r = 0; r < 2; r++)
+		bad |= coll_comm_shrink(comms[r], &new[r], NULL);
+	ksft_test_result(!bad, "shrink: again after a topology that does not fit\n");
+	for (int r = 0; r < 2 && !bad; r++)
+		bad |= coll_iallreduce(new[r], COLL_IN_PLACE, &x[r], 1, COLL_INT32, COLL_SUM,
+				       &req[r]);
+	bad = bad || coll_waitall(2, req) || x[0] != 3 || x[1] != 3;
+	bad = bad || !refused(comms[1], coll_comm_shrink(comms[1], &none, NULL), -EEXIST, "before");
+	ksft_test_result(!bad, "shrink: and go on\n");
+	comms_free(new, 2);
+	comms_free(comms, 2);
+
+	make_survivors();
+	bad = coll_comm_shrink(comms[0], &none, &config) != -EINVAL ||
+	      mock.comms->joined != 1 || coll_comm_destroy(comms[0]) || mock.comms->joined;
+	ksft_test_result(!bad, "shrink: who gives it up leaves\n");
+	coll_comm_destroy(comms[1]);
+}
+
 /* Milliseconds that the kernel is told, or what the library says to it. */
 static int peer_timeout(struct coll_config *config, uint64_t ns, const char *seconds)
 {
@@ -572,7 +622,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 4 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
@@ -580,6 +630,7 @@ int main(void)
 	test_persistent();
 	test_bad_arguments();
 	test_failures();
+	test_shrink();
 	test_init_errors();
 	test_fork();
 	test_share();

@@ -55,6 +55,8 @@ struct mock_comm {
 	uint32_t peer_timeout_ms;	/* of who joined last */
 	uint8_t ip[16];
 	char port[32];
+	struct mock_comm *survivors;
+	uint32_t map[64];		/* rank of each in the one whose survivors these are */
 	struct mock_comm *next;
 };
 
@@ -65,6 +67,7 @@ struct mock_rank {
 	uint64_t next;			/* number of the next collective */
 	uint64_t p2p[2][64];		/* of the next receive, send; by peer */
 	unsigned int plans;
+	bool shrunk;
 };
 
 struct mock_plan {
@@ -529,6 +532,51 @@ static inline int mock_comm_status(struct mock_file *file, struct npulink_comm_s
 	return 0;
 }
 
+/* Who had not left when the first of them asked. */
+static inline struct mock_comm *mock_survivors(struct mock_comm *comm)
+{
+	struct mock_comm *new = comm->survivors;
+
+	if (new)
+		return new;
+	new = calloc(1, sizeof(*new));
+	memcpy(new->secret, &new, sizeof(new));
+	for (uint32_t i = 0; i < comm->nranks; i++)
+		if (comm->ranks[i])
+			new->map[new->nranks++] = i;
+	new->next = mock.comms;
+	mock.comms = new;
+	comm->survivors = new;
+	return new;
+}
+
+static inline int mock_comm_shrink(struct mock_file *file, struct npulink_comm_shrink *arg)
+{
+	struct mock_rank *old = mock_object(file, arg->comm_id, MOCK_RANK), *rank;
+	struct mock_comm *new;
+
+	if (!old)
+		return -ENOENT;
+	if (!old->comm->cause)
+		return -EINVAL;
+	if (old->shrunk)
+		return -EEXIST;
+	old->shrunk = true;
+	new = mock_survivors(old->comm);
+	rank = calloc(1, sizeof(*rank));
+	rank->comm = new;
+	rank->file = file;
+	while (new->map[rank->rank] != old->rank)
+		rank->rank++;
+	new->ranks[rank->rank] = rank;
+	new->joined++;
+	memcpy((void *)arg->map, new->map, new->nranks * sizeof(*new->map));
+	arg->out_rank = rank->rank;
+	arg->out_nranks = new->nranks;
+	arg->out_id = mock_id(file, MOCK_RANK, rank);
+	return 0;
+}
+
 static inline void *mock_copy(uint64_t from, size_t len)
 {
 	void *p = malloc(len + 1);
@@ -843,6 +891,8 @@ static inline int mock_dispatch(struct mock_file *file, unsigned long cmd, void 
 		return mock_comm_create(file, arg);
 	case NPULINK_COMM_ABORT:
 		return mock_abort(file, arg);
+	case NPULINK_COMM_SHRINK:
+		return mock_comm_shrink(file, arg);
 	case NPULINK_COMM_STATUS:
 		return mock_comm_status(file, arg);
 	case NPULINK_PLAN_CREATE:
