@@ -55,18 +55,23 @@ static int follow(struct coll_drv *drv, struct coll_survivors *s)
 	return rc;
 }
 
-/* Which machine is whose, of those who are left, and what the network costs. */
+/* All went by the numbers of one of them, and still do: files of others may say something else. */
+static void inherit_costs(struct coll_comm *new, const struct coll_comm *old)
+{
+	float costs[COLL_COSTS];
+
+	coll_calibration_pack(&old->tune, costs);
+	coll_calibration_unpack(&new->tune, costs, new->nranks);
+}
+
+/* Which machine is whose, of those who are left. */
 static int inherit_machines(struct coll_comm *new, const struct coll_comm *old,
 			    const uint32_t *map)
 {
 	uint32_t nmachines = 0;
-	float costs[COLL_COSTS];
 
 	if (!old->machine)
 		return 0;
-	/* All went by the numbers of one of them, and still do. */
-	coll_calibration_pack(&old->tune, costs);
-	coll_calibration_unpack(&new->tune, costs, new->nranks);
 	new->machine = calloc(new->nranks, sizeof(*new->machine));
 	new->hosts = calloc(new->nranks, sizeof(*new->hosts));
 	if (!new->machine || !new->hosts)
@@ -128,6 +133,7 @@ static int make(struct coll_comm *comm, const struct coll_survivors *s,
 	rc = coll_comm_new(made, comm->dev, s->nranks, s->rank, config, text, sizeof(text));
 	if (!rc) {
 		(*made)->id = s->id;
+		inherit_costs(*made, comm);
 		rc = inherit_machines(*made, comm, s->map);
 		if (rc) {
 			coll_comm_discard(*made);
@@ -169,6 +175,8 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 	/* What the environment says is true of all ranks, not of those that are left. */
 	if (!config.topology)
 		config.topology = "";
+	/* Nor is any file looked at: see inherit_costs(). */
+	config.calibration = "";
 	rc = check_config(comm, &config);
 	if (rc)
 		return rc;

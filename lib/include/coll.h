@@ -287,9 +287,9 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code);
  * coll_comm_shrink() - go on without the ranks that have died or left
  * @comm: communicator that has failed; stays what it is, and is still to be destroyed
  * @shrunk: communicator of the survivors, in their old order; NULL on failure
- * @config: as for coll_comm_init_rank(), or NULL; device and share are not looked at:
- *	    the device file of @comm is used. COLL_TOPOLOGY was said of all ranks and
- *	    is not looked at, either
+ * @config: as for coll_comm_init_rank(), or NULL; device, share and calibration are not
+ *	    looked at: the device file and the numbers of @comm are used. COLL_TOPOLOGY was
+ *	    said of all ranks and is not looked at, either
  *
  * Every survivor has to call it, at its own time; it does not wait for the others.
  * One that dies before it has is noticed like any death: @shrunk fails, and can be

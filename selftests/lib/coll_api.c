@@ -5,6 +5,7 @@
  */
 #include "mock.h"
 #include "../coll_cases.h"
+#include "internal.h"
 #include "comms.h"
 #include "kselftest.h"
 
@@ -444,6 +445,8 @@ static void test_shrink(void)
 	struct coll_comm *new[2] = { }, *none;
 	int x[2] = { 1, 2 }, bad;
 	unsigned int calls;
+	const char *name;
+	double seconds;
 
 	make_survivors();
 	calls = mock_calls(NPULINK_COMM_SHRINK);
@@ -473,6 +476,19 @@ static void test_shrink(void)
 	      mock.comms->joined != 1 || coll_comm_destroy(comms[0]) || mock.comms->joined;
 	ksft_test_result(!bad, "shrink: who gives it up leaves\n");
 	coll_comm_destroy(comms[1]);
+
+	/* As if they had met: rank 0's numbers hold, whatever is in the file of each. */
+	make_survivors();
+	bad = 0;
+	for (int r = 0; r < 2; r++) {
+		comms[r]->tune.params.alpha = 7;
+		bad |= coll_comm_shrink(comms[r], &new[r], NULL);
+	}
+	for (int r = 0; r < 2 && !bad; r++)
+		bad |= coll_comm_algorithm(new[r], "allreduce", 4, &name, &seconds) || seconds < 7;
+	ksft_test_result(!bad, "shrink: the costs that all went by go on to hold\n");
+	comms_free(new, 2);
+	comms_free(comms, 2);
 }
 
 /* Milliseconds that the kernel is told, or what the library says to it. */
@@ -622,7 +638,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 4 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 5 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
