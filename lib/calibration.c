@@ -5,6 +5,7 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,26 @@ static const struct coll_work_costs default_work = {
 
 #define DEFAULT_FILE	"/etc/npulink/calibration"
 
+/* As strtod(), but the language may want a comma where files and variables have a point. */
+double coll_strtod(const char *s, char **end)
+{
+	locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+	double value;
+
+	if (!c) {
+		*end = (char *)s;
+		return 0;
+	}
+	value = strtod_l(s, end, c);
+	freelocale(c);
+	return value;
+}
+
 static bool parse_cost(const char *value, double *cost)
 {
 	char *end;
 
-	*cost = strtod(value, &end);
+	*cost = coll_strtod(value, &end);
 	return end != value && !*end && *cost >= 0 && *cost < 1e9;
 }
 

@@ -86,7 +86,7 @@ static int read_seconds(const char *name, double min, double max, const char *hi
 
 	if (!env || !*env)
 		return 0;
-	seconds = strtod(env, &end);
+	seconds = coll_strtod(env, &end);
 	if (*end || !(seconds >= min && seconds <= max))
 		return coll_text(text, size, -EINVAL, "%s=\"%s\" is no number of seconds (%s)",
 				 name, env, hint);

@@ -254,6 +254,7 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 void coll_calibration_device(struct coll_tune *tune, const struct npulink_device_info *info,
 			     uint32_t nranks);
 char *coll_trim(char *s);
+double coll_strtod(const char *s, char **end);
 
 /* All numbers of a calibration, as one rank tells the others. */
 #define COLL_COSTS	(12 + 2 * NPULINK_DTYPES)

@@ -4,6 +4,8 @@
  * choose alike.
  */
 #include <errno.h>
+#include <locale.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -365,10 +367,46 @@ static void test_ranks_agree(void)
 	coll_tune_free(&t);
 }
 
+/* A program may speak a language that writes 1,5: files and variables do not. */
+static void test_language(void)
+{
+	char dir[] = "/tmp/npulink-tune-XXXXXX", command[200], file[60], number[8] = "";
+	struct coll_tune t;
+	FILE *f;
+	int rc;
+
+	if (!mkdtemp(dir))
+		ksft_exit_fail_msg("cannot make %s\n", dir);
+	snprintf(command, sizeof(command),
+		 "localedef --no-archive -c -i de_DE -f UTF-8 %s/de_DE.UTF-8 >/dev/null 2>&1", dir);
+	rc = system(command);
+	setenv("LOCPATH", dir, 1);
+	if (setlocale(LC_ALL, "de_DE.UTF-8"))
+		snprintf(number, sizeof(number), "%.1f", 1.5);
+	if (strcmp(number, "1,5")) {
+		ksft_test_result_skip("no German here (localedef: %d)\n", rc);
+		goto out;
+	}
+	snprintf(file, sizeof(file), "%s/calibration", dir);
+	f = fopen(file, "we");
+	if (!f || fputs("alpha = 1.5e-6\n", f) < 0 || fclose(f))
+		ksft_exit_fail_msg("cannot write %s\n", file);
+	rc = init(&t, file, NULL);
+	ksft_test_result(!rc && t.params.alpha == 1.5e-6, "numbers in a language with a comma\n");
+	if (!rc)
+		coll_tune_free(&t);
+out:
+	setlocale(LC_ALL, "C");
+	unsetenv("LOCPATH");
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	if (system(command))
+		ksft_print_msg("cannot remove %s\n", dir);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 7 + 6 + 5 + 1);
+	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 7 + 6 + 5 + 1 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
@@ -379,5 +417,6 @@ int main(void)
 	test_script();
 	test_far();
 	test_ranks_agree();
+	test_language();
 	ksft_finished();
 }
