@@ -225,8 +225,12 @@ static int post_all(struct coll_comm *comm, struct coll_request **v, unsigned in
 			rc = coll_op_rebind(&v[done]->op);
 			if (!rc)
 				continue;
+			/* That has its own text, and the buffers of the others are still bound. */
 			self_end(v[done], rc);
-			fail_all(v + done + 1, n - done - 1, rc);
+			while (++done < n) {
+				coll_op_finish(&v[done]->op, rc);
+				self_end(v[done], rc);
+			}
 			return rc;
 		}
 		if (rc == -EBUSY) {

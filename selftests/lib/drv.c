@@ -175,6 +175,28 @@ static void test_stale(void)
 			 "ESTALE twice is an error\n");
 }
 
+/* One of a batch cannot be pinned anew: those after it give back what they had. */
+static void test_stale_in_a_group(void)
+{
+	struct coll_dev *dev = comms[0]->dev;
+	struct coll_request *req[2] = { };
+	int bad = both(BIG), rc;
+
+	mock.fail[31].rc = -ESTALE;
+	mock.fail[31].skip = 0;
+	mock.fail[31].times = 1;
+	mock_fail(NPULINK_BUF_REGISTER, -EFAULT, 0, 100, false);
+	bad |= coll_group_start(comms[0]);
+	bad |= coll_isend(comms[0], in[0], BIG, COLL_INT32, 1, &req[0]);
+	bad |= coll_isend(comms[0], in[0], 1, COLL_INT32, 1, &req[1]);
+	rc = coll_group_end(comms[0]);
+	mock_fail(NPULINK_BUF_REGISTER, 0, 0, 0, false);
+	bad |= coll_wait(&req[0]) != -EFAULT || coll_wait(&req[1]) != -EFAULT;
+	for (size_t i = 0; i < dev->arena_size / COLL_ARENA_GRAIN / 64; i++)
+		bad |= !!dev->arena_used[i];
+	ksft_test_result(rc == -EFAULT && !bad, "ESTALE: in a group, and pinning fails\n");
+}
+
 static void test_registrations(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -311,13 +333,14 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 12 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 12 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
 	test_signals();
 	test_busy();
 	test_stale();
+	test_stale_in_a_group();
 	teardown();
 	test_registrations();
 	test_arena();
