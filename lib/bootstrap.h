@@ -67,6 +67,5 @@ int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *conf
 int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *config,
 			struct coll_comm **comm);
 void coll_bootstrap_missing(const bool *here, uint32_t nranks, char *text, size_t size);
-uint64_t coll_now_ns(void);
 
 #endif /* COLL_BOOTSTRAP_H */

@@ -31,6 +31,8 @@
 
 _Static_assert(sizeof(size_t) == sizeof(uint64_t), "libcoll is for 64-bit machines");
 
+uint64_t coll_now_ns(void);
+
 /* ---- drv.c: the ioctls */
 
 struct coll_drv {

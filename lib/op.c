@@ -307,9 +307,12 @@ void coll_op_finish(struct coll_operation *op, int status)
 
 /* ---- posting */
 
+/* Any operation may be the next to end, but only one can be waited for. */
+#define ROOM_NS		1000000ULL
+
 /*
  * The kernel takes no more operations. True if that may have changed: a record of the
- * ring was taken, or (wait) an operation has ended. Lock held; dropped meanwhile.
+ * ring was taken, or (wait) an operation has ended, or may have. Lock held; dropped meanwhile.
  */
 bool coll_make_room(struct coll_dev *dev, bool wait)
 {
@@ -325,7 +328,7 @@ bool coll_make_room(struct coll_dev *dev, bool wait)
 	pthread_mutex_unlock(&dev->lock);
 	/* Its result comes by the ring as well, which is where it is taken from. */
 	if (seq)
-		coll_drv_wait(&dev->drv, seq, COLL_NEVER, &result);
+		coll_drv_wait(&dev->drv, seq, coll_now_ns() + ROOM_NS, &result);
 	else
 		nanosleep(&pause, NULL);	/* blocking calls of other threads */
 	pthread_mutex_lock(&dev->lock);

@@ -197,6 +197,52 @@ static void test_stale_in_a_group(void)
 	ksft_test_result(rc == -EFAULT && !bad, "ESTALE: in a group, and pinning fails\n");
 }
 
+static void *start_one(void *arg)
+{
+	long bad = coll_group_start(comms[0]);
+
+	bad |= coll_isend(comms[0], &in[0][3], 1, COLL_INT32, 1, arg);
+	bad |= coll_group_end(comms[0]);
+	return (void *)bad;
+}
+
+/* The ring is full, and its oldest request is not the next to end. */
+static void test_room(void)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_request *req[5] = { };
+	unsigned int waits;
+	struct timespec ts;
+	pthread_t thread;
+	void *failed;
+	int bad, rc;
+
+	config.inflight = 4;
+	setup(&config);
+	waits = mock_calls(NPULINK_WAIT);
+	bad = coll_irecv(comms[0], &out[0][0], 1, COLL_INT32, 1, &req[0]);
+	for (int i = 0; i < 3; i++)
+		bad |= coll_isend(comms[0], &in[0][i], 1, COLL_INT32, 1, &req[1 + i]);
+	pthread_create(&thread, NULL, start_one, &req[4]);
+	/* It has found the ring full once it waits. */
+	while (mock_calls(NPULINK_WAIT) == waits)
+		usleep(1000);
+	bad |= coll_recv(comms[1], &out[1][0], 1, COLL_INT32, 0);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec += 20;
+	rc = pthread_timedjoin_np(thread, &failed, &ts);
+	bad |= coll_send(comms[1], &in[1][0], 1, COLL_INT32, 0);
+	if (rc)
+		pthread_join(thread, &failed);
+	for (int i = 1; i < 4; i++)
+		bad |= coll_recv(comms[1], &out[1][i], 1, COLL_INT32, 0);
+	bad |= coll_waitall(5, req) || failed;
+	for (int i = 0; i < 4; i++)
+		bad |= out[1][i] != in[0][i];
+	ksft_test_result(!rc && !bad, "ring: full, and the oldest request stays\n");
+	teardown();
+}
+
 static void test_registrations(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -333,7 +379,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 12 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 12 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -342,6 +388,7 @@ int main(void)
 	test_stale();
 	test_stale_in_a_group();
 	teardown();
+	test_room();
 	test_registrations();
 	test_arena();
 	test_plans();
