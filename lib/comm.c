@@ -155,9 +155,7 @@ void coll_comm_discard(struct coll_comm *comm)
 	free(comm->survivors);
 	free(comm->machine);
 	free(comm->hosts);
-	free(comm->group.v);
-	free(comm->group.kernels);
-	free(comm->group.posts);
+	coll_group_free(&comm->group);
 	pthread_mutex_destroy(&comm->error_lock);
 	free(comm);
 }

@@ -118,15 +118,43 @@ static bool grow(struct coll_group *g)
 	return true;
 }
 
-int coll_group_add(struct coll_comm *comm, struct coll_request *req)
+static int add(struct coll_comm *comm, struct coll_group *g, struct coll_request *req)
 {
-	struct coll_group *g = &comm->group;
+	int idle = COLL_REQ_IDLE;
 
 	if (g->n == g->cap && !grow(g))
 		return coll_fail(comm, -ENOMEM, "out of memory");
+	/* Another thread may be starting it, too. */
+	if (!atomic_compare_exchange_strong(&req->state, &idle, COLL_REQ_QUEUED))
+		return coll_fail(comm, -EBUSY, "a request has been started and not waited for");
 	g->v[g->n++] = req;
-	atomic_store(&req->state, COLL_REQ_QUEUED);
 	return 0;
+}
+
+/* All of them, or none. */
+static int add_all(struct coll_comm *comm, struct coll_group *g, unsigned int n,
+		   struct coll_request **requests)
+{
+	unsigned int before = g->n;
+	int rc = 0;
+
+	for (unsigned int i = 0; i < n && !rc; i++)
+		rc = add(comm, g, requests[i]);
+	while (rc && g->n > before)
+		atomic_store(&g->v[--g->n]->state, COLL_REQ_IDLE);
+	return rc;
+}
+
+int coll_group_add(struct coll_comm *comm, struct coll_request *req)
+{
+	return add(comm, &comm->group, req);
+}
+
+void coll_group_free(struct coll_group *g)
+{
+	free(g->v);
+	free(g->kernels);
+	free(g->posts);
 }
 
 /* ---- starting; lock held */
@@ -180,12 +208,13 @@ static void fail_all(struct coll_request **v, unsigned int n, int rc)
 }
 
 /*
- * Posts v[0..n). A batch that is refused part of the way has started what comes before;
- * the rest is tried again if there is a reason to. Drops the lock meanwhile.
+ * Posts the first n of what the kernel gets. A batch that is refused part of the way has started
+ * what comes before; the rest is tried again if there is a reason to. Drops the lock meanwhile.
  */
-static int post_all(struct coll_comm *comm, struct coll_request **v, unsigned int n, bool wait)
+static int post_all(struct coll_comm *comm, const struct coll_group *g, unsigned int n, bool wait)
 {
-	struct npulink_post *posts = comm->group.posts;
+	struct npulink_post *posts = g->posts;
+	struct coll_request **v = g->kernels;
 	struct coll_dev *dev = comm->dev;
 	unsigned int done = 0, len, stale = n;
 	uint32_t posted;
@@ -261,9 +290,8 @@ static void wait_held(struct coll_dev *dev, struct coll_request *req)
 }
 
 /* Everything that was collected. Lock held. */
-static int group_run(struct coll_comm *comm)
+static int group_run(struct coll_comm *comm, struct coll_group *g)
 {
-	struct coll_group *g = &comm->group;
 	struct coll_dev *dev = comm->dev;
 	struct coll_request **v = g->kernels;
 	unsigned int n = run_local(g, v), requests = 0;
@@ -286,7 +314,7 @@ static int group_run(struct coll_comm *comm)
 	if (rc) {
 		fail_all(v, n, rc);
 	} else if (n) {
-		rc = post_all(comm, v, n, !requests);
+		rc = post_all(comm, g, n, !requests);
 		for (unsigned int i = 0; i < n; i++)
 			if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
 				wait_held(dev, v[i]);
@@ -309,7 +337,7 @@ int coll_group_end(struct coll_comm *comm)
 	/* Closed for new calls, but nobody else's until its memory is not needed. */
 	g->running = true;
 	atomic_store_explicit(&g->open, false, memory_order_release);
-	rc = group_run(comm);
+	rc = group_run(comm, g);
 	told = rc;
 	for (unsigned int i = 0; i < g->n; i++) {
 		struct coll_request *req = g->v[i];
@@ -326,5 +354,26 @@ int coll_group_end(struct coll_comm *comm)
 	}
 	g->running = false;
 	pthread_mutex_unlock(&comm->dev->lock);
+	return rc;
+}
+
+/*
+ * Idle requests, with one system call, unless they go into the group that this thread has open.
+ * Otherwise they are no group of the communicator: other threads may have theirs, or start some.
+ */
+int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests)
+{
+	struct coll_group own = { };
+	int rc;
+
+	if (coll_group_mine(comm))
+		return add_all(comm, &comm->group, n, requests);
+	rc = add_all(comm, &own, n, requests);
+	if (!rc) {
+		pthread_mutex_lock(&comm->dev->lock);
+		rc = group_run(comm, &own);
+		pthread_mutex_unlock(&comm->dev->lock);
+	}
+	coll_group_free(&own);
 	return rc;
 }

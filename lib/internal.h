@@ -417,7 +417,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
  * @open: calls by @owner are
  * @running: closed, but not yet at its end
  * @owner: thread
- * @v: the calls; only @owner touches them
+ * @v: the calls; only @owner touches them, or whose own group it is
  * @kernels: those of them that the kernel gets
  * @posts: the batch
  */
@@ -432,6 +432,8 @@ struct coll_group {
 
 bool coll_group_mine(struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
+void coll_group_free(struct coll_group *g);
+int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests);
 void coll_self_start(struct coll_request *req);
 void coll_self_cancel(struct coll_request *req, int status);
 

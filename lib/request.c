@@ -267,25 +267,12 @@ int coll_startall(unsigned int n, struct coll_request **requests)
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
-	for (unsigned int i = 0; i < n; i++) {
+	for (unsigned int i = 0; i < n; i++)
 		if (!requests[i] || !requests[i]->persistent || requests[i]->op.comm != comm)
 			return coll_fail(comm, -EINVAL,
 					 "%s: not a persistent request of this communicator",
 					 __func__);
-		if (atomic_load(&requests[i]->state) != COLL_REQ_IDLE)
-			return coll_fail(comm, -EBUSY,
-					 "%s: a request has been started and not waited for",
-					 __func__);
-	}
-	if (coll_group_mine(comm)) {
-		for (unsigned int i = 0; i < n && !rc; i++)
-			rc = coll_group_add(comm, requests[i]);
-		return rc;
-	}
-	rc = coll_group_start(comm);
-	for (unsigned int i = 0; i < n && !rc; i++)
-		rc = coll_group_add(comm, requests[i]);
-	return rc ? rc : coll_group_end(comm);
+	return coll_group_start_all(comm, n, requests);
 }
 
 /* ---- ending */

@@ -513,7 +513,7 @@ int coll_waitall(unsigned int n, struct coll_request **requests);
  */
 int coll_start(struct coll_request *request);
 
-/* Starts n requests of one communicator with one system call. */
+/* Starts n different requests of one communicator with one system call. */
 int coll_startall(unsigned int n, struct coll_request **requests);
 
 /* Frees a persistent request, and sets it to NULL. -EBUSY: it is in flight. */

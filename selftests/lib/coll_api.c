@@ -320,6 +320,56 @@ static void test_persistent(void)
 	ksft_test_result(!bad, "persistent: several with one call, freed with the communicator\n");
 }
 
+static pthread_barrier_t opened, started;
+
+/* Has a group of its own open while others start requests. */
+static void *group_main(void *arg)
+{
+	long bad = coll_group_start(comms[0]);
+
+	pthread_barrier_wait(&opened);
+	pthread_barrier_wait(&started);
+	bad |= coll_group_end(comms[0]);
+	return (void *)bad;
+}
+
+static void test_startall(void)
+{
+	struct coll_request *req[2], *twice[2];
+	int in[2] = { 1, 2 }, out[2] = { }, bad = make_comms(2, NULL), rc;
+	pthread_t thread;
+	void *failed;
+
+	for (int r = 0; r < 2; r++)
+		bad |= coll_allreduce_init(comms[r], &in[r], &out[r], 1, COLL_INT32, COLL_SUM,
+					   &req[r]);
+	twice[0] = req[0];
+	twice[1] = req[0];
+	rc = coll_startall(2, twice);
+	if (!rc)
+		ksft_exit_fail_msg("persistent: one request runs twice\n");
+	bad |= rc != -EBUSY || coll_group_start(comms[0]) ||
+	       coll_startall(2, twice) != -EBUSY || coll_group_end(comms[0]);
+	bad |= coll_startall(1, &req[0]) || coll_startall(1, &req[1]) || coll_waitall(2, req);
+	ksft_test_result(!bad && out[0] == 3 && out[1] == 3,
+			 "persistent: one request twice is none\n");
+
+	in[0] = 5;
+	pthread_barrier_init(&opened, NULL, 2);
+	pthread_barrier_init(&started, NULL, 2);
+	pthread_create(&thread, NULL, group_main, NULL);
+	pthread_barrier_wait(&opened);
+	bad = coll_startall(1, &req[0]);
+	pthread_barrier_wait(&started);
+	pthread_join(thread, &failed);
+	bad |= failed || coll_startall(1, &req[1]) || coll_waitall(2, req);
+	ksft_test_result(!bad && out[0] == 7 && out[1] == 7,
+			 "persistent: several while another thread has a group open\n");
+	pthread_barrier_destroy(&opened);
+	pthread_barrier_destroy(&started);
+	comms_free(comms, 2);
+}
+
 /* ---- what is refused, and with which words */
 
 static bool refused(struct coll_comm *comm, int rc, int want, const char *words)
@@ -638,12 +688,13 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 17 + 6 + 5 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 17 + 6 + 5 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
 	test_self();
 	test_persistent();
+	test_startall();
 	test_bad_arguments();
 	test_failures();
 	test_shrink();
