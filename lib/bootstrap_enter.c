@@ -17,6 +17,8 @@
 
 #define VERDICT_NS	2000000000ULL	/* rank 0 knows who is missing: wait for its words */
 #define WAY_NS		5000000000ULL	/* to connect to a parent */
+#define BOUND_NS	1000000000ULL	/* from the first rank's bind() to its listen() */
+#define QUEUE_NS	5000000000ULL	/* for its full queue to get shorter */
 #define PAUSE_MS	20
 
 /* Own results of a door, besides 0: stay, and -errno. */
@@ -134,6 +136,12 @@ static int follow(struct coll_bootstrap *b, struct coll_conn *c, struct coll_pla
 		if (parent.fd == -EAGAIN)
 			poll(NULL, 0, 10);
 	} while (parent.fd == -EAGAIN && coll_remaining_ms(&quick));
+	/* Its name, too, may be another's by now. */
+	if (parent.fd >= 0 && place->addr.ss_family == AF_UNIX &&
+	    !coll_is_same_user(parent.fd, parent.from, sizeof(parent.from))) {
+		coll_conn_close(&parent);
+		parent.fd = -EACCES;
+	}
 	rc = parent.fd < 0 ? parent.fd : knock(b, &parent, extra, &there, &status);
 	if (rc) {
 		coll_conn_close(&parent);
@@ -156,13 +164,18 @@ static int follow(struct coll_bootstrap *b, struct coll_conn *c, struct coll_pla
 
 /* ---- by way of this machine */
 
-/* A connection to the first rank of this machine; or this is it. */
+/*
+ * A connection to the first rank of this machine; or this is it. Anybody can have taken the name,
+ * and neither listen nor accept: then there is none.
+ */
 static int find_first(struct coll_bootstrap *b)
 {
 	struct coll_tcp *t = b->priv;
+	uint64_t from = coll_now_ns(), spent;
 	int rc;
 
 	while (coll_remaining_ms(b)) {
+		spent = coll_now_ns() - from;
 		rc = coll_connect_machine(b);
 		if (rc == -ECONNREFUSED) {
 			rc = coll_listen_machine(b, &t->doors[DOOR_LOCAL]);
@@ -170,9 +183,9 @@ static int find_first(struct coll_bootstrap *b)
 				t->doors[DOOR_LOCAL].entry = true;
 				return -EALREADY;
 			}
-			if (rc != -EADDRINUSE)
+			if (rc != -EADDRINUSE || spent > BOUND_NS)
 				return rc;
-		} else if (rc != -EAGAIN) {
+		} else if (rc != -EAGAIN || spent > QUEUE_NS) {
 			return rc;
 		}
 		/* It has the name, and listens in a moment; or its queue is full. */

@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include "mock.h"
 #include "internal.h"
 #include "kselftest.h"
@@ -444,6 +445,25 @@ static void test_strangers(void)
 			 "strangers that are silent, talk nonsense, hang up\n");
 }
 
+/* The name by which ranks of a machine find each other is somebody's who does not listen. */
+static void test_squatter(void)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0), n;
+	uint64_t job;
+
+	clean();
+	job = coll_hash_add(coll_hash_text(COLL_HASH_INIT, "127.0.0.1"), atoi(port));
+	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "npulink-%u-%016llx", geteuid(),
+		     (unsigned long long)job);
+	if (bind(fd, (struct sockaddr *)&un, offsetof(struct sockaddr_un, sun_path) + 1 + n))
+		abort();
+	for (int i = 0; i < 3; i++)
+		scratch_env[i][0] = "COLL_TIMEOUT=20";
+	ksft_test_result(!run(3, false) && same_secrets(3), "the machine's name is taken\n");
+	close(fd);
+}
+
 /* Something else has the port: on rank 0 it cannot listen, on others it answers nonsense. */
 static void test_foreign_port(void)
 {
@@ -683,7 +703,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 2 + 1 + 2);
+	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -693,6 +713,7 @@ int main(int argc, char **argv)
 	test_choice();
 	test_ids();
 	test_strangers();
+	test_squatter();
 	test_foreign_port();
 	test_hello();
 	test_versions();
