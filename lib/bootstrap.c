@@ -167,7 +167,7 @@ int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *conf
 
 	b->until_ns = coll_now_ns();
 	if (config->bootstrap_ns) {
-		b->until_ns += config->bootstrap_ns;
+		b->until_ns = coll_later(b->until_ns, config->bootstrap_ns);
 		return 0;
 	}
 	rc = env_number("COLL_TIMEOUT", 1000000, &seconds, b->text, sizeof(b->text));

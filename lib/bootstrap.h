@@ -68,4 +68,10 @@ int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *conf
 			struct coll_comm **comm);
 void coll_bootstrap_missing(const bool *here, uint32_t nranks, char *text, size_t size);
 
+/* Nobody waits past the end of time. */
+static inline uint64_t coll_later(uint64_t from_ns, uint64_t ns)
+{
+	return ns < UINT64_MAX - from_ns ? from_ns + ns : UINT64_MAX;
+}
+
 #endif /* COLL_BOOTSTRAP_H */

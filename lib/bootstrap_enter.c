@@ -69,7 +69,7 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 	int rc;
 
 	/* Who is first on the machine may itself be waiting for rank 0. */
-	patient.until_ns += VERDICT_NS;
+	patient.until_ns = coll_later(patient.until_ns, VERDICT_NS);
 	rc = coll_frame_recv(&patient, c, FRAME_HELLO, &hello, sizeof(hello), status);
 	if (!rc && hello.extra > COLL_LEFT_MS)
 		rc = -EBADMSG;
@@ -88,7 +88,7 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 	coll_session_key(b, c, hello.nonce, g.nonce);
 	/* Anybody can say HELLO: only whoever has the key may make this rank wait longer. */
 	now = coll_now_ns();
-	patient.until_ns = (b->until_ns > now ? b->until_ns : now) + VERDICT_NS;
+	patient.until_ns = coll_later(b->until_ns > now ? b->until_ns : now, VERDICT_NS);
 	rc = coll_frame_send(&patient, c, FRAME_JOIN, 0, &g, sizeof(g));
 	if (!rc)
 		rc = coll_frame_recv(&patient, c, FRAME_PLACE, place, sizeof(*place), status);

@@ -12,6 +12,7 @@
  * not there when libcoll was built, ranks cannot meet in this way.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,9 +189,10 @@ static int fail(struct coll_bootstrap *b, int rc, const char *call, pmix_status_
 /* Whole seconds that are left, for limits which the launcher's side is to keep. */
 static int seconds_left(const struct coll_bootstrap *b)
 {
-	uint64_t now = coll_now_ns();
+	uint64_t now = coll_now_ns(), seconds;
 
-	return now < b->until_ns ? (b->until_ns - now) / 1000000000 + 1 : 1;
+	seconds = now < b->until_ns ? (b->until_ns - now) / 1000000000 + 1 : 1;
+	return seconds < INT_MAX ? seconds : INT_MAX;
 }
 
 static void limit(pmix_info_t *info, int seconds)

@@ -28,6 +28,7 @@ struct outcome {
 
 static struct outcome *outcomes;
 static char port[8];
+static uint64_t bootstrap_ns;
 static const char *scratch_env[MAX_RANKS][3];	/* for one rank each: NAME=VALUE */
 
 static void set_number(const char *name, unsigned int value)
@@ -54,6 +55,7 @@ static void join(unsigned int rank, unsigned int nranks)
 		putenv((char *)scratch_env[rank][i]);
 	config.error_text = o->text;
 	config.error_size = sizeof(o->text);
+	config.bootstrap_ns = bootstrap_ns;
 	for (int i = getenv("TIMES") ? atoi(getenv("TIMES")) : 1; i > 1; i--)
 		if (!coll_comm_init_env(&comm, &config))
 			coll_comm_destroy(comm);
@@ -149,6 +151,10 @@ static void test_meeting(void)
 		scratch_env[i][0] = "MASTER_ADDR=localhost";
 	ksft_test_result(!run(2, false) && !outcomes[0].warning[0] && !outcomes[1].warning[0],
 			 "by name; loopback needs no warning\n");
+	clean();
+	bootstrap_ns = UINT64_MAX;
+	ksft_test_result(!run(3, false) && same_secrets(3), "all the time there is\n");
+	bootstrap_ns = 0;
 	/* Whoever is first to come back must not meet those who are still leaving. */
 	clean();
 	setenv("TIMES", "20", 1);
@@ -703,7 +709,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 6 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2);
+	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
