@@ -368,6 +368,7 @@ static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc,
 {
 	struct outcome mine = { .rc = rc }, *all = calloc(b->nranks, sizeof(*all));
 	char own[COLL_TEXT];
+	int gathered;
 
 	if (!all)
 		return coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory");
@@ -379,9 +380,12 @@ static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc,
 		mine.choice = choice_of(comm);
 		coll_calibration_pack(&comm->tune, mine.costs);
 	}
-	if (b->ops->allgather(b, &mine, sizeof(mine), all)) {
-		if (!rc)
-			rc = -EIO;
+	gathered = b->ops->allgather(b, &mine, sizeof(mine), all);
+	if (gathered) {
+		if (rc)
+			memcpy(b->text, own, sizeof(own));
+		else
+			rc = gathered;
 		goto out;
 	}
 	for (uint32_t i = 0; i < b->nranks && !rc; i++)
@@ -415,6 +419,7 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 	struct record *all = calloc(b->nranks, sizeof(*all));
 	char own[COLL_TEXT];
 	uint8_t secret[16];
+	int gathered;
 
 	if (!all) {
 		if (dev)
@@ -428,12 +433,11 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		rc = coll_text(b->text, sizeof(b->text), -EIO, "no random numbers");
 	mine.rc = rc;
 	memcpy(own, b->text, sizeof(own));
-	if (exchange(b, &mine, all) && !rc)
-		rc = -EIO;
-	else if (rc)
+	gathered = exchange(b, &mine, all);
+	if (rc)
 		memcpy(b->text, own, sizeof(own));
 	else
-		rc = others_failed(b, all);
+		rc = gathered ? gathered : others_failed(b, all);
 	if (!rc)
 		rc = check_records(b, all);
 	if (rc) {

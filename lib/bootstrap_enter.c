@@ -50,7 +50,7 @@ int coll_parent_failed(struct coll_bootstrap *b, const struct coll_conn *c, int 
 	case -ETIMEDOUT:
 		return coll_text(b->text, sizeof(b->text), rc, "%s did not answer in time", who);
 	default:
-		return coll_text(b->text, sizeof(b->text), rc,
+		return coll_text(b->text, sizeof(b->text), coll_conn_error(rc),
 				 "%s has closed the connection: look for its own error message",
 				 who);
 	}

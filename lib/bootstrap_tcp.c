@@ -63,7 +63,7 @@ no_memory:
 
 static int went_away(struct coll_bootstrap *b, const struct coll_conn *c, int rc)
 {
-	return coll_text(b->text, sizeof(b->text), rc,
+	return coll_text(b->text, sizeof(b->text), coll_conn_error(rc),
 			 "rank %u (%s) went away while joining (%s): look for its own error message",
 			 c->rank, c->from, strerror(-rc));
 }
@@ -152,7 +152,7 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 	for (uint32_t i = 0; i < t->nchildren && !rc; i++) {
 		rc = coll_frame_send(b, &t->children[i], FRAME_DATA, 0, all, b->nranks * len);
 		if (rc)
-			went_away(b, &t->children[i], rc);
+			rc = went_away(b, &t->children[i], rc);
 	}
 	return rc ? coll_give_up(b, rc) : 0;
 }

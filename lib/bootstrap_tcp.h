@@ -17,6 +17,7 @@
 #ifndef COLL_BOOTSTRAP_TCP_H
 #define COLL_BOOTSTRAP_TCP_H
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include "bootstrap.h"
@@ -151,6 +152,14 @@ struct coll_tcp {
 	int failed;
 	bool welcome;
 };
+
+/* To the caller, whoever hangs up has died, and who says something else is not libcoll. */
+static inline int coll_conn_error(int rc)
+{
+	if (rc == -EBADMSG)
+		return -EPROTO;
+	return rc == -ECONNRESET || rc == -EPIPE ? -EOWNERDEAD : rc;
+}
 
 #define DOOR_LOCAL	0
 #define DOOR_NET	1

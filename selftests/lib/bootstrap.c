@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "mock.h"
-#include "internal.h"
+#include "bootstrap.h"
 #include "kselftest.h"
 #include "loopback.h"
 
@@ -623,6 +623,37 @@ static void test_death(void)
 	ksft_test_result(ok, "rank 0 dies\n");
 }
 
+/* Rank 1 of two, by hand: it meets rank 0 and says @len bytes, or nothing. */
+static void meet_and_say(const void *words, size_t len)
+{
+	struct coll_bootstrap b = {
+		.ops = &coll_bootstrap_tcp, .rank = 1, .nranks = 2, .host = "127.0.0.1",
+		.port = atoi(port), .key = "", .key_is = "the key", .host_is = "the address",
+		.same_address = "is it right", .other_port = "take another port",
+		.until_ns = coll_now_ns() + 20000000000ULL,
+	};
+	pid_t pid = start(0, 2);
+	uint8_t *all = calloc(2, len);
+
+	if (b.ops->open(&b) || (len && b.ops->allgather(&b, words, len, all)))
+		ksft_print_msg("%s\n", b.text);
+	b.ops->close(&b);
+	free(all);
+	waitpid(pid, NULL, 0);
+}
+
+static void test_bad_members(void)
+{
+	clean();
+	meet_and_say(NULL, 0);
+	ksft_test_result(said(0, -EOWNERDEAD, "went away while joining"),
+			 "a rank that hangs up while joining\n");
+	clean();
+	meet_and_say("words", 5);
+	ksft_test_result(said(0, -EPROTO, "went away while joining"),
+			 "a rank that says something else\n");
+}
+
 /* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
 
 static bool is_hex(const uint8_t digest[32], const char *hex)
@@ -709,7 +740,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2);
+	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2 + 2);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -724,5 +755,6 @@ int main(int argc, char **argv)
 	test_hello();
 	test_versions();
 	test_death();
+	test_bad_members();
 	ksft_finished();
 }
