@@ -113,8 +113,8 @@ bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries)
  * Registers for writing if that is possible, since most memory that is sent from
  * is received into sooner or later. Makes room if the limit is reached.
  */
-static int reg_make(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool write,
-		    struct coll_reg **regp)
+static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool write,
+		   struct coll_reg **regp)
 {
 	struct coll_reg *reg = calloc(1, sizeof(*reg));
 	unsigned int tries = 0;
@@ -131,17 +131,40 @@ static int reg_make(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool w
 		else if (rc != -ENOMEM || !coll_reg_reclaim(dev, &tries))
 			break;
 	}
-	if (!rc) {
-		rc = reg_list(dev, reg);
-		if (rc)
-			coll_drv_destroy(&dev->drv, reg->id);
-	}
 	if (rc) {
 		free(reg);
 		return rc;
 	}
 	*regp = reg;
 	return 0;
+}
+
+/* Drops all that overlap. Returns for how many of them that are whole there somebody asked. */
+static uint32_t reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
+{
+	struct coll_regs *regs = &dev->regs;
+	uint32_t pins = 0;
+
+	for (unsigned int i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end;) {
+		if (regs->v[i]->start >= start && regs->v[i]->end <= end)
+			pins += regs->v[i]->pins;
+		reg_unlist(dev, i);
+	}
+	return pins;
+}
+
+/* Lists what was pinned in place of all that it overlaps. */
+static int reg_replace(struct coll_dev *dev, struct coll_reg *reg)
+{
+	int rc;
+
+	reg->pins = reg_clear(dev, reg->start, reg->end);
+	rc = reg_list(dev, reg);
+	if (rc) {
+		coll_drv_destroy(&dev->drv, reg->id);
+		free(reg);
+	}
+	return rc;
 }
 
 /*
@@ -153,8 +176,9 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 {
 	struct coll_regs *regs = &dev->regs;
 	uintptr_t start = (uintptr_t)addr, end, from, to;
-	unsigned int i, pins = 0;
+	bool alloc = false, pins = false;
 	struct coll_reg *reg;
+	unsigned int i;
 	int rc;
 
 	if (__builtin_add_overflow(start, len, &end) || end > UINTPTR_MAX - PAGE)
@@ -173,23 +197,33 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 	end = (end + PAGE - 1) & ~(PAGE - 1);
 	from = start;
 	to = end;
-	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end;) {
-		/* A range of coll_mem_alloc(): its mapping is not there any more. */
-		if (!regs->v[i]->alloc) {
-			from = from < regs->v[i]->start ? from : regs->v[i]->start;
-			to = to > regs->v[i]->end ? to : regs->v[i]->end;
-			pins += regs->v[i]->pins;
-		}
-		reg_unlist(dev, i);
+	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end; i++) {
+		from = from < regs->v[i]->start ? from : regs->v[i]->start;
+		to = to > regs->v[i]->end ? to : regs->v[i]->end;
+		pins |= regs->v[i]->pins;
+		alloc |= regs->v[i]->alloc;
 	}
 	while (regs->n >= REGS_MAX && coll_reg_evict(dev))
 		;
-	rc = reg_make(dev, from, to, write, &reg);
-	if (rc && (from < start || to > end))
-		rc = reg_make(dev, start, end, write, &reg);
+	/* Memory of coll_mem_alloc() is never replaced: with more it is pinned for this call. */
+	if (alloc) {
+		rc = reg_pin(dev, start, end, write, &reg);
+		if (!rc)
+			regs->bytes += end - start;
+	} else {
+		/* What is there is given up when this has succeeded, or if both are too much. */
+		rc = reg_pin(dev, from, to, write, &reg);
+		if (rc && (from < start || to > end))
+			rc = reg_pin(dev, start, end, write, &reg);
+		if (rc == -ENOMEM && pins) {
+			reg_clear(dev, start, end);
+			rc = reg_pin(dev, start, end, write, &reg);
+		}
+		if (!rc)
+			rc = reg_replace(dev, reg);
+	}
 	if (rc)
 		return rc;
-	reg->pins = pins;
 found:
 	reg->refs++;
 	*regp = reg;

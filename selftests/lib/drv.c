@@ -243,6 +243,31 @@ static void test_room(void)
 	teardown();
 }
 
+/* A call with memory of coll_mem_alloc() and some more, whether it can be pinned or not. */
+static void test_beyond_alloc(void)
+{
+	struct coll_reg *reg = NULL;
+	struct coll_dev *dev;
+	uint64_t bytes;
+	void *mem;
+	int bad;
+
+	setup(NULL);
+	dev = comms[0]->dev;
+	bad = coll_mem_alloc(comms[0], 8192, &mem);
+	bytes = dev->regs.bytes;
+	mock_fail(NPULINK_BUF_REGISTER, -EFAULT, 0, 1, false);
+	bad |= coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg) != -EFAULT;
+	ksft_test_result(!bad && dev->regs.n == 1 && dev->regs.v[0]->alloc,
+			 "alloc: kept when a call is refused\n");
+	bad = coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg);
+	if (!bad)
+		coll_reg_put(dev, reg);
+	ksft_test_result(!bad && dev->regs.bytes == bytes && !coll_mem_free(comms[0], mem),
+			 "alloc: kept when a call reaches beyond\n");
+	teardown();
+}
+
 static void test_registrations(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -379,7 +404,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 12 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 2 + 12 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -389,6 +414,7 @@ int main(void)
 	test_stale_in_a_group();
 	teardown();
 	test_room();
+	test_beyond_alloc();
 	test_registrations();
 	test_arena();
 	test_plans();
