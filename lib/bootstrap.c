@@ -177,13 +177,19 @@ int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *conf
 	return 0;
 }
 
+/* What another rank says that it failed with: a caller is to get -errno whatever that was. */
+static int failure_of(int32_t rc)
+{
+	return rc < 0 && rc > -4096 ? rc : -EPROTO;
+}
+
 /* The first rank that could not go on, if it is not this one. */
 static int others_failed(struct coll_bootstrap *b, const struct record *all)
 {
 	for (uint32_t i = 0; i < b->nranks; i++) {
 		if (!all[i].rc)
 			continue;
-		return coll_text(b->text, sizeof(b->text), all[i].rc,
+		return coll_text(b->text, sizeof(b->text), failure_of(all[i].rc),
 				 "rank %u could not join: %.200s", i, all[i].text);
 	}
 	return 0;
@@ -390,7 +396,7 @@ static int conclude(struct coll_bootstrap *b, struct coll_comm *comm, int rc,
 	}
 	for (uint32_t i = 0; i < b->nranks && !rc; i++)
 		if (all[i].rc)
-			rc = coll_text(b->text, sizeof(b->text), all[i].rc,
+			rc = coll_text(b->text, sizeof(b->text), failure_of(all[i].rc),
 				       "rank %u could not join: %.200s", i, all[i].text);
 	for (uint32_t i = 1; i < b->nranks && !rc; i++)
 		if (memcmp(all[i].proof, all[0].proof, sizeof(all[i].proof)))

@@ -219,9 +219,10 @@ static int enter_machine(struct coll_bootstrap *b)
 	else if (hung_up(rc) && coll_remaining_ms(b))
 		rc = AGAIN;
 	else if (rc == -ETIMEDOUT)
+		/* Which rank it is, it may not have said. */
 		coll_text(b->text, sizeof(b->text), rc,
-			  "rank %u, the first of this machine, was not admitted to rank 0 at %s port %u in time",
-			  c.rank, b->host, b->port);
+			  "the first rank of this machine (%s) was not admitted to rank 0 at %s port %u in time",
+			  c.from, b->host, b->port);
 	else
 		rc = NO_ENTRY;
 	coll_conn_close(&c);

@@ -456,6 +456,7 @@ static void test_squatter(void)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0), n;
+	char who[40];
 	uint64_t job;
 
 	clean();
@@ -467,6 +468,14 @@ static void test_squatter(void)
 	for (int i = 0; i < 3; i++)
 		scratch_env[i][0] = "COLL_TIMEOUT=20";
 	ksft_test_result(!run(3, false) && same_secrets(3), "the machine's name is taken\n");
+	/* As the first rank would that waits for rank 0. */
+	if (listen(fd, 5))
+		abort();
+	snprintf(who, sizeof(who), "(process %d on ", getpid());
+	memset(outcomes, 0, MAX_RANKS * sizeof(*outcomes));
+	scratch_env[1][0] = "COLL_TIMEOUT=1";
+	waitpid(start(1, 2), NULL, 0);
+	ksft_test_result(said(1, -ETIMEDOUT, who), "the first of the machine is not admitted\n");
 	close(fd);
 }
 
@@ -644,6 +653,16 @@ static void meet_and_say(const void *words, size_t len)
 
 static void test_bad_members(void)
 {
+	struct {
+		uint32_t version;
+		int32_t rc;
+		uint32_t flags, reserved;
+		uint8_t nonce[16];
+		struct npulink_peer where;
+		struct npulink_addr more[NPULINK_PEER_ADDRS - 1];
+		char host[64], text[208];
+	} record = { .version = COLL_VERSION, .rc = 1, .text = "it is odd" };
+
 	clean();
 	meet_and_say(NULL, 0);
 	ksft_test_result(said(0, -EOWNERDEAD, "went away while joining"),
@@ -652,6 +671,10 @@ static void test_bad_members(void)
 	meet_and_say("words", 5);
 	ksft_test_result(said(0, -EPROTO, "went away while joining"),
 			 "a rank that says something else\n");
+	clean();
+	meet_and_say(&record, sizeof(record));
+	ksft_test_result(said(0, -EPROTO, "rank 1 could not join: it is odd"),
+			 "a rank that fails with no errno\n");
 }
 
 /* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
@@ -740,7 +763,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 1 + 2 + 2 + 1 + 2 + 2);
+	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
