@@ -243,7 +243,7 @@ proctype rank(byte me)
 	assert(me != RECV || moved == SLICES)
 }
 
-/* Hard interrupts: deliver what flies, at any time, on a third context. */
+/* Interrupts, or a backend's worker: deliver what flies, at any time, on a third context. */
 proctype interrupt()
 {
 	bool mine[2], old, more, irq = true;

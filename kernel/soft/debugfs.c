@@ -21,6 +21,9 @@
  *	npuN/release	written: let n of the held requests go, oldest first
  *	npuN/held	how many are held now
  *	npuN/lost	how many completions wait for another's interrupt
+ *	npuN/irq_ns	how long interrupts may go on before a worker takes over; 0: it
+ *			reports everything
+ *	npuN/polled	how many completions and doorbells one has reported
  *	npuN/timing	"PEER alpha_ns beta_ps gamma_ps" for each device; written
  *			so, or with "all" as PEER; the own name: local work
  *	npuN/link	"PEER up" or "PEER down" for each device: its link to PEER;
@@ -276,6 +279,8 @@ void soft_debugfs_add(struct soft_dev *sd)
 	debugfs_create_u32("hit_from", 0400, sd->debugfs, &sd->hit_from);
 	debugfs_create_u32("held", 0400, sd->debugfs, &sd->nheld);
 	debugfs_create_u32("lost", 0400, sd->debugfs, &sd->nlost);
+	debugfs_create_u32("irq_ns", 0600, sd->debugfs, &sd->irq_ns);
+	debugfs_create_atomic_t("polled", 0400, sd->debugfs, &sd->polled);
 	debugfs_create_file("timing", 0600, sd->debugfs, sd, &timing_fops);
 	debugfs_create_file("link", 0600, sd->debugfs, sd, &link_fops);
 }

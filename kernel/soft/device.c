@@ -33,6 +33,8 @@ MODULE_PARM_DESC(slice, "bytes that a device handles at a time, a power of two (
 DEFINE_MUTEX(soft_devices_lock);
 LIST_HEAD(soft_devices);
 
+struct workqueue_struct *soft_wq;	/* soft_vector.poll */
+
 static DEFINE_IDA(soft_ida);
 static struct device *soft_root;
 static const char soft_fabric;
@@ -248,9 +250,14 @@ static int __init soft_init(void)
 	rc = soft_select_init();
 	if (rc)
 		return rc;
+	soft_wq = alloc_workqueue("npulink_soft", WQ_UNBOUND, 0);
+	if (!soft_wq)
+		return -ENOMEM;
 	soft_root = root_device_register("npulink_soft");
-	if (IS_ERR(soft_root))
-		return PTR_ERR(soft_root);
+	if (IS_ERR(soft_root)) {
+		rc = PTR_ERR(soft_root);
+		goto err_wq;
+	}
 	soft_debugfs_init();
 	for (i = 0; !rc && i < ndev; i++)
 		rc = soft_device_add();
@@ -265,6 +272,8 @@ err_devices:
 	soft_device_del_all();
 	soft_debugfs_exit();
 	root_device_unregister(soft_root);
+err_wq:
+	destroy_workqueue(soft_wq);
 	return rc;
 }
 
@@ -275,6 +284,7 @@ static void __exit soft_exit(void)
 	soft_device_del_all();
 	soft_debugfs_exit();
 	root_device_unregister(soft_root);
+	destroy_workqueue(soft_wq);
 }
 
 module_init(soft_init);

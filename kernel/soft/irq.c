@@ -4,7 +4,8 @@
  * doorbells. They are real ones as far as the kernel is concerned: allocated
  * from an interrupt domain, requested, counted in /proc/interrupts, handled in hard
  * interrupt context. What raises them is an irq_work, which has the CPU that
- * works on a request interrupt itself.
+ * works on a request interrupt itself. What would keep a processor in them for long is
+ * left to a worker.
  */
 #include <linux/interrupt.h>
 #include <linux/irq.h>
@@ -35,52 +36,123 @@ static const struct irq_domain_ops soft_irq_domain_ops = {
 	.map = soft_irq_map,
 };
 
+/*
+ * The time that a processor is in an interrupt. Whoever raises one that is being handled already
+ * has that processor handle it once more, and so may others without end.
+ */
+struct soft_stay {
+	u32 events;	/* reported by now */
+	u64 since;	/* local_clock() when they were SOFT_STAY_EVENTS */
+};
+
+#define SOFT_STAY_EVENTS	16	/* before the clock is looked at, as it hardly ever is */
+
+/* Of the own processor, in hard interrupts, which do not nest: no lock. */
+static DEFINE_PER_CPU(struct soft_stay, soft_stay);
+
+/* Before each event: has this processor been here for too long? */
+static bool soft_stay_over(u32 limit)
+{
+	/* With threadirqs we are in a task, and may get another's: then it is a guess. */
+	struct soft_stay *stay = raw_cpu_ptr(&soft_stay);
+
+	if (likely(stay->events < SOFT_STAY_EVENTS)) {
+		stay->events++;
+		return !limit;
+	}
+	if (stay->events == SOFT_STAY_EVENTS) {
+		stay->events++;
+		stay->since = local_clock();
+	}
+	return local_clock() - stay->since >= limit;
+}
+
 static void soft_irq_work(struct irq_work *work)
 {
 	struct soft_vector *vec = container_of(work, struct soft_vector, work);
 
+	this_cpu_write(soft_stay.events, 0);
 	generic_handle_domain_irq(vec->sd->domain, vec->hwirq);
 	if (unlikely(READ_ONCE(vec->sd->special)) && soft_fault_dup(vec->sd))
 		generic_handle_domain_irq(vec->sd->domain, vec->hwirq);
 }
 
-static irqreturn_t soft_done_handler(int irq, void *data)
+/* Tell the core; the event must not be touched any more. */
+static void soft_report(struct soft_vector *vec, struct llist_node *node)
 {
-	struct soft_vector *vec = data;
+	struct npulink_event *ev = llist_entry(node, struct npulink_event, node);
+
+	atomic64_inc(&vec->sd->dev->stats.interrupts);
+	if (vec->hwirq == SOFT_VECTOR_DONE)
+		npulink_step_done(container_of(ev, struct npulink_req, ev), 0);
+	else
+		npulink_link_event(NULL, NPULINK_LINK_BELL, ev);
+}
+
+/* What the knob has lost until now. */
+static void soft_report_lost(struct soft_vector *vec)
+{
 	struct soft_dev *sd = vec->sd;
-	struct npulink_req *req, *next;
-	struct soft_req *sr, *snext;
-	struct llist_node *events;
+	struct soft_req *sr, *next;
 	LIST_HEAD(lost);
 
-	events = llist_reverse_order(llist_del_all(&vec->events));
-	llist_for_each_entry_safe(req, next, events, ev.node) {
-		atomic64_inc(&sd->dev->stats.interrupts);
-		npulink_step_done(req, 0);
-	}
-	if (unlikely(READ_ONCE(sd->nlost))) {
-		soft_fault_take_lost(sd, &lost);
-		list_for_each_entry_safe(sr, snext, &lost, node) {
-			atomic64_inc(&sd->dev->stats.interrupts);
-			npulink_step_done(from_soft_req(sr), 0);
-		}
-	}
+	if (likely(!READ_ONCE(sd->nlost)) || vec->hwirq != SOFT_VECTOR_DONE)
+		return;
+	soft_fault_take_lost(sd, &lost);
+	list_for_each_entry_safe(sr, next, &lost, node)
+		soft_report(vec, &from_soft_req(sr)->ev.node);
+}
+
+/* Not called twice at a time (IRQD_IRQ_INPROGRESS), so nobody else sets polled. */
+static irqreturn_t soft_irq_handler(int irq, void *data)
+{
+	struct soft_vector *vec = data;
+	struct llist_node *node, *next;
+
+	/* The worker will find what we were raised for. Pairs with its release: rest is ours. */
+	if (unlikely(smp_load_acquire(&vec->polled)))
+		return IRQ_HANDLED;
 	/* An empty list is one that the previous interrupt has taken, too. */
+	for (node = llist_reverse_order(llist_del_all(&vec->events)); node; node = next) {
+		if (unlikely(soft_stay_over(READ_ONCE(vec->sd->irq_ns)))) {
+			vec->rest = node;
+			WRITE_ONCE(vec->polled, true);
+			queue_work(soft_wq, &vec->poll);
+			return IRQ_HANDLED;
+		}
+		next = node->next;
+		soft_report(vec, node);
+	}
+	soft_report_lost(vec);
 	return IRQ_HANDLED;
 }
 
-static irqreturn_t soft_bell_handler(int irq, void *data)
+/* Goes on where the handler has stopped, until there is nothing left. */
+static void soft_poll(struct work_struct *work)
 {
-	struct soft_vector *vec = data;
-	struct npulink_event *ev, *next;
-	struct llist_node *events;
+	struct soft_vector *vec = container_of(work, struct soft_vector, poll);
+	struct llist_node *node = vec->rest, *next;
 
-	events = llist_reverse_order(llist_del_all(&vec->events));
-	llist_for_each_entry_safe(ev, next, events, node) {
-		atomic64_inc(&vec->sd->dev->stats.interrupts);
-		npulink_link_event(NULL, NPULINK_LINK_BELL, ev);
-	}
-	return IRQ_HANDLED;
+	vec->rest = NULL;
+	do {
+		for (; node; node = next) {
+			next = node->next;
+			atomic_inc(&vec->sd->polled);
+			soft_report(vec, node);
+			cond_resched();
+		}
+		soft_report_lost(vec);
+		node = llist_reverse_order(llist_del_all(&vec->events));
+	} while (node);
+	/* From here on the handler may leave us the next ones. */
+	smp_store_release(&vec->polled, false);
+	/*
+	 * Pairs with llist_add() in soft_irq_raise(): either it sees that polled is clear, or we
+	 * see what it has added. The same for a handler that has seen polled.
+	 */
+	smp_mb();
+	if (!llist_empty(&vec->events))
+		irq_work_queue(&vec->work);
 }
 
 /**
@@ -90,18 +162,23 @@ static irqreturn_t soft_bell_handler(int irq, void *data)
  * @ev: event, which is the handler's from now on
  *
  * Any context but NMI. The interrupt is raised also when others wait to be reported:
- * whoever put them there may have been preempted before raising it.
+ * whoever put them there may have been preempted before raising it. Not while the worker
+ * looks for events by itself: that is what ends a handler that others keep busy.
  *
- * Return: whether it was raised; false: one that is still pending does for both.
+ * Return: whether it was raised; false: one that is still pending does for both, or the worker.
  */
 bool soft_irq_raise(struct soft_dev *sd, unsigned int vector, struct npulink_event *ev)
 {
-	llist_add(&ev->node, &sd->vec[vector].events);
-	return irq_work_queue(&sd->vec[vector].work);
+	struct soft_vector *vec = &sd->vec[vector];
+
+	llist_add(&ev->node, &vec->events);
+	/* That was a full barrier, see soft_poll(). */
+	if (unlikely(READ_ONCE(vec->polled)))
+		return false;
+	return irq_work_queue(&vec->work);
 }
 
-static int soft_vector_init(struct soft_dev *sd, unsigned int vector, const char *what,
-			    irq_handler_t handler)
+static int soft_vector_init(struct soft_dev *sd, unsigned int vector, const char *what)
 {
 	struct soft_vector *vec = &sd->vec[vector];
 	int rc;
@@ -110,18 +187,21 @@ static int soft_vector_init(struct soft_dev *sd, unsigned int vector, const char
 	vec->hwirq = vector;
 	init_llist_head(&vec->events);
 	vec->work = IRQ_WORK_INIT_HARD(soft_irq_work);
+	INIT_WORK(&vec->poll, soft_poll);
 	snprintf(vec->name, sizeof(vec->name), "npulink-soft npu%u-%s", sd->dev->id, what);
 	vec->virq = irq_create_mapping(sd->domain, vector);
 	if (!vec->virq)
 		return -ENOMEM;
-	rc = request_irq(vec->virq, handler, 0, vec->name, vec);
+	rc = request_irq(vec->virq, soft_irq_handler, 0, vec->name, vec);
 	if (rc)
 		irq_dispose_mapping(vec->virq);
 	return rc;
 }
 
+/* After soft_irq_quiesce(), or never raised. */
 static void soft_vector_exit(struct soft_vector *vec)
 {
+	WARN_ON_ONCE(!llist_empty(&vec->events) || work_busy(&vec->poll));
 	free_irq(vec->virq, vec);
 	irq_dispose_mapping(vec->virq);
 }
@@ -131,6 +211,7 @@ int soft_irq_init(struct soft_dev *sd)
 	char name[32];
 	int rc;
 
+	sd->irq_ns = SOFT_IRQ_NS;
 	snprintf(name, sizeof(name), "npulink-soft-%u", sd->index);
 	sd->fwnode = irq_domain_alloc_named_fwnode(name);
 	if (!sd->fwnode)
@@ -140,10 +221,10 @@ int soft_irq_init(struct soft_dev *sd)
 		rc = -ENOMEM;
 		goto err_fwnode;
 	}
-	rc = soft_vector_init(sd, SOFT_VECTOR_DONE, "done", soft_done_handler);
+	rc = soft_vector_init(sd, SOFT_VECTOR_DONE, "done");
 	if (rc)
 		goto err_domain;
-	rc = soft_vector_init(sd, SOFT_VECTOR_BELL, "bell", soft_bell_handler);
+	rc = soft_vector_init(sd, SOFT_VECTOR_BELL, "bell");
 	if (rc)
 		goto err_done;
 	return 0;
@@ -163,8 +244,14 @@ void soft_irq_quiesce(struct soft_dev *sd)
 	unsigned int i;
 
 	for (i = 0; i < SOFT_VECTORS; i++) {
-		irq_work_sync(&sd->vec[i].work);
-		synchronize_irq(sd->vec[i].virq);
+		struct soft_vector *vec = &sd->vec[i];
+
+		irq_work_sync(&vec->work);
+		synchronize_irq(vec->virq);
+		flush_work(&vec->poll);
+		/* The worker raises one if somebody was about to, which finds nothing any more. */
+		irq_work_sync(&vec->work);
+		synchronize_irq(vec->virq);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include <linux/llist.h>
 #include <linux/mutex.h>
 #include <linux/timerqueue.h>
+#include <linux/workqueue.h>
 #include <npulink/compat.h>
 #include <npulink/device.h>
 #include "reduce.h"
@@ -33,8 +34,11 @@ struct soft_dev;
 /**
  * struct soft_vector - an interrupt of a device
  * @sd: the device
- * @events: what the handler is to report; npulink_event.node
+ * @events: what is to be reported; npulink_event.node
+ * @polled: the worker reports, and takes @events by itself: the handler has had enough
+ * @rest: what the handler has left of what it took, the oldest first; the worker's if @polled
  * @work: raises it
+ * @poll: the worker
  * @hwirq: number in the device's interrupt domain
  * @virq: number in the kernel
  * @name: in /proc/interrupts
@@ -42,7 +46,10 @@ struct soft_dev;
 struct soft_vector {
 	struct soft_dev *sd;
 	struct llist_head events;
+	bool polled;
+	struct llist_node *rest;
 	struct irq_work work;
+	struct work_struct poll;
 	unsigned int hwirq;
 	unsigned int virq;
 	char name[32];
@@ -51,6 +58,13 @@ struct soft_vector {
 #define SOFT_VECTOR_DONE	0
 #define SOFT_VECTOR_BELL	1
 #define SOFT_VECTORS		2
+
+/*
+ * After so long in interrupts a worker goes on: many times what the events of a device at work
+ * take, and what nobody notices who waits for the processor. The event that is being reported
+ * is ended first; the core bounds what it does for one.
+ */
+#define SOFT_IRQ_NS	100000
 
 /**
  * struct soft_model - how fast the way from one peer is; all 0: no model
@@ -116,6 +130,8 @@ static_assert(sizeof(struct soft_req) <= sizeof_field(struct npulink_req, priv))
  * @domain: its interrupts
  * @fwnode: names @domain
  * @vec: its interrupts
+ * @irq_ns: SOFT_IRQ_NS, or what a test wants instead
+ * @polled: events that a worker has reported
  * @mapped: buffers in use, to catch a core that unmaps what it did not map
  * @quiesced: nothing may be submitted any more
  * @special: a knob or the timing model is in use: leave the fast path. Written
@@ -143,6 +159,8 @@ struct soft_dev {
 	struct irq_domain *domain;
 	struct fwnode_handle *fwnode;
 	struct soft_vector vec[SOFT_VECTORS];
+	u32 irq_ns;
+	atomic_t polled;
 	atomic_t mapped;
 	bool quiesced;
 	bool special;
@@ -179,6 +197,7 @@ static inline struct npulink_req *from_soft_req(struct soft_req *sr)
 }
 
 /* device.c */
+extern struct workqueue_struct *soft_wq;
 extern struct mutex soft_devices_lock;
 extern struct list_head soft_devices;
 

@@ -240,7 +240,8 @@ struct npulink_link {
  * @requests: requests completed
  * @bytes_read: bytes read, all inputs counted
  * @bytes_written: bytes written
- * @interrupts: completions and doorbells that came by interrupt
+ * @interrupts: completions and doorbells that came by interrupt, or from whatever goes on
+ *		where an interrupt would take too long
  * @inline_done: requests completed without interrupt
  */
 struct npulink_device_stats {
