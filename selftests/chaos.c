@@ -270,7 +270,7 @@ TEST_F(chaos, everything_at_once)
 		usleep(rand_r(&self->seed) % 60000);
 		g = rand_r(&self->seed) % GROUPS;
 		r = rand_r(&self->seed) % RANKS;
-		switch (rand_r(&self->seed) % 8) {
+		switch (rand_r(&self->seed) % 9) {
 		case 0:
 		case 1:
 		case 2:
@@ -297,6 +297,10 @@ TEST_F(chaos, everything_at_once)
 		case 7:
 			raw_knob(rand_r(&self->seed) % DEVICES, "fail_post",
 				 rand_r(&self->seed) % 4 == 0);
+			break;
+		case 8:
+			raw_knob(rand_r(&self->seed) % DEVICES, "irq_ns",
+				 rand_r(&self->seed) % 2 * RAW_IRQ_NS);
 			break;
 		}
 		/* Who was killed comes again; who found something wrong has said so. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * interrupts - the inline path switched off: the same results bit for bit, and every
- * step and every doorbell went through an interrupt, as the kernel itself counts them.
+ * step and every doorbell went through an interrupt, as the kernel itself counts them, or
+ * through the worker to which interrupts leave what takes them too long.
  */
 #include "team.h"
 #include "harness.h"
@@ -61,6 +62,7 @@ FIXTURE_SETUP(irq)
 
 FIXTURE_TEARDOWN(irq)
 {
+	raw_knobs_reset(RANKS);
 	set_inline_max(16384);
 	team_close(&self->t);
 }
@@ -141,6 +143,79 @@ TEST_F(irq, one_for_each_request)
 	}
 	slices = (self->len + info.out_slice - 1) / info.out_slice;
 	EXPECT_EQ(10 * slices, irq_count(0, "done") - before);
+}
+
+static long long polled(void)
+{
+	long long sum = 0;
+	uint32_t r;
+
+	for (r = 0; r < RANKS; r++)
+		sum += raw_knob_get(r, "polled");
+	return sum;
+}
+
+/* Interrupts that may take no time: their worker reports every event, none is left behind. */
+TEST_F(irq, left_to_the_worker)
+{
+	long done[RANKS], interrupts = 0;
+	struct npulink_device_info info;
+	long long before, slices, events;
+	uint32_t r, k;
+
+	set_inline_max(0);
+	ASSERT_EQ(0, raw_info(self->t.m[0].fd, &info));
+	slices = (self->len / RANKS + info.out_slice - 1) / info.out_slice;
+	for (r = 0; r < RANKS; r++) {
+		ASSERT_EQ(0, raw_knob(r, "irq_ns", 0));
+		done[r] = irq_count(r, "done");
+	}
+	before = polled();
+	for (k = 0; k < 100; k++)
+		ASSERT_EQ(0, team_allreduce(&self->t, k));
+	events = polled() - before;
+	/* Each completion, and doorbells beside them. */
+	EXPECT_GT(events, 100 * RANKS * slices * (2 * RANKS - 2));
+	for (r = 0; r < RANKS; r++) {
+		/* It is still an interrupt that the worker is woken by. */
+		EXPECT_GE(irq_count(r, "done") - done[r], 1);
+		interrupts += irq_count(r, "done") - done[r];
+	}
+	TH_LOG("%lld events, %ld completion interrupts", events, interrupts);
+
+	/* To and fro. */
+	for (k = 0; k < 100; k++) {
+		ASSERT_EQ(0, raw_knob(k % RANKS, "irq_ns", k / RANKS % 2 ? 0 : RAW_IRQ_NS));
+		ASSERT_EQ(0, team_allreduce(&self->t, k));
+	}
+
+	/* And none again. */
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(0, raw_knob(r, "irq_ns", 4000000000));
+	/* Bells that nobody waits for may still be on their way. */
+	raw_sleep_ms(100);
+	before = polled();
+	ASSERT_EQ(0, team_allreduce(&self->t, k));
+	EXPECT_EQ(before, polled());
+}
+
+/* It finds also what was lost before. */
+TEST_F(irq, lost_and_left_to_the_worker)
+{
+	struct team rescue;
+	uint32_t r;
+
+	ASSERT_EQ(0, team_open(&rescue, RANKS, RANKS, self->len));
+	set_inline_max(0);
+	for (r = 0; r < RANKS; r++)
+		ASSERT_EQ(0, raw_knob(r, "irq_ns", 0));
+	ASSERT_EQ(0, raw_knob(0, "drop_irq", 1));
+	ASSERT_EQ(0, team_start(&self->t, 0));
+	ASSERT_TRUE(RAW_EVENTUALLY(!raw_knob_get(0, "drop_irq")));
+	EXPECT_EQ(0, team_allreduce(&rescue, 1));
+	EXPECT_EQ(0, team_finish(&self->t));
+	EXPECT_EQ(0, raw_knob_get(0, "lost"));
+	team_close(&rescue);
 }
 
 TEST_HARNESS_MAIN

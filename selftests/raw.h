@@ -243,6 +243,7 @@ static inline bool raw_comes_to_wait(pid_t tid)
 #define RAW_KNOBS	"/sys/kernel/debug/npulink_soft"
 #define RAW_INLINE_MAX	"/sys/module/npulink_soft/parameters/inline_max"
 #define RAW_HOLD_OFF	4294967295ULL
+#define RAW_IRQ_NS	100000
 
 static inline int raw_knob(unsigned int n, const char *name, unsigned long long value)
 {
@@ -272,6 +273,7 @@ static inline void raw_knobs_reset(unsigned int ndev)
 	for (n = 0; n < ndev; n++) {
 		for (i = 0; i < ARRAY_SIZE(knobs); i++)
 			raw_knob(n, knobs[i], 0);
+		raw_knob(n, "irq_ns", RAW_IRQ_NS);
 		raw_knob(n, "delay", RAW_HOLD_OFF);
 		raw_knob(n, "hold", RAW_HOLD_OFF);
 	}

@@ -105,10 +105,17 @@ open_file()
 # Files whose ranks, links and buffers are alive when the backend goes.
 under_traffic()
 {
-	local i pid
+	local i pid knob
 
 	for ((i = 0; i < cycles; i++)); do
 		"$modules" load ndev=4
+		# Every second time with events that interrupts leave to their workers.
+		if ((i % 2)); then
+			echo 0 >/sys/module/npulink_soft/parameters/inline_max
+			for knob in /sys/kernel/debug/npulink_soft/npu*/irq_ns; do
+				echo 0 >"$knob"
+			done
+		fi
 		"$tests/traffic" 3 &
 		pid=$!
 		sleep 0.$((i % 5 + 2))

@@ -21,7 +21,7 @@ static const struct {
 } knobs[] = {
 	{ "drop_irq", COUNT }, { "dup_irq", COUNT }, { "fail_post", COUNT }, { "corrupt", COUNT },
 	{ "corrupt_link", COUNT }, { "release", COUNT }, { "delay_ns", NS }, { "hold", HOLD },
-	{ "timing", TIMING }, { "link", LINK },
+	{ "irq_ns", NS }, { "timing", TIMING }, { "link", LINK },
 };
 
 static void whom(struct rnd *r, char *text, size_t size)
