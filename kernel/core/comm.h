@@ -53,6 +53,7 @@ struct npulink_called {
  * @broken: each starts for itself
  * @script: what they have in common
  * @first: their operations, the latest first
+ * @skipped: number, + 1, of the last that somebody posted while an older one was here
  */
 struct npulink_meet {
 	u64 number;
@@ -60,6 +61,7 @@ struct npulink_meet {
 	bool broken;
 	struct npulink_script *script;
 	struct npulink_op *first;
+	u64 skipped;
 };
 
 extern struct mutex npulink_comms_lock;

@@ -409,11 +409,13 @@ static bool maker_alloc(struct maker *m)
 		m->nunits += plan->nunits;
 		links += plan->npeers;
 		words += plan->ndrains + plan->nstreams + plan->npeers;
+		if (m->nunits > SCRIPT_UNITS)
+			return false;
 		for (i = 0; i < plan->nunits; i++) {
 			reqs += plan->units[i].engine;
 			operands += plan->units[i].engine ? plan->units[i].nsteps + 2 : 0;
 		}
-		if (m->nunits > SCRIPT_UNITS || operands > 8 * SCRIPT_UNITS)
+		if (operands > 8 * SCRIPT_UNITS)
 			return false;
 	}
 	s->reqs = kvmalloc_array(reqs, sizeof(*s->reqs), GFP_KERNEL_ACCOUNT);
@@ -603,8 +605,11 @@ void npulink_meet_arrive(struct npulink_op *op)
 	if (m->number < op->number + 1 && !m->first) {
 		m->number = op->number + 1;
 		m->count = 0;
-		m->broken = !op->meet.script;
+		m->broken = !op->meet.script || m->skipped == op->number + 1;
 		m->script = op->meet.script;
+	} else if (m->number < op->number + 1) {
+		/* An older meeting is there yet: then this one will not be. */
+		m->skipped = max(m->skipped, op->number + 1);
 	}
 	/* Otherwise ranks have called different things, which it is not for us to find out. */
 	if (m->number == op->number + 1) {
@@ -660,16 +665,25 @@ bool npulink_meet_leave(struct npulink_op *op)
 	return gathered;
 }
 
+/* @op was reset. Nobody has looked at it before. */
+static void npulink_meet_is_set_up(struct npulink_op *op)
+{
+	lockdep_assert_held(&op->rank->lock);
+	/* Pairs with READ_ONCE() in genl_op.c, which holds no lock. */
+	smp_store_release(&op->raw, false);
+}
+
 /* The meeting lets go of @op, in vain. True if it has to be started now. */
 static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
 {
 	unsigned long flags;
 	bool start = false;
 
+	npulink_op_reset(op);
 	spin_lock_irqsave(&op->rank->lock, flags);
 	op->inflight--;
 	if (op->state == NPULINK_OP_RUNNING) {
-		npulink_op_reset(op);
+		npulink_meet_is_set_up(op);
 		start = true;
 	} else {
 		npulink_op_finish(op, run);
@@ -758,13 +772,11 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 	npulink_script_put(s);
 }
 
-/* All have met, @list the last, each for itself: make a script for the next time. */
-static void npulink_meet_make(struct npulink_op *list)
+/* All have met, @list the last, each for itself: is a script to be made for the next time? */
+static bool npulink_meet_wants(struct npulink_op *list)
 {
-	struct npulink_comm *comm = list->rank->comm;
-	struct npulink_script *s = NULL, *old;
-	struct npulink_op *op, *next;
 	bool want = true, have = READ_ONCE(list->plan->script);
+	struct npulink_op *op;
 	u32 n = 0;
 
 	for (op = list; op; op = op->meet.next, n++) {
@@ -776,7 +788,16 @@ static void npulink_meet_make(struct npulink_op *list)
 	 * They may have one that could not be used this time. Some may be over already, if
 	 * their plans need not wait for everybody.
 	 */
-	want &= !have && n == comm->nranks;
+	return want && !have && n == list->rank->comm->nranks;
+}
+
+/* Make one, if @want, and let go of @list. */
+static void npulink_meet_make(struct npulink_op *list, bool want)
+{
+	struct npulink_comm *comm = list->rank->comm;
+	struct npulink_script *s = NULL, *old;
+	struct npulink_op *op, *next;
+
 	if (want)
 		s = npulink_script_make(list, comm->nranks);
 	for (op = list; op; op = next) {
@@ -801,6 +822,7 @@ static void npulink_meet_make(struct npulink_op *list)
 void npulink_meet_go(struct npulink_op *op, struct npulink_run *run)
 {
 	unsigned long flags;
+	bool make = false;
 
 	/* It may be on somebody else's list by now: meet.other is not ours. */
 	if (op->meet.verdict == NPULINK_MEET_WAIT)
@@ -813,20 +835,28 @@ void npulink_meet_go(struct npulink_op *op, struct npulink_run *run)
 		npulink_meet_run(op, run);
 		return;
 	case NPULINK_MEET_MAKE:
-		/* It allocates: nobody is to wait for that. */
-		npulink_run(run);
-		npulink_meet_make(op);
+		make = npulink_meet_wants(op);
+		if (!make)
+			npulink_meet_make(op, false);
+		else
+			run->waits = NULL;	/* what is ready is for others meanwhile */
 		break;
 	case NPULINK_MEET_START:
 		break;
 	}
 	if (op->raw) {
+		npulink_op_reset(op);
 		spin_lock_irqsave(&op->rank->lock, flags);
 		if (op->state == NPULINK_OP_RUNNING)
-			npulink_op_reset(op);
+			npulink_meet_is_set_up(op);
 		spin_unlock_irqrestore(&op->rank->lock, flags);
 	}
 	npulink_meet_start(op, run);
+	if (make) {
+		/* It allocates: nobody is to wait for that. */
+		npulink_run(run);
+		npulink_meet_make(op, true);
+	}
 }
 
 /* Whoever has it knows that nobody else is in the middle of starting those of a meeting. */

@@ -43,7 +43,10 @@ void npulink_seq_exit(void)
 	flush_work(&npulink_dead_ops_work);
 }
 
-/* Set up what its steps need; nobody looks at them yet. */
+/*
+ * Set up what its steps need; nobody looks at them yet, and not while op->raw. It may be a lot: in
+ * a task, no locks held.
+ */
 void npulink_op_reset(struct npulink_op *op)
 {
 	const struct npulink_plan *plan = op->plan;
@@ -58,6 +61,8 @@ void npulink_op_reset(struct npulink_op *op)
 		op->cells[i].avail = 0;
 		op->cells[i].taken = 0;
 		atomic_set(&op->cells[i].ev.pending, 0);
+		if (!(i & 0xfff))
+			cond_resched();
 	}
 	for (i = 0; i < plan->nunits; i++) {
 		struct npulink_unit_state *us = &op->units[i];
@@ -67,12 +72,13 @@ void npulink_op_reset(struct npulink_op *op)
 		us->missing = false;
 		us->deps = plan->units[i].ndeps;
 		us->phase = NPULINK_UNIT_BLOCKED;
+		if (!(i & 0xfff))
+			cond_resched();
 	}
 	for (i = 0; i < plan->ndrains; i++)
 		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
 	if (op->far)
 		npulink_remote_op_reset(op);
-	op->raw = false;
 }
 
 /* What does not change from one run to the next. */
