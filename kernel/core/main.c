@@ -19,9 +19,12 @@ static int __init npulink_init(void)
 	rc = npulink_comm_init();
 	if (rc)
 		goto err_buf;
-	rc = npulink_agree_init();
+	rc = npulink_seq_init();
 	if (rc)
 		goto err_comm;
+	rc = npulink_agree_init();
+	if (rc)
+		goto err_seq;
 	rc = npulink_device_init();
 	if (rc)
 		goto err_agree;
@@ -35,6 +38,8 @@ err_device:
 	npulink_device_exit();
 err_agree:
 	npulink_agree_exit();
+err_seq:
+	npulink_seq_exit();
 err_comm:
 	npulink_comm_exit();
 err_buf:
@@ -54,9 +59,10 @@ static void __exit npulink_exit(void)
 	npulink_device_exit();
 	npulink_agree_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
+	npulink_seq_exit();
 	npulink_comm_exit();
 	npulink_flight_exit();
-	npulink_seq_exit();
+	npulink_ops_exit();
 	npulink_buf_exit();
 	mmu_notifier_synchronize();
 	rcu_barrier();

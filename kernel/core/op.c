@@ -38,7 +38,7 @@ static void npulink_dead_ops_free(struct work_struct *work)
 
 static DECLARE_WORK(npulink_dead_ops_work, npulink_dead_ops_free);
 
-void npulink_seq_exit(void)
+void npulink_ops_exit(void)
 {
 	flush_work(&npulink_dead_ops_work);
 }
@@ -54,6 +54,7 @@ void npulink_op_reset(struct npulink_op *op)
 
 	op->units_left = plan->nunits;
 	op->starting = NONE;
+	op->releasing = NONE;
 	op->starved_first = NONE;
 	op->starved_last = NONE;
 	op->drain = 0;
@@ -321,6 +322,8 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	}
 	if (op->far)
 		npulink_remote_op_finish(op, run);
+	/* Who waits for it is woken, and there may be many. */
+	run->room -= NPULINK_HOLD_END;
 	npulink_op_set_state(op, NPULINK_OP_DONE);
 	/* Its plan may be such that it need not wait for everybody. */
 	if (READ_ONCE(op->meet.state) != NPULINK_MEET_NOT)
@@ -402,15 +405,17 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 {
 	const struct npulink_plan *plan = op->plan;
-	u32 n = min_t(u32, plan->nunits, NPULINK_BLAME_UNITS), i, k;
+	s32 left = NPULINK_BLAME_UNITS;
+	u32 i, k;
 
 	lockdep_assert_held(&op->rank->lock);
 	if (op->raw)
 		return false;	/* see npulink_meet_dissolve() */
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < plan->nunits && left > 0; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->units[i].phase;
 
+		left -= un->nsteps;
 		if (phase == NPULINK_UNIT_SENT) {
 			*step = un->first + un->nsteps - 1;
 			*peer = plan->steps[*step].send_peer;
@@ -442,16 +447,17 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 }
 
 /* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */
-static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step, u32 *left)
+static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *step, s32 *left)
 {
 	const struct npulink_plan *plan = op->plan;
 	bool found = false;
 	u32 i, k;
 
-	for (i = 0; i < plan->nunits && *left; i++, --*left) {
+	for (i = 0; i < plan->nunits && *left > 0; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->raw ? NPULINK_UNIT_BLOCKED : op->units[i].phase;
 
+		*left -= un->nsteps;
 		if (phase == NPULINK_UNIT_DONE || (found && phase == NPULINK_UNIT_BLOCKED))
 			continue;
 		for (k = un->first; k < un->first + un->nsteps; k++) {
@@ -478,7 +484,7 @@ static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *ste
  */
 void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause)
 {
-	u32 left = NPULINK_BLAME_UNITS;
+	s32 left = NPULINK_BLAME_UNITS;
 	struct npulink_op *op;
 
 	lockdep_assert_held(&rank->lock);

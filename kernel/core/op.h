@@ -33,8 +33,8 @@ enum npulink_unit_phase {
 
 struct npulink_unit_state {
 	u64 done;		/* bytes through the engine */
-	u32 deps;
-	u32 next;		/* in op->starting or op->starved; ~0 ends */
+	u32 deps;		/* that it waits for; in op->releasing: of those that wait for it, done */
+	u32 next;		/* in op->starting, op->releasing or op->starved; ~0 ends */
 	u16 waits;		/* of a chain: members before it have arrived .. */
 	bool missing;		/* .. and this one has not */
 	u8 phase;
@@ -122,7 +122,7 @@ struct npulink_op {
 	bool raw;			/* units and cells are not set up: no peer may look */
 	u32 units_left;
 	u32 inflight;			/* requests that are not in free_reqs, a meeting */
-	u32 starting, starved_first, starved_last;
+	u32 starting, releasing, starved_first, starved_last;
 	u32 drain;			/* next of plan->drains */
 	struct npulink_result result;
 	struct list_head free_reqs;
@@ -142,7 +142,8 @@ struct npulink_run {
 	struct list_head ranks;
 	int budget;		/* small requests that it may still run; 0 in interrupts */
 	int room;		/* units and events until interrupts are let in */
-	bool task;		/* it can let them in, and others run */
+	bool task;		/* it can let them in, and others run .. */
+	unsigned long until;	/* .. but from then on a worker goes on, jiffies */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
 	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
@@ -150,10 +151,15 @@ struct npulink_run {
 #define NPULINK_HOLD_UNITS	4096	/* run.room, each time that they have been let in */
 #define NPULINK_HOLD_IRQ	1024	/* the same in an interrupt: others may follow */
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
+#define NPULINK_HOLD_OUTS	1024	/* of those are looked at at a time */
+#define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
+#define NPULINK_RUN_JIFFIES	(HZ / 10)	/* that a task runs others for at a time */
+#define NPULINK_WORK_JIFFIES	2	/* that a worker does, before it is others' turn */
 #define NPULINK_NO_INDEX	0xffffffffU
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
-	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192, NPULINK_HOLD_UNITS, true }
+	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192, NPULINK_HOLD_UNITS, true, \
+				    jiffies + NPULINK_RUN_JIFFIES }
 #define NPULINK_DEFINE_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_IRQ, false }
 
@@ -217,6 +223,8 @@ void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npuli
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run);
 bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
+void npulink_ops_exit(void);
+int npulink_seq_init(void);
 void npulink_seq_exit(void);
 
 int npulink_post_ioctl(struct npulink_ucmd *ucmd);

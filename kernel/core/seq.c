@@ -17,6 +17,8 @@
 
 #define NONE	0xffffffffU
 
+static struct workqueue_struct *npulink_resume_wq;
+
 /* ---- running ranks -------------------------------------------------------- */
 
 /* Make sure that somebody runs @rank; if that is us, by npulink_run(@run). */
@@ -298,6 +300,21 @@ static void npulink_unit_blocked_less(struct npulink_op *op, u32 unit)
 	op->starting = unit;
 }
 
+/* Of a unit that is done, and that very many wait for, tell some of them. */
+static noinline void npulink_unit_release(struct npulink_op *op, struct npulink_run *run)
+{
+	u32 unit = op->releasing;
+	struct npulink_unit_state *us = &op->units[unit];
+	const struct npulink_unit *un = &op->plan->units[unit];
+	u32 n = min_t(u32, un[1].out - un->out - us->deps, NPULINK_HOLD_OUTS), i;
+
+	for (i = 0; i < n; i++)
+		npulink_unit_blocked_less(op, op->plan->out[un->out + us->deps++]);
+	run->room -= n / NPULINK_HOLD_OUT;
+	if (un->out + us->deps == un[1].out)
+		op->releasing = us->next;
+}
+
 static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
 	const struct npulink_plan *plan = op->plan;
@@ -310,10 +327,15 @@ static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_ru
 	op->units_left--;
 	i = plan->units[unit].out;
 	end = plan->units[unit + 1].out;
-	if (unlikely(end - i > NPULINK_HOLD_OUT))
-		run->room -= (end - i) / NPULINK_HOLD_OUT;
-	for (; i < end; i++)
-		npulink_unit_blocked_less(op, plan->out[i]);
+	if (unlikely(end - i > NPULINK_HOLD_OUT)) {
+		/* npulink_op_advance(), which follows, does the rest. */
+		op->units[unit].next = op->releasing;
+		op->releasing = unit;
+		npulink_unit_release(op, run);
+	} else {
+		for (; i < end; i++)
+			npulink_unit_blocked_less(op, plan->out[i]);
+	}
 	if (op->drain < plan->ndrains) {
 		u32 d = plan->units[unit].drain;
 
@@ -542,13 +564,18 @@ static noinline void npulink_op_inconsistent(struct npulink_op *op)
 /* Start what has become startable, then see whether the operation is over. */
 static void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 {
-	while (op->starting != NONE) {
+	while (op->starting != NONE || unlikely(op->releasing != NONE)) {
 		u32 unit = op->starting;
 
-		if (unlikely(--run->room < 0)) {
+		if (unlikely(run->room < 0)) {
 			npulink_op_postpone(op, run);
 			return;
 		}
+		if (unlikely(unit == NONE)) {
+			npulink_unit_release(op, run);
+			continue;
+		}
+		run->room -= op->plan->units[unit].nsteps;
 		op->starting = op->units[unit].next;
 		op->units[unit].phase = NPULINK_UNIT_ACTIVE;
 		npulink_flight_start(op, &op->units[unit], run);
@@ -805,10 +832,23 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 	/* Not before: it leaves the rank alone if RANK_SCHED is set. */
 	if (unlikely(!more)) {
 		npulink_rank_get(rank);
-		if (!npulink_comm_queue(&rank->resume_work))
+		if (!queue_work(npulink_resume_wq, &rank->resume_work))
 			npulink_rank_put(rank);
 	}
 	npulink_rank_unlock(rank, &flags);
+}
+
+/* What those who run ranks leave. Users can make it much: it is not before others' work. */
+int npulink_seq_init(void)
+{
+	npulink_resume_wq = alloc_workqueue("npulink_resume", WQ_UNBOUND, 0);
+	return npulink_resume_wq ? 0 : -ENOMEM;
+}
+
+/* Nobody runs a rank any more. */
+void npulink_seq_exit(void)
+{
+	destroy_workqueue(npulink_resume_wq);
 }
 
 /* What an interrupt has left, and the dead. Payload is moved by the rank's own tasks only. */
@@ -818,6 +858,7 @@ void npulink_rank_resume_work(struct work_struct *work)
 	NPULINK_DEFINE_RUN_TASK(run);
 
 	run.budget = 0;
+	run.until = jiffies + NPULINK_WORK_JIFFIES;
 	npulink_rank_kick(rank, &run);
 	npulink_run(&run);
 	npulink_rank_put(rank);
@@ -835,12 +876,11 @@ void npulink_run(struct npulink_run *run)
 		npulink_rank_put(rank);
 		if (!run->task)
 			continue;
-		if (signal_pending(current)) {
+		if (signal_pending(current))
 			run->budget = 0;
-			/* Others may go on kicking ranks for ever. */
-			if (fatal_signal_pending(current))
-				run->task = false;
-		}
+		/* Others may go on kicking ranks for ever. */
+		if (fatal_signal_pending(current) || time_after(jiffies, run->until))
+			run->task = false;
 		if (cond_resched())
 			run->now = 0;
 	}
