@@ -153,7 +153,7 @@ struct npulink_run {
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
 #define NPULINK_HOLD_OUTS	1024	/* of those are looked at at a time */
 #define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
-#define NPULINK_RUN_JIFFIES	(HZ / 10)	/* that a task runs others for at a time */
+#define NPULINK_RUN_JIFFIES	(HZ / 4)	/* that a task runs others for at a time */
 #define NPULINK_WORK_JIFFIES	2	/* that a worker does, before it is others' turn */
 #define NPULINK_NO_INDEX	0xffffffffU
 
