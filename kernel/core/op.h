@@ -144,6 +144,7 @@ struct npulink_run {
 	int room;		/* units and events until interrupts are let in */
 	bool task;		/* it can let them in, and others run .. */
 	unsigned long until;	/* .. but from then on a worker goes on, jiffies */
+	u32 turns;		/* ranks that were run */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
 	struct npulink_file *waits;	/* its task is about to run what is ready there */
 };
@@ -154,6 +155,7 @@ struct npulink_run {
 #define NPULINK_HOLD_OUTS	1024	/* of those are looked at at a time */
 #define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
 #define NPULINK_RUN_JIFFIES	(HZ / 4)	/* that a task runs others for at a time */
+#define NPULINK_RUN_TURNS	64	/* after which it looks at the time */
 #define NPULINK_WORK_JIFFIES	2	/* that a worker does, before it is others' turn */
 #define NPULINK_NO_INDEX	0xffffffffU
 

@@ -735,14 +735,20 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 		npulink_req_complete(req, rc, run);
 }
 
+/* Can this go on? Others may have it run ranks for ever. */
+static bool npulink_run_lasts(const struct npulink_run *run)
+{
+	return run->task && !fatal_signal_pending(current) && !time_after(jiffies, run->until);
+}
+
 /*
  * Interrupts have been off for as long as is good: let some in. False if this is one, or a task
- * that is to die: a worker goes on then.
+ * that is to die, or has done enough: a worker goes on then.
  */
 static noinline bool npulink_rank_breathe(struct npulink_rank *rank, struct npulink_run *run,
 					  struct npulink_rank_flags *flags)
 {
-	if (!run->task || fatal_signal_pending(current))
+	if (!npulink_run_lasts(run))
 		return false;
 	npulink_rank_unlock(rank, flags);
 	cond_resched();
@@ -876,11 +882,11 @@ void npulink_run(struct npulink_run *run)
 		npulink_rank_put(rank);
 		if (!run->task)
 			continue;
-		if (signal_pending(current))
-			run->budget = 0;
-		/* Others may go on kicking ranks for ever. */
-		if (fatal_signal_pending(current) || time_after(jiffies, run->until))
-			run->task = false;
+		if (unlikely(signal_pending(current) || !(++run->turns % NPULINK_RUN_TURNS))) {
+			if (signal_pending(current))
+				run->budget = 0;
+			run->task = npulink_run_lasts(run);
+		}
 		if (cond_resched())
 			run->now = 0;
 	}
