@@ -150,7 +150,7 @@ static int call_peers(struct long_call *c)
 	return raw_ioctl(c->fd, NPULINK_COMM_PEERS, &cmd);
 }
 
-#define BATCH	64
+#define BATCH	24
 
 /* Steps that do nothing, by the million: they run while the batch is being posted. */
 static void prepare_batch(struct long_call *c)
