@@ -150,22 +150,23 @@ static int call_peers(struct long_call *c)
 	return raw_ioctl(c->fd, NPULINK_COMM_PEERS, &cmd);
 }
 
-#define BATCH	24
+#define BATCH		64	/* a power of two */
+#define BATCH_STEPS	(MILLION / 4)
 
-/* Steps that do nothing, by the million: they run while the batch is being posted. */
+/* Very many steps that do nothing: they run while the batch is being posted. */
 static void prepare_batch(struct long_call *c)
 {
 	struct npulink_ring_setup ring = { .size = sizeof(ring), .entries = BATCH, .eventfd = -1 };
-	struct npulink_step *steps = calloc(MILLION, sizeof(*steps));
+	struct npulink_step *steps = calloc(BATCH_STEPS, sizeof(*steps));
 	struct npulink_post *posts = calloc(BATCH, sizeof(*posts));
 	unsigned int i;
 	int plan;
 
 	make_comm(c, 1);
 	RAW_CHECK(steps && posts && !raw_ioctl(c->fd, NPULINK_RING_SETUP, &ring));
-	for (i = 0; i < MILLION; i++)
+	for (i = 0; i < BATCH_STEPS; i++)
 		steps[i] = raw_step(0, 0);
-	plan = raw_plan(c->fd, c->comm, NULL, 0, steps, MILLION);
+	plan = raw_plan(c->fd, c->comm, NULL, 0, steps, BATCH_STEPS);
 	RAW_CHECK(plan > 0);
 	free(steps);
 	for (i = 0; i < BATCH; i++)
