@@ -153,16 +153,55 @@ static uint32_t reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
 	return pins;
 }
 
-/* Lists what was pinned in place of all that it overlaps. */
+/* Does @reg not take the place of what is to stay: memory to free, or what somebody asked for? */
+static bool reg_beside(const struct coll_dev *dev, const struct coll_reg *reg)
+{
+	const struct coll_regs *regs = &dev->regs;
+	bool beside = false;
+
+	for (unsigned int i = reg_find(regs, reg->start);
+	     i < regs->n && regs->v[i]->start < reg->end; i++)
+		beside |= regs->v[i]->alloc ||
+			  (regs->v[i]->pins && (regs->v[i]->start < reg->start ||
+						regs->v[i]->end > reg->end));
+	return beside;
+}
+
+/* Lists what was pinned in place of all that it overlaps, or has it for one call only. */
 static int reg_replace(struct coll_dev *dev, struct coll_reg *reg)
 {
-	int rc;
+	int rc = 0;
 
-	reg->pins = reg_clear(dev, reg->start, reg->end);
-	rc = reg_list(dev, reg);
+	if (reg_beside(dev, reg)) {
+		dev->regs.bytes += reg->end - reg->start;
+	} else {
+		reg->pins += reg_clear(dev, reg->start, reg->end);
+		rc = reg_list(dev, reg);
+	}
 	if (rc) {
 		coll_drv_destroy(&dev->drv, reg->id);
 		free(reg);
+	}
+	return rc;
+}
+
+/*
+ * The limit does not allow a range beside @old, which it contains, and which somebody asked for:
+ * give up that one first. It comes back if that was in vain.
+ */
+static int reg_pin_instead(struct coll_dev *dev, const struct coll_reg *old, uintptr_t start,
+			   uintptr_t end, bool write, struct coll_reg **regp)
+{
+	struct coll_reg was = *old, *back;
+	int rc;
+
+	reg_unlist(dev, reg_find(&dev->regs, was.start));
+	rc = reg_pin(dev, start, end, write, regp);
+	if (!rc) {
+		(*regp)->pins = was.pins;
+	} else if (!reg_pin(dev, was.start, was.end, !was.readonly, &back)) {
+		back->pins = was.pins;
+		reg_replace(dev, back);
 	}
 	return rc;
 }
@@ -176,9 +215,8 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 {
 	struct coll_regs *regs = &dev->regs;
 	uintptr_t start = (uintptr_t)addr, end, from, to;
-	bool alloc = false, pins = false;
-	struct coll_reg *reg;
-	unsigned int i;
+	struct coll_reg *reg, *asked = NULL;
+	unsigned int nasked = 0, i;
 	int rc;
 
 	if (__builtin_add_overflow(start, len, &end) || end > UINTPTR_MAX - PAGE)
@@ -200,28 +238,21 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end; i++) {
 		from = from < regs->v[i]->start ? from : regs->v[i]->start;
 		to = to > regs->v[i]->end ? to : regs->v[i]->end;
-		pins |= regs->v[i]->pins;
-		alloc |= regs->v[i]->alloc;
+		if (regs->v[i]->pins) {
+			asked = regs->v[i];
+			nasked++;
+		}
 	}
 	while (regs->n >= REGS_MAX && coll_reg_evict(dev))
 		;
-	/* Memory of coll_mem_alloc() is never replaced: with more it is pinned for this call. */
-	if (alloc) {
+	/* What is there is given up when this has succeeded. */
+	rc = reg_pin(dev, from, to, write, &reg);
+	if (rc && (from < start || to > end))
 		rc = reg_pin(dev, start, end, write, &reg);
-		if (!rc)
-			regs->bytes += end - start;
-	} else {
-		/* What is there is given up when this has succeeded, or if both are too much. */
-		rc = reg_pin(dev, from, to, write, &reg);
-		if (rc && (from < start || to > end))
-			rc = reg_pin(dev, start, end, write, &reg);
-		if (rc == -ENOMEM && pins) {
-			reg_clear(dev, start, end);
-			rc = reg_pin(dev, start, end, write, &reg);
-		}
-		if (!rc)
-			rc = reg_replace(dev, reg);
-	}
+	if (rc == -ENOMEM && nasked == 1 && !asked->refs && !asked->alloc)
+		rc = reg_pin_instead(dev, asked, from, to, write, &reg);
+	if (!rc)
+		rc = reg_replace(dev, reg);
 	if (rc)
 		return rc;
 found:
@@ -279,6 +310,9 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 	rc = coll_reg_get(dev, addr, len, true, &reg);
 	if (!rc) {
 		reg->pins++;
+		/* Beside what is there it does not stay. */
+		if (!reg->listed)
+			rc = -EOPNOTSUPP;
 		coll_reg_put(dev, reg);
 	}
 	pthread_mutex_unlock(&dev->lock);

@@ -312,6 +312,8 @@ double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algori
 {
 	struct coll_cost_params params = tune->params;
 
+	/* All of it, and not only the largest block. */
+	params.ports = 1;
 	if (args->topo && args->topo->nservers > 1) {
 		params.alpha = fmax(params.alpha, tune->far_alpha);
 		params.beta = fmax(params.beta, tune->far_beta);

@@ -466,7 +466,8 @@ int coll_mem_free(struct coll_comm *comm, void *addr);
  * the library notices when it is used again.
  *
  * Return: 0; -EFAULT: not all of it is mapped and writable; -ENOMEM: over
- * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file.
+ * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file, which that of coll_mem_alloc() is,
+ * or it overlaps what is registered, and both together cannot be.
  */
 int coll_register(struct coll_comm *comm, void *addr, size_t len);
 

@@ -113,16 +113,20 @@ static void test_prediction(void)
 }
 
 /* Sizes that differ between ranks cannot count for the choice, but do for the time. */
-static void test_counts(void)
+static void test_counts(const char *calibration)
 {
-	const size_t each = 8 << 20, counts[2] = { each, each };
+	enum { N = RANKS / 2 };	/* as there are two buffers for each */
+	const size_t each = 4 << 20, counts[N] = { each, each, each, each };
 	uint64_t deadline[2], slow[2];
-	struct coll_request *req[2];
-	int rc = make_comms(2, COLL_DEADLINE_AUTO);
+	struct coll_request *req[N];
+	int rc;
 
+	setenv("COLL_CALIBRATION", calibration, 1);
+	rc = make_comms(N, COLL_DEADLINE_AUTO);
+	unsetenv("COLL_CALIBRATION");
 	processors = RANKS;
 	for (unsigned int v = 0; v < 2; v++) {
-		for (unsigned int i = 0; i < 2 && !rc; i++) {
+		for (unsigned int i = 0; i < N && !rc; i++) {
 			if (v)
 				rc = coll_ialltoallv(comms[i], memory[2 * i], counts, NULL,
 						     memory[2 * i + 1], counts, NULL, COLL_UINT8,
@@ -134,16 +138,17 @@ static void test_counts(void)
 		deadline[v] = mock.deadline_ns;
 		slow[v] = mock.slow_ns;
 		if (!rc)
-			rc = coll_waitall(2, req);
+			rc = coll_waitall(N, req);
 	}
-	rc |= comms_free(comms, 2);
+	rc |= comms_free(comms, N);
 	processors = 0;
 	ksft_print_msg("alltoall: slow %.3f s, stuck %.3f s; alltoallv: %.3f s, %.3f s\n",
 		       slow[0] / 1e9, deadline[0] / 1e9, slow[1] / 1e9, deadline[1] / 1e9);
 	/* What is above a second and a minute, but for rounding. */
 	ksft_test_result(!rc && deadline[1] - 60 * SECOND >= (deadline[0] - 60 * SECOND) / 2 &&
 			 slow[1] - SECOND >= (slow[0] - SECOND) / 2,
-			 "alltoallv gets as much time as alltoall of that size\n");
+			 "alltoallv gets as much time as alltoall of that size%s\n",
+			 *calibration ? ", on all ports" : "");
 }
 
 static void test_processors(void)
@@ -243,14 +248,23 @@ static void test_forms(void)
 
 int main(void)
 {
+	char path[] = "/tmp/coll_deadline.XXXXXX";
+	int fd;
+
 	ksft_print_header();
-	ksft_set_plan(3 + 1 + 3 + 7 + 3);
+	ksft_set_plan(3 + 2 + 3 + 7 + 3);
 	unsetenv("COLL_DEADLINE");
 	unsetenv("COLL_CALIBRATION");
 	for (unsigned int i = 0; i < RANKS; i++)
 		memory[i] = calloc(16, 1 << 20);
 	test_prediction();
-	test_counts();
+	test_counts("");
+	fd = mkstemp(path);
+	if (fd < 0 || dprintf(fd, "ports = all\n") < 0)
+		ksft_exit_fail_msg("no temporary file\n");
+	test_counts(path);
+	close(fd);
+	unlink(path);
 	test_processors();
 	test_chosen();
 	test_forms();

@@ -248,23 +248,50 @@ static void test_beyond_alloc(void)
 {
 	struct coll_reg *reg = NULL;
 	struct coll_dev *dev;
-	uint64_t bytes;
 	void *mem;
 	int bad;
 
 	setup(NULL);
 	dev = comms[0]->dev;
 	bad = coll_mem_alloc(comms[0], 8192, &mem);
-	bytes = dev->regs.bytes;
+	bad |= coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg) != -EOPNOTSUPP;
+	bad |= coll_register(comms[0], (char *)mem + 4096, 8192) != -EOPNOTSUPP;
+	ksft_test_result(!bad && dev->regs.n == 1 && dev->regs.v[0]->alloc &&
+			 !coll_mem_free(comms[0], mem), "alloc: kept when a call reaches beyond\n");
+	teardown();
+}
+
+/* What coll_register() was called for stays, whatever comes after. */
+static void test_register_stays(void)
+{
+	char *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct coll_reg *reg, *other;
+	struct coll_dev *dev;
+	int bad;
+
+	setup(NULL);
+	dev = comms[0]->dev;
+	mock.memlock = mock.locked + 32768;
+	bad = coll_register(comms[0], mem, 20480);
+	bad |= coll_reg_get(dev, mem, 24576, true, &reg);
+	coll_reg_put(dev, reg);
+	ksft_test_result(!bad && dev->regs.n == 1 && reg->pins == 1 &&
+			 reg->end - reg->start == 24576,
+			 "register: grows where there is no room for both\n");
+	bad = coll_reg_get(dev, mem, 65536, true, &other) != -ENOMEM;
+	ksft_test_result(!bad && dev->regs.n == 1 && dev->regs.v[0]->pins == 1 &&
+			 !coll_deregister(comms[0], mem, 20480),
+			 "register: kept where there is no room for more\n");
+	mock.memlock = SIZE_MAX;
+	bad = coll_register(comms[0], mem + 4096, 8192);
+	/* The union is refused, then it is pinned by itself. */
 	mock_fail(NPULINK_BUF_REGISTER, -EFAULT, 0, 1, false);
-	bad |= coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg) != -EFAULT;
-	ksft_test_result(!bad && dev->regs.n == 1 && dev->regs.v[0]->alloc,
-			 "alloc: kept when a call is refused\n");
-	bad = coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg);
+	bad |= coll_reg_get(dev, mem + 8192, 8192, true, &reg);
 	if (!bad)
 		coll_reg_put(dev, reg);
-	ksft_test_result(!bad && dev->regs.bytes == bytes && !coll_mem_free(comms[0], mem),
-			 "alloc: kept when a call reaches beyond\n");
+	ksft_test_result(!bad && !coll_deregister(comms[0], mem + 4096, 8192),
+			 "register: kept beside\n");
+	munmap(mem, 1 << 20);
 	teardown();
 }
 
@@ -404,7 +431,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 2 + 12 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -415,6 +442,7 @@ int main(void)
 	teardown();
 	test_room();
 	test_beyond_alloc();
+	test_register_stays();
 	test_registrations();
 	test_arena();
 	test_plans();

@@ -442,6 +442,22 @@ static inline void *mock_object(struct mock_file *file, uint32_t id, int type)
 	return id < MOCK_IDS && file->id[id].type == type ? file->id[id].object : NULL;
 }
 
+/* Is any of it mapped from the device? The kernel refuses that, as other shared mappings of files. */
+static inline bool mock_mapped(uint64_t from, uint64_t to)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end;
+	bool mapped = false;
+	char line[512];
+
+	while (maps && !mapped && fgets(line, sizeof(line), maps))
+		mapped = sscanf(line, "%lx-%lx", &start, &end) == 2 && start < to && end > from &&
+			 strstr(line, "/memfd:npu ");
+	if (maps)
+		fclose(maps);
+	return mapped;
+}
+
 static inline int mock_buf_register(struct mock_file *file, struct npulink_buf_register *arg)
 {
 	struct mock_buf *buf;
@@ -451,6 +467,8 @@ static inline int mock_buf_register(struct mock_file *file, struct npulink_buf_r
 		return -EINVAL;
 	if (mincore((void *)(arg->addr & ~4095ULL), 1, vec))
 		return -EFAULT;
+	if (mock_mapped(arg->addr, arg->addr + arg->len))
+		return -EOPNOTSUPP;
 	if (mock.locked + arg->len > mock.memlock)
 		return -ENOMEM;
 	mock.locked += arg->len;
