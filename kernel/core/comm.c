@@ -214,9 +214,13 @@ bool npulink_comm_queue(struct work_struct *work)
 	return queue_work(npulink_comm_wq, work);
 }
 
-/* Wait until all failures that were reported have reached everybody. */
+/*
+ * Wait until all failures that were reported have reached everybody, and what has ended meanwhile
+ * is given back.
+ */
 void npulink_comm_flush(void)
 {
+	npulink_seq_flush();
 	flush_workqueue(npulink_comm_wq);
 }
 

@@ -68,7 +68,8 @@ int npulink_object_destroy(struct npulink_file *file, u32 id);
 
 /*
  * A task that sleeps in POST or WAIT; on npulink_file.waiters if it is one of the first
- * NPULINK_MAX_WAITERS. The others look for themselves, every other tick, whether it is over.
+ * NPULINK_MAX_WAITERS. The others look for themselves, every other tick, whether it is over, and a
+ * deadlock that they are part of is suspected, but not broken.
  */
 struct npulink_waiter {
 	struct list_head node;

@@ -227,6 +227,7 @@ void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npu
 bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
 void npulink_ops_exit(void);
 int npulink_seq_init(void);
+void npulink_seq_flush(void);
 void npulink_seq_exit(void);
 
 int npulink_post_ioctl(struct npulink_ucmd *ucmd);

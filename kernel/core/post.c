@@ -371,8 +371,6 @@ int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd)
 			rc = -EINTR;
 			break;
 		}
-		if (cond_resched())
-			run.now = 0;
 		rc = npulink_copy_post(&post, &user[i], &run);
 		if (rc)
 			break;

@@ -712,6 +712,12 @@ static void npulink_rank_unlock(struct npulink_rank *rank, struct npulink_rank_f
 		local_bh_enable();
 }
 
+/* Can this go on? Others may have it run ranks for ever. */
+static bool npulink_run_lasts(const struct npulink_run *run)
+{
+	return run->task && !fatal_signal_pending(current) && !time_after(jiffies, run->until);
+}
+
 /* The small request at the head of the todo list, in this context or by its owner. */
 static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 			     struct npulink_rank_flags *flags)
@@ -724,7 +730,8 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 		npulink_req_ready(req, run);
 		return;
 	}
-	run->budget--;
+	if (!(--run->budget % NPULINK_RUN_TURNS) && !npulink_run_lasts(run))
+		run->budget = 0;
 	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
 	npulink_rank_unlock(rank, flags);
@@ -733,12 +740,6 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 	npulink_rank_lock(rank, flags, run);
 	if (rc != -EINPROGRESS)
 		npulink_req_complete(req, rc, run);
-}
-
-/* Can this go on? Others may have it run ranks for ever. */
-static bool npulink_run_lasts(const struct npulink_run *run)
-{
-	return run->task && !fatal_signal_pending(current) && !time_after(jiffies, run->until);
 }
 
 /*
@@ -851,6 +852,12 @@ int npulink_seq_init(void)
 	return npulink_resume_wq ? 0 : -ENOMEM;
 }
 
+/* Wait until the workers have had their turn. */
+void npulink_seq_flush(void)
+{
+	flush_workqueue(npulink_resume_wq);
+}
+
 /* Nobody runs a rank any more. */
 void npulink_seq_exit(void)
 {
@@ -883,9 +890,9 @@ void npulink_run(struct npulink_run *run)
 		if (!run->task)
 			continue;
 		if (unlikely(signal_pending(current) || !(++run->turns % NPULINK_RUN_TURNS))) {
-			if (signal_pending(current))
-				run->budget = 0;
 			run->task = npulink_run_lasts(run);
+			if (signal_pending(current) || !run->task)
+				run->budget = 0;
 		}
 		if (cond_resched())
 			run->now = 0;

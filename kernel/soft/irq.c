@@ -170,12 +170,16 @@ static void soft_poll(struct work_struct *work)
 bool soft_irq_raise(struct soft_dev *sd, unsigned int vector, struct npulink_event *ev)
 {
 	struct soft_vector *vec = &sd->vec[vector];
+	bool raised = false;
 
+	/* Others may report the event at once, and the device go before we have raised it. */
+	rcu_read_lock();
 	llist_add(&ev->node, &vec->events);
 	/* That was a full barrier, see soft_poll(). */
-	if (unlikely(READ_ONCE(vec->polled)))
-		return false;
-	return irq_work_queue(&vec->work);
+	if (likely(!READ_ONCE(vec->polled)))
+		raised = irq_work_queue(&vec->work);
+	rcu_read_unlock();
+	return raised;
 }
 
 static int soft_vector_init(struct soft_dev *sd, unsigned int vector, const char *what)
