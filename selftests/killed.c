@@ -151,7 +151,7 @@ static int call_peers(struct long_call *c)
 }
 
 #define BATCH		64	/* a power of two */
-#define BATCH_STEPS	(MILLION / 4)
+#define BATCH_STEPS	(MILLION / 8)
 
 /* Very many steps that do nothing: they run while the batch is being posted. */
 static void prepare_batch(struct long_call *c)

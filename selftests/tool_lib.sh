@@ -99,6 +99,15 @@ json()
 	result "$got" "$name"
 }
 
+# json_too NAME FILTER: also of what the last json was about
+json_too()
+{
+	local got=0
+
+	jq -e "$2" "$scratch/out" >/dev/null 2>"$scratch/err" || got=1
+	result "$got" "$1"
+}
+
 # valid NAME SCHEMA COMMAND...: what it prints is JSON, and as the schema says.
 valid()
 {
