@@ -33,7 +33,7 @@ enum npulink_unit_phase {
 
 struct npulink_unit_state {
 	u64 done;		/* bytes through the engine */
-	u32 deps;		/* that it waits for; in op->releasing: of those that wait for it, done */
+	u32 deps;		/* that it waits for; in op->releasing: that were told of it */
 	u32 next;		/* in op->starting, op->releasing or op->starved; ~0 ends */
 	u16 waits;		/* of a chain: members before it have arrived .. */
 	bool missing;		/* .. and this one has not */
@@ -152,7 +152,7 @@ struct npulink_run {
 #define NPULINK_HOLD_UNITS	4096	/* run.room, each time that they have been let in */
 #define NPULINK_HOLD_IRQ	1024	/* the same in an interrupt: others may follow */
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
-#define NPULINK_HOLD_OUTS	1024	/* of those are looked at at a time */
+#define NPULINK_HOLD_OUTS	1024	/* of those are told, then it is others' turn */
 #define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
 #define NPULINK_RUN_JIFFIES	(HZ / 4)	/* that a task runs others for at a time */
 #define NPULINK_RUN_TURNS	64	/* after which it looks at the time */

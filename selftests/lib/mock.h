@@ -442,7 +442,7 @@ static inline void *mock_object(struct mock_file *file, uint32_t id, int type)
 	return id < MOCK_IDS && file->id[id].type == type ? file->id[id].object : NULL;
 }
 
-/* Is any of it mapped from the device? The kernel refuses that, as other shared mappings of files. */
+/* Is any of it mapped from the device? The kernel refuses that, as other files' mappings. */
 static inline bool mock_mapped(uint64_t from, uint64_t to)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
