@@ -324,6 +324,7 @@ int npulink_remote_open(struct npulink_remote *remote, struct npulink_op *op);
 bool npulink_recv_granted(const struct npulink_remote *remote,
 			  const struct npulink_remote_step *rs);
 void npulink_remote_wake_idle(struct npulink_remote *remote, struct npulink_remote_step *rs);
+void npulink_remote_want_step(struct npulink_op *op, u32 step, struct npulink_run *run);
 void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_step *rs,
 			  struct npulink_run *run);
 void npulink_remote_arrived_empty(struct npulink_remote *remote, struct npulink_remote_step *rs,

@@ -167,7 +167,7 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 	rs->needs = !npulink_recv_granted(remote, rs);
 	if (rs->idle && !list_empty(&rs->rx_node))
 		npulink_remote_wake_idle(remote, rs);
-	npulink_remote_want(rs->op, rs->op->plan->pos[rs->step].unit, run);
+	npulink_remote_want_step(rs->op, rs->step, run);
 }
 
 static void npulink_remote_aborted(struct npulink_remote *remote, const void *payload, u32 size)

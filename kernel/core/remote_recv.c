@@ -166,12 +166,25 @@ void npulink_remote_want_next(struct npulink_op *op, u32 unit, struct npulink_ru
 	const struct npulink_step *steps = op->plan->steps;
 	u32 end = un->first + un->nsteps, next = end, i;
 
+	/* What has come of more than the unit has done waits for others, and wants nothing more. */
 	for (i = un->first; i < end; i++)
-		if (op->far->steps[i].needs &&
+		if (op->far->steps[i].needs && op->far->steps[i].granted <= op->units[unit].done &&
 		    (next == end || steps[i].recv_peer < steps[next].recv_peer))
 			next = i;
 	if (next != end)
 		npulink_recv_want(op, next, run);
+}
+
+/* The peer of step @step has more for it, for which others of its unit may have waited. */
+void npulink_remote_want_step(struct npulink_op *op, u32 step, struct npulink_run *run)
+{
+	u32 unit = op->plan->pos[step].unit;
+
+	if (op->units[unit].phase != NPULINK_UNIT_ACTIVE &&
+	    op->units[unit].phase != NPULINK_UNIT_BUSY)
+		return;
+	npulink_recv_want(op, step, run);
+	npulink_remote_want_next(op, unit, run);
 }
 
 /*

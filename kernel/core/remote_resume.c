@@ -235,6 +235,7 @@ void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_pl
 {
 	struct npulink_remote *remote = to_remote(put);
 	struct npulink_rank *rank = remote->rank;
+	struct npulink_wire_msg bye;
 	bool resuming;
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
@@ -260,6 +261,11 @@ void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_pl
 				       "rank %u goes on with rank %u at %pI6c over %s\n",
 				       rank->rank, put->peer, put->addr.ip, put->via);
 		npulink_notify_port(rank, put->peer, put->addr.ip, put->via, false);
+	} else if (remote->shut && !READ_ONCE(rank->comm->failed)) {
+		/* We left while it came up. Without a word that were a lost connection to the peer. */
+		npulink_remote_msg(remote, &bye, NPULINK_WIRE_BYE, NULL, false);
+		npulink_remote_stamp(remote, &bye);
+		put->transport->shut(put, &bye, NULL, 0);
 	}
 	npulink_remote_pump(remote, &run);
 out:

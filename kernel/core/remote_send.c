@@ -391,14 +391,17 @@ void npulink_remote_writes_down(struct npulink_remote *remote, struct npulink_ru
 void npulink_remote_put_written(struct npulink_put *put, void *cookie, u32 len)
 {
 	struct npulink_remote *remote = to_remote(put);
-	struct npulink_write *w = cookie;
-	struct npulink_remote_step *rs = w->step;
 	struct npulink_rank *rank = remote->rank;
-	struct npulink_op *op = rs->op;
+	struct npulink_write *w = cookie;
+	struct npulink_remote_step *rs;
+	struct npulink_op *op;
 	unsigned long flags;
 	NPULINK_DEFINE_RUN_IRQ(run);
 
 	spin_lock_irqsave(&rank->lock, flags);
+	/* Who posts it fills it in afterwards, under this lock, when it may have ended. */
+	rs = w->step;
+	op = rs->op;
 	rs->writes--;
 	if (len) {
 		npulink_remote_write_arrived(remote, w, &run);
