@@ -66,24 +66,7 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 	return first;
 }
 
-static struct npulink_rank *npulink_comm_next_rank(struct npulink_comm *comm, u32 *i)
-{
-	struct npulink_rank *rank;
-
-	lockdep_assert_held(&comm->mutex);
-	for (; *i < comm->nranks; ++*i) {
-		rank = rcu_dereference_protected(comm->ranks[*i], lockdep_is_held(&comm->mutex));
-		if (rank) {
-			++*i;
-			return rank;
-		}
-		if (!(*i & 0xffff))
-			cond_resched();
-	}
-	return NULL;
-}
-
-/* The same for who does not hold the mutex; referenced. */
+/* The first one from *@i on; referenced. */
 static struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm, u32 *i)
 {
 	struct npulink_rank *rank = NULL;
@@ -103,19 +86,25 @@ static struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm
 	return rank;
 }
 
-/* End what is in flight on all ranks. What is posted later sees comm->failed. */
+/*
+ * End what is in flight on all ranks. What is posted later sees comm->failed. That may take long,
+ * and comm->mutex is wanted by those who hold the lock of all communicators.
+ */
 static void npulink_comm_flood(struct npulink_comm *comm)
 {
 	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_rank *rank;
 	u32 i = 0;
 
+	mutex_lock(&comm->flood);
+	/* Who joins has done so by now, or sees that we have failed. */
 	mutex_lock(&comm->mutex);
 	/* Nobody joins or posts after a failure, so once is enough. */
 	if (comm->flooded)
 		i = comm->nranks;
 	comm->flooded = true;
-	while ((rank = npulink_comm_next_rank(comm, &i))) {
+	mutex_unlock(&comm->mutex);
+	while ((rank = npulink_comm_get_next_rank(comm, &i))) {
 		struct npulink_op *op;
 
 		npulink_remote_abort(rank);
@@ -132,8 +121,9 @@ static void npulink_comm_flood(struct npulink_comm *comm)
 			spin_unlock_irq(&rank->lock);
 			cond_resched();
 		} while (op);
+		npulink_rank_put(rank);
 	}
-	mutex_unlock(&comm->mutex);
+	mutex_unlock(&comm->flood);
 	npulink_run(&run);
 }
 
@@ -336,6 +326,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();
 	mutex_init(&comm->mutex);
+	mutex_init(&comm->flood);
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
 	/* Whoever sees it by its serial sees all of it. */

@@ -68,7 +68,8 @@ extern struct mutex npulink_comms_lock;
 
 /*
  * struct npulink_comm - a communicator, as far as it is on this node
- * @mutex: join, leave, abort
+ * @mutex: join, leave, abort; not for long, see npulink_comms_lock
+ * @flood: whoever tells all ranks of a failure; before mutex
  * @lock: calls, cause, meets
  * @ranks: members of this node by rank, RCU
  * @left: ranks that left in good order
@@ -96,6 +97,7 @@ struct npulink_comm {
 	const struct net *agree_called_net;	/* .. from there, and then */
 	unsigned long agree_called_at;
 	struct mutex mutex;		/* see above */
+	struct mutex flood;
 	struct npulink_rank __rcu **ranks;
 	unsigned long *left;
 	spinlock_t lock;		/* calls, cause, meets */

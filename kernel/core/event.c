@@ -367,8 +367,11 @@ static void npulink_deadline_work(struct work_struct *work)
 			.peer = NPULINK_NO_PEER, .step = ~0U, .number = op->number,
 		};
 
-		npulink_blame(op, &cause);
-		npulink_comm_fail_now(op->rank->comm, &cause);
+		/* All ranks may be late at a time, and only one need tell the others. */
+		if (!READ_ONCE(op->rank->comm->failed)) {
+			npulink_blame(op, &cause);
+			npulink_comm_fail(op->rank->comm, &cause);
+		}
 		/* If its engine is still at it, it ends when the engine has let go. */
 		op->has_deadline = false;
 		npulink_op_put(op);

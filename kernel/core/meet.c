@@ -605,7 +605,7 @@ void npulink_meet_arrive(struct npulink_op *op)
 	if (m->number < op->number + 1 && !m->first) {
 		m->number = op->number + 1;
 		m->count = 0;
-		m->broken = !op->meet.script || m->skipped == op->number + 1;
+		m->broken = !op->meet.script || m->skipped >= op->number + 1;
 		m->script = op->meet.script;
 	} else if (m->number < op->number + 1) {
 		/* An older meeting is there yet: then this one will not be. */
@@ -619,6 +619,9 @@ void npulink_meet_arrive(struct npulink_op *op)
 		if (meets) {
 			op->meet.state = m->broken ? NPULINK_MEET_LISTED : NPULINK_MEET_GATHERED;
 			op->meet.next = m->first;
+			op->meet.pprev = &m->first;
+			if (m->first)
+				m->first->meet.pprev = &op->meet.next;
 			m->first = op;
 			m->count++;
 		}
@@ -648,18 +651,16 @@ void npulink_meet_arrive(struct npulink_op *op)
 bool npulink_meet_leave(struct npulink_op *op)
 {
 	struct npulink_comm *comm = op->rank->comm;
-	struct npulink_meet *m = &comm->meets[op->number % NPULINK_MAX_INFLIGHT];
 	bool gathered = false;
-	struct npulink_op **p;
 
 	lockdep_assert_held(&op->rank->lock);
 	spin_lock(&comm->lock);
 	if (op->meet.state != NPULINK_MEET_NOT) {
 		gathered = op->meet.state == NPULINK_MEET_GATHERED;
 		op->meet.state = NPULINK_MEET_NOT;
-		for (p = &m->first; *p != op; p = &(*p)->meet.next)
-			;
-		*p = op->meet.next;
+		*op->meet.pprev = op->meet.next;
+		if (op->meet.next)
+			op->meet.next->meet.pprev = op->meet.pprev;
 	}
 	spin_unlock(&comm->lock);
 	return gathered;

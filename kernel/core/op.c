@@ -32,8 +32,10 @@ static void npulink_dead_ops_free(struct work_struct *work)
 	struct llist_node *list = llist_del_all(&npulink_dead_ops);
 	struct npulink_op *op, *next;
 
-	llist_for_each_entry_safe(op, next, list, free_node)
+	llist_for_each_entry_safe(op, next, list, free_node) {
 		npulink_op_destroy(op);
+		cond_resched();
+	}
 }
 
 static DECLARE_WORK(npulink_dead_ops_work, npulink_dead_ops_free);
@@ -322,8 +324,8 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	}
 	if (op->far)
 		npulink_remote_op_finish(op, run);
-	/* Who waits for it is woken, and there may be many. */
-	run->room -= NPULINK_HOLD_END;
+	/* Who waits for it is woken, and there may be many; and each peer is let go of. */
+	run->room -= NPULINK_HOLD_END + op->plan->nstreams / NPULINK_HOLD_OUT;
 	npulink_op_set_state(op, NPULINK_OP_DONE);
 	/* Its plan may be such that it need not wait for everybody. */
 	if (READ_ONCE(op->meet.state) != NPULINK_MEET_NOT)

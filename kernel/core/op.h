@@ -78,6 +78,7 @@ enum npulink_meet_verdict {
 /* An operation's part in a meeting; under comm->lock until the meeting is over. */
 struct npulink_op_meet {
 	struct npulink_op *next;
+	struct npulink_op **pprev;	/* what points to it in the meeting's list */
 	struct npulink_op *other;
 	struct npulink_script *script;
 	u8 state;

@@ -362,6 +362,7 @@ void npulink_remote_abort(struct npulink_rank *rank)
 			remote->put.transport->shut(&remote->put, NULL, NULL, 0);
 		}
 		spin_unlock_irq(&rank->lock);
+		cond_resched();
 	}
 }
 

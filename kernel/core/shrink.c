@@ -253,10 +253,9 @@ void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank, const struct n
 		child = comm->child;
 		if (child && npulink_comm_heir(child, rank, &rank)) {
 			kref_get(&child->kref);
-			mutex_lock(&child->mutex);
+			/* Who changes these holds this lock, too. */
 			absent = !rcu_access_pointer(child->ranks[rank]) &&
 				 !test_bit(rank, child->left);
-			mutex_unlock(&child->mutex);
 		} else {
 			child = NULL;
 		}

@@ -45,7 +45,7 @@ struct soft_stay {
 	u64 since;	/* local_clock() when they were SOFT_STAY_EVENTS */
 };
 
-#define SOFT_STAY_EVENTS	16	/* before the clock is looked at, as it hardly ever is */
+#define SOFT_STAY_EVENTS	4	/* before the clock is looked at, as it hardly ever is */
 
 /* Of the own processor, in hard interrupts, which do not nest: no lock. */
 static DEFINE_PER_CPU(struct soft_stay, soft_stay);
