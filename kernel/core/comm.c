@@ -210,7 +210,7 @@ bool npulink_comm_queue(struct work_struct *work)
  */
 void npulink_comm_flush(void)
 {
-	npulink_seq_flush();
+	npulink_run_flush();
 	flush_workqueue(npulink_comm_wq);
 }
 

@@ -19,12 +19,12 @@ static int __init npulink_init(void)
 	rc = npulink_comm_init();
 	if (rc)
 		goto err_buf;
-	rc = npulink_seq_init();
+	rc = npulink_run_init();
 	if (rc)
 		goto err_comm;
 	rc = npulink_agree_init();
 	if (rc)
-		goto err_seq;
+		goto err_run;
 	rc = npulink_device_init();
 	if (rc)
 		goto err_agree;
@@ -38,8 +38,8 @@ err_device:
 	npulink_device_exit();
 err_agree:
 	npulink_agree_exit();
-err_seq:
-	npulink_seq_exit();
+err_run:
+	npulink_run_exit();
 err_comm:
 	npulink_comm_exit();
 err_buf:
@@ -59,7 +59,7 @@ static void __exit npulink_exit(void)
 	npulink_device_exit();
 	npulink_agree_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
-	npulink_seq_exit();
+	npulink_run_exit();
 	npulink_comm_exit();
 	npulink_flight_exit();
 	npulink_ops_exit();

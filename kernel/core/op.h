@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * op.h - one POST of a plan, and what drives it: op.c, connect.c, seq.c, post.c.
+ * op.h - one POST of a plan, and what drives it: op.c, connect.c, seq.c, run.c, post.c.
  */
 #ifndef NPULINK_OP_H
 #define NPULINK_OP_H
@@ -204,36 +204,70 @@ int npulink_plan_make_spares(struct npulink_plan *plan);
 void npulink_plan_free_spares(struct npulink_plan *plan);
 void npulink_op_reset(struct npulink_op *op);
 void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
-void npulink_req_free(struct npulink_req *req);
 void npulink_op_put(struct npulink_op *op);
 void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);
-void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel, bool send);
 u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
 bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op);
 void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
-void npulink_rank_resume_work(struct work_struct *work);
-void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
-void npulink_run(struct npulink_run *run);
-void npulink_req_run(struct npulink_req *req);
-struct npulink_req *npulink_ready_pop(struct npulink_file *file);
 
 /* Units that are looked at for somebody to blame, with interrupts off. */
 #define NPULINK_BLAME_UNITS	BIT(16)
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
 void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
-void npulink_deliver(struct npulink_event *ev, struct npulink_op *op, struct npulink_run *run);
-bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
 void npulink_ops_exit(void);
-int npulink_seq_init(void);
-void npulink_seq_flush(void);
-void npulink_seq_exit(void);
 
 int npulink_post_ioctl(struct npulink_ucmd *ucmd);
 int npulink_post_batch_ioctl(struct npulink_ucmd *ucmd);
 int npulink_wait_ioctl(struct npulink_ucmd *ucmd);
+
+/* ---- seq.c ----------------------------------------------------------------- */
+
+void npulink_req_free(struct npulink_req *req);
+bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
+void npulink_req_ready(struct npulink_req *req, const struct npulink_run *run);
+void npulink_req_complete(struct npulink_req *req, int status, struct npulink_run *run);
+void npulink_event_handle(struct npulink_event *ev, struct npulink_run *run);
+void npulink_unit_blocked_less(struct npulink_op *op, u32 unit);
+void npulink_op_advance(struct npulink_op *op, struct npulink_run *run);
+
+/* ---- run.c ----------------------------------------------------------------- */
+
+void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run);
+
+/*
+ * Put an event, whose @pending is set and holds @op, into its rank's inbox. From then
+ * on only RCU, which the caller has to hold, keeps the rank's memory.
+ */
+static inline void npulink_deliver(struct npulink_event *ev, struct npulink_op *op,
+				   struct npulink_run *run)
+{
+	struct npulink_rank *rank = op->rank;
+
+	llist_add(&ev->node, &rank->inbox);
+	npulink_rank_kick(rank, run);
+}
+
+static inline struct npulink_op *npulink_event_op(struct npulink_event *ev)
+{
+	struct npulink_cell *cell;
+
+	if (ev->kind == NPULINK_EV_REQ)
+		return container_of(ev, struct npulink_req, ev)->core.op;
+	cell = container_of(ev, struct npulink_cell, ev);
+	return container_of(cell - ev->kind, struct npulink_op, cells[0]);
+}
+
+void npulink_run(struct npulink_run *run);
+void npulink_rank_resume_work(struct work_struct *work);
+void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
+void npulink_req_run(struct npulink_req *req);
+struct npulink_req *npulink_ready_pop(struct npulink_file *file);
+int npulink_run_init(void);
+void npulink_run_flush(void);
+void npulink_run_exit(void);
 
 /* ---- checksum.c ---------------------------------------------------------- */
 

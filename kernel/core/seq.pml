@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * seq.pml - Promela model of how ranks meet and wake each other (seq.c, wait.c).
+ * seq.pml - Promela model of how ranks meet and wake each other (seq.c, run.c, wait.c).
  *
  * Two ranks on two processors, and an interrupt that may deliver any bell: rank 0
  * sends SLICES slices, rank 1 takes them and gives credit, each in its own process,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * wait.pml - Promela model of who runs the requests of a file, and how its operations end
- * when all goes wrong (wait.c, event.c, op.c, seq.c, comm.c, cdev.c).
+ * when all goes wrong (wait.c, event.c, op.c, seq.c, run.c, comm.c, cdev.c).
  *
  * One rank of one file, two operations, of which each has bytes to move as they arrive. Two
  * tasks post one each and wait for it, as long as they like or until they have had enough;
