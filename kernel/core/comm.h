@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * comm.h - communicators, their ranks, and what a rank knows of its peers (comm.c).
+ * comm.h - communicators, their ranks, and what a rank knows of its peers (comm.c, rank.c).
  */
 #ifndef NPULINK_COMM_H
 #define NPULINK_COMM_H
@@ -220,14 +220,10 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 	return rank;
 }
 
-void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 				      const struct npulink_where *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
-struct npulink_rank *npulink_rank_new(struct npulink_file *file);
-int npulink_rank_join(struct npulink_rank *rank,
-		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
-struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
+void npulink_conn_drop(struct npulink_conn *conn);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags);
 void npulink_comm_publish(struct npulink_comm *comm);
 void npulink_comm_put(struct npulink_comm *comm);
@@ -238,6 +234,7 @@ static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 }
 
 struct npulink_comm *npulink_comm_next(unsigned long *serial);
+struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm, u32 *i);
 bool npulink_comm_alive(struct npulink_comm *comm, u32 i);
 struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm);
 int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map, u32 n);
@@ -248,11 +245,6 @@ void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause
 int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank, u64 number,
 			    const struct npulink_call *call, struct npulink_cause *cause);
 int npulink_cause_errno(u32 cause);
-bool npulink_rank_busy(struct npulink_object *obj);
-void npulink_rank_destroy(struct npulink_object *obj);
-void npulink_rank_release(struct kref *kref);
-void npulink_rank_leave(struct npulink_rank *rank);
-int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
@@ -263,5 +255,19 @@ bool npulink_comm_queue(struct work_struct *work);
 void npulink_comm_flush(void);
 int npulink_comm_init(void);
 void npulink_comm_exit(void);
+
+/* ---- rank.c ---------------------------------------------------------------- */
+
+void npulink_rank_put(struct npulink_rank *rank);
+struct npulink_rank *npulink_rank_new(struct npulink_file *file);
+int npulink_rank_join(struct npulink_rank *rank,
+		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
+struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
+bool npulink_rank_busy(struct npulink_object *obj);
+void npulink_rank_destroy(struct npulink_object *obj);
+void npulink_rank_release(struct kref *kref);
+void npulink_rank_leave(struct npulink_rank *rank);
+int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
+void npulink_ranks_init(void);
 
 #endif /* NPULINK_COMM_H */
