@@ -5,6 +5,7 @@
  */
 #include "cases.h"
 #include "coll_ranks.h"
+#include "nl.h"
 #include "raw.h"
 
 #define RANKS	3
@@ -20,12 +21,12 @@ static int allreduce(struct coll_comm *comm)
 	return coll_allreduce(comm, data[0], data[1], 1000, COLL_INT32, COLL_SUM);
 }
 
-static int receive(struct coll_comm *comm, uint32_t peer)
+static int take(struct coll_comm *comm, uint32_t peer)
 {
 	return coll_recv(comm, data[1], 10, COLL_INT32, peer);
 }
 
-static int send(struct coll_comm *comm, uint32_t peer)
+static int give(struct coll_comm *comm, uint32_t peer)
 {
 	return coll_send(comm, data[0], 10, COLL_INT32, peer);
 }
@@ -113,7 +114,7 @@ static int receives(struct ranks *ranks, struct coll_comm *comm)
 	int rc = coll_barrier(comm);
 	uint64_t start = now_ms();
 
-	return rc ? rc : told(ranks, comm, receive(comm, (rank + 1) % ranks->n), start);
+	return rc ? rc : told(ranks, comm, take(comm, (rank + 1) % ranks->n), start);
 }
 
 /* Rank 1 waits for rank 0 by way of others: those who are in a collective with it. */
@@ -125,12 +126,12 @@ static int through_others(struct ranks *ranks, struct coll_comm *comm)
 
 	if (rc)
 		return rc;
-	return told(ranks, comm, rank ? allreduce(comm) : receive(comm, 1), start);
+	return told(ranks, comm, rank ? allreduce(comm) : take(comm, 1), start);
 }
 
 static void *second_thread(void *arg)
 {
-	return (void *)(long)receive(arg, 1 - coll_comm_rank(arg));
+	return (void *)(long)take(arg, 1 - coll_comm_rank(arg));
 }
 
 /* Two threads in each of two processes, all of them receiving. */
@@ -148,7 +149,7 @@ static int threads(struct ranks *ranks, struct coll_comm *comm)
 	rc = coll_barrier(comm);
 	if (rc || pthread_create(&thread, NULL, second_thread, more))
 		return -1;
-	rc = told(ranks, comm, receive(comm, 1 - rank), start);
+	rc = told(ranks, comm, take(comm, 1 - rank), start);
 	/* The other communicator is a circle of its own; the younger one is broken first. */
 	pthread_join(thread, &result);
 	if ((long)result != -EDEADLK)
@@ -174,11 +175,11 @@ static int beside(struct ranks *ranks, struct coll_comm *comm)
 	rc = coll_barrier(younger);
 	start = now_ms();
 	if (rank == 2)
-		rc = rc ? rc : receive(younger, 0);
+		rc = rc ? rc : take(younger, 0);
 	else
-		rc = rc ? rc : told(ranks, comm, receive(comm, 1 - rank), start);
+		rc = rc ? rc : told(ranks, comm, take(comm, 1 - rank), start);
 	if (!rank)
-		rc = rc ? rc : send(younger, 2);
+		rc = rc ? rc : give(younger, 2);
 	coll_comm_destroy(younger);
 	return rc;
 }
@@ -259,7 +260,7 @@ static int beside_a_hog(struct ranks *ranks, struct coll_comm *comm)
 static void *late_sender(void *arg)
 {
 	usleep(2500000);
-	return (void *)(long)send(arg, 1 - coll_comm_rank(arg));
+	return (void *)(long)give(arg, 1 - coll_comm_rank(arg));
 }
 
 /* Both receive, and look like a circle, but have a thread each that will send. */
@@ -271,7 +272,7 @@ static int a_thread_will(struct ranks *ranks, struct coll_comm *comm)
 
 	if (rc || pthread_create(&thread, NULL, late_sender, comm))
 		return -1;
-	rc = receive(comm, 1 - coll_comm_rank(comm));
+	rc = take(comm, 1 - coll_comm_rank(comm));
 	pthread_join(thread, &result);
 	return rc ? rc : (int)(long)result;
 }
@@ -286,17 +287,68 @@ static int only_late(struct ranks *ranks, struct coll_comm *comm)
 		return rc;
 	if (!rank) {
 		usleep(2500000);
-		return send(comm, 1);
+		return give(comm, 1);
 	}
-	rc = receive(comm, rank - 1);
-	return rc || rank + 1 == ranks->n ? rc : send(comm, rank + 1);
+	rc = take(comm, rank - 1);
+	return rc || rank + 1 == ranks->n ? rc : give(comm, rank + 1);
+}
+
+/* What is told of a circle that a thread may still break: an event, and nothing else. */
+
+static int listen_to_events(void)
+{
+	struct timeval tv = { .tv_usec = 300000 };
+	int sock = nl_open();
+	uint32_t group;
+
+	if (nl_family(sock, &group) < 0 ||
+	    setsockopt(sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &group, sizeof(group)) ||
+	    setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv))) {
+		close(sock);
+		return -1;
+	}
+	return sock;
+}
+
+/* How many events that came suspect a circle, and whether all of them are of ranks 0 and 1. */
+static int suspected(int sock, bool *right)
+{
+	struct nlattr *attrs[NL_ATTRS], *edge[NL_ATTRS];
+	char buf[8192];
+	uint32_t rank;
+	ssize_t len;
+	int n = 0;
+
+	*right = true;
+	while ((len = recv(sock, buf, sizeof(buf), 0)) > (ssize_t)(NLMSG_HDRLEN + GENL_HDRLEN)) {
+		nl_parse(buf + NLMSG_HDRLEN + GENL_HDRLEN,
+			 ((struct nlmsghdr *)buf)->nlmsg_len - NLMSG_HDRLEN - GENL_HDRLEN, attrs);
+		if (nl_u32(attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_SUSPECT)
+			continue;
+		n++;
+		rank = nl_u32(attrs[NPULINK_A_EVENT_RANK]);
+		if (nl_u32(attrs[NPULINK_A_EVENT_CAUSE]) != NPULINK_CAUSE_DEADLOCK ||
+		    nl_u32(attrs[NPULINK_A_EVENT_NCIRCLE]) != 2 || rank > 1 ||
+		    nl_u32(attrs[NPULINK_A_EVENT_PEER]) != 1 - rank ||
+		    !attrs[NPULINK_A_EVENT_CIRCLE]) {
+			*right = false;
+			continue;
+		}
+		/* The last edge of the circle leads back to the first. */
+		nl_parse(nl_value(attrs[NPULINK_A_EVENT_CIRCLE]),
+			 attrs[NPULINK_A_EVENT_CIRCLE]->nla_len - NLA_HDRLEN, edge);
+		if (nl_u32(edge[NPULINK_A_CIRCLE_RANK]) != 1 - rank ||
+		    nl_u32(edge[NPULINK_A_CIRCLE_PEER]) != rank)
+			*right = false;
+	}
+	return n;
 }
 
 static const struct {
 	const char *name;
 	unsigned int n;
 	int (*fn)(struct ranks *ranks, struct coll_comm *comm);
-	int told;		/* how many ranks are; -1: any but none */
+	int told;		/* how many ranks are; -1: any but none, -2: none, but by an event */
 } cases[] = {
 	{ "two ranks, two communicators, opposite orders", 2, opposite_orders, -1 },
 	{ "three ranks, three communicators, a circle of three", 3, opposite_orders, -1 },
@@ -306,19 +358,23 @@ static const struct {
 	{ "two threads each that only receive", 2, threads, 2 },
 	{ "a circle, and one that waits for it", 3, beside, 2 },
 	{ "a circle beside one that is too large", 2, beside_a_hog, 2 },
-	{ "no circle: another thread will send", 2, a_thread_will, 0 },
+	{ "no circle: another thread will send", 2, a_thread_will, -2 },
 	{ "no circle: only late", 3, only_late, 0 },
 };
 
 int main(void)
 {
 	unsigned int i, k;
-	int bad, want;
+	int bad, want, sock, events;
+	bool right;
 
 	ksft_print_header();
 	if (access("/dev/npulink/npu0", F_OK))
 		ksft_exit_skip("no /dev/npulink/npu0\n");
 	ksft_set_plan(ARRAY_SIZE(cases));
+	sock = listen_to_events();
+	if (sock < 0)
+		ksft_exit_fail_msg("no events\n");
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct ranks *ranks;
 
@@ -343,7 +399,8 @@ int main(void)
 			waitpid(hog, NULL, 0);
 		}
 		want = cases[i].told;
-		if ((want < 0 && !ranks->number[0]) || (want >= 0 && ranks->number[0] != want)) {
+		if ((want == -1 && !ranks->number[0]) ||
+		    (want != -1 && ranks->number[0] != (want > 0 ? want : 0))) {
 			ksft_print_msg("%d ranks were told\n", ranks->number[0]);
 			bad++;
 		}
@@ -351,6 +408,12 @@ int main(void)
 		if (cases[i].fn == opposite_orders &&
 		    __builtin_popcount(ranks->number[1]) != (int)cases[i].n - 1) {
 			ksft_print_msg("broken: %#x\n", ranks->number[1]);
+			bad++;
+		}
+		/* Only what is not certain is told by such an event. */
+		events = suspected(sock, &right);
+		if (!right || (want == -2 && !events) || (!want && events)) {
+			ksft_print_msg("%d events%s\n", events, right ? "" : ", and wrong ones");
 			bad++;
 		}
 		ksft_test_result(!bad, "%s\n", cases[i].name);

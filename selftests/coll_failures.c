@@ -90,6 +90,27 @@ static void test_deadline(void)
 	ranks_free(ranks);
 }
 
+/* What applications have that choose nothing: a minute at least (coll_deadline). */
+static void test_default_deadline(void)
+{
+	struct ranks *ranks;
+	int bad, longest = 0;
+
+	if (!getenv("NPULINK_SOAK")) {
+		ksft_test_result_skip("deadline: the default one: takes a minute, only in make soak\n");
+		return;
+	}
+	ranks = ranks_new(RANKS);
+	ranks->config.deadline_ns = COLL_DEADLINE_AUTO;
+	bad = ranks_run(ranks, never_comes);
+	for (int i = 0; i < RANKS; i++)
+		if (ranks->number[1 + i] > longest)
+			longest = ranks->number[1 + i];
+	ksft_print_msg("ended after %d ms\n", longest);
+	ksft_test_result(!bad && longest >= 54000, "deadline: the default one\n");
+	ranks_free(ranks);
+}
+
 static int never_joins(struct ranks *ranks, struct coll_comm *comm)
 {
 	return expect(ranks, comm, coll_barrier(comm), -ETIMEDOUT, "waited");
@@ -319,8 +340,9 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(12);
+	ksft_set_plan(13);
 	test_deadline();
+	test_default_deadline();
 	test_never_joins();
 	test_no_deadline();
 	ksft_test_result(!ranks_of(2, wait_deadline), "deadline: only the wait ends\n");

@@ -13,7 +13,7 @@
 #include "harness.h"
 
 #define MILLION	(1U << 20)
-#define KILLS	5
+#define KILLS	3
 #define TRIES	4	/* of one moment: a busy machine holds up a death, but not each */
 #define PATIENCE_MS	6000
 

@@ -3,7 +3,7 @@
 #
 # The npulink command: exit statuses, JSON, what it shows of devices and links.
 #
-# npulink-test: ndev=4 timeout=300 named
+# npulink-test: cpus=1 ndev=4 timeout=300 named
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 

@@ -4,7 +4,7 @@
 # npulink bench: every collective, its table and its JSON, and what happens
 # when a rank does not survive.
 #
-# npulink-test: timeout=300 nodebug
+# npulink-test: cpus=1 timeout=300 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"

@@ -3,7 +3,7 @@
 #
 # npulink doctor finds what is wrong and says what to do about it.
 #
-# npulink-test: modules=none timeout=600 nodebug
+# npulink-test: cpus=1 modules=none timeout=600 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"

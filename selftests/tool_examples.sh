@@ -6,7 +6,7 @@
 # "run: 0 1" allows these exit statuses for the last command. Of a transcript, between
 # <!-- session --> and ```, the lines that begin with "# " are run, one after the other.
 #
-# npulink-test: timeout=400 nodebug
+# npulink-test: cpus=1 timeout=400 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 tree=$(cd "${NPULINK_TREE:-.}" && pwd)

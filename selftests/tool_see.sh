@@ -4,7 +4,7 @@
 # npulink comm, op, buf, stat, hang and monitor, while a job hangs: their JSON is as the
 # schemas in selftests/schema say, and who may see what.
 #
-# npulink-test: ndev=4 timeout=500 named
+# npulink-test: cpus=1 ndev=4 timeout=500 named
 
 tree=${NPULINK_TREE:-.}
 . "$tree/selftests/tool_lib.sh"

@@ -3,7 +3,7 @@
 #
 # npulink top, and rates of npulink link show, while two users move bytes.
 #
-# npulink-test: ndev=4 timeout=500 nodebug
+# npulink-test: cpus=1 ndev=4 timeout=500 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}" "${schemas:?}"

@@ -3,7 +3,7 @@
 #
 # npulink trace and npulink slow: what they tell of a run of which we know what happened.
 #
-# npulink-test: ndev=4 timeout=300 nodebug
+# npulink-test: cpus=1 ndev=4 timeout=300 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"

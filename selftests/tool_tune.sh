@@ -4,7 +4,7 @@
 # npulink tune: a calibration that libcoll reads, and the sweep by it. How long things
 # take is nobody's business here.
 #
-# npulink-test: ndev=4 nodebug
+# npulink-test: cpus=1 ndev=4 nodebug
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 cal=${scratch:?}/cal

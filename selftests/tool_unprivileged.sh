@@ -3,7 +3,7 @@
 #
 # The npulink command as an ordinary user.
 #
-# npulink-test: unprivileged
+# npulink-test: cpus=1 unprivileged
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 

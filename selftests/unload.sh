@@ -11,7 +11,7 @@ set -eu -o pipefail
 
 modules=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/tools/vm/modules
 tests=${NPULINK_TESTS:-$(cd "$(dirname "$0")/.." && pwd)/build/selftests}
-cycles=5
+cycles=3
 [ -z "${NPULINK_SLOW-}" ] || cycles=1
 [ -z "${NPULINK_SOAK-}" ] || cycles=100
 n=0 status=0
@@ -51,9 +51,9 @@ load_and_unload()
 {
 	local i
 
-	for ((i = 0; i < 5; i++)); do
-		"$modules" load ndev=$((i * 4 + 1))
-		[ -c "/dev/npulink/npu$((i * 4))" ]
+	for ((i = 0; i < 3; i++)); do
+		"$modules" load ndev=$((i * 8 + 1))
+		[ -c "/dev/npulink/npu$((i * 8))" ]
 		"$modules" unload
 		[ ! -e /dev/npulink/npu0 ]
 	done
