@@ -98,7 +98,7 @@ static bool is_set(const char *name)
 /* RANK, WORLD_SIZE, and where to meet, as torchrun says it. */
 static int read_torchrun(struct coll_bootstrap *b)
 {
-	unsigned long rank, nranks, port, local;
+	unsigned long rank, nranks, port, local, here;
 	char *text = b->text;
 	size_t size = sizeof(b->text);
 	int rc;
@@ -117,6 +117,10 @@ static int read_torchrun(struct coll_bootstrap *b)
 	if (rc == -EINVAL)
 		return rc;
 	b->local = rc ? rank : local;
+	rc = env_number("LOCAL_WORLD_SIZE", UINT32_MAX, &here, text, size);
+	if (rc == -EINVAL)
+		return rc;
+	b->one_machine = !rc && here == nranks;
 	if (nranks == 1)
 		return 0;
 	rc = env_number("COLL_PORT", 65535, &port, text, size);

@@ -43,6 +43,7 @@ struct coll_bootstrap_ops {
  * @other_port: what to do if the port is in use, for texts
  * @key: shared key, "" if there is none
  * @key_is: where @key was said, for texts
+ * @one_machine: all ranks are known to be on this machine
  * @until_ns: CLOCK_MONOTONIC time at which to give up
  * @open_network: not loopback only
  * @text: error text
@@ -56,7 +57,7 @@ struct coll_bootstrap {
 	const char *host_is, *same_address, *other_port;
 	const char *key, *key_is;
 	uint64_t until_ns;
-	bool open_network;
+	bool one_machine, open_network;
 	char text[COLL_TEXT];
 	void *priv;
 };

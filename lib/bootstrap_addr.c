@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * bootstrap_addr.c - where ranks listen, and how they are reached: rank 0 at the address
- * that all were told, the first rank of a machine at an abstract name made of it, and
- * others at a port or name that the kernel chose, which is handed on.
+ * that all were told, or wherever others may find it by the name, the first rank of a machine
+ * at an abstract name made of it, and others at a port or name that the kernel chose, which
+ * is handed on.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,11 +33,28 @@ bool coll_is_loopback(const struct sockaddr_storage *addr)
 		(IN6_IS_ADDR_V4MAPPED(in6) && in6->s6_addr[12] == 127));
 }
 
+/* What came by IPv4 to a socket of IPv6, as it is elsewhere: there may be no IPv6 there. */
+static void unmap(struct sockaddr_storage *addr, socklen_t *len)
+{
+	const struct sockaddr_in6 in6 = *(const struct sockaddr_in6 *)addr;
+	struct sockaddr_in *in = (struct sockaddr_in *)addr;
+
+	if (addr->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6.sin6_addr))
+		return;
+	memset(addr, 0, sizeof(*addr));
+	in->sin_family = AF_INET;
+	in->sin_port = in6.sin6_port;
+	memcpy(&in->sin_addr, &in6.sin6_addr.s6_addr[12], sizeof(in->sin_addr));
+	*len = sizeof(*in);
+}
+
 void coll_name_of(const struct sockaddr_storage *addr, socklen_t len, char *name, size_t size)
 {
+	struct sockaddr_storage plain = *addr;
 	char host[46], port[8];
 
-	if (getnameinfo((const struct sockaddr *)addr, len, host, sizeof(host), port, sizeof(port),
+	unmap(&plain, &len);
+	if (getnameinfo((struct sockaddr *)&plain, len, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(name, size, "?");
 	else
@@ -86,11 +105,66 @@ static int listen_on(const void *addr, socklen_t len)
 	return rc;
 }
 
-/* At the address that was given; at all of them if that is not this machine's own. */
+static int listen_everywhere(uint16_t port)
+{
+	const struct sockaddr_in6 any6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
+	const struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(port) };
+	int rc = listen_on(&any6, sizeof(any6));
+
+	return rc < 0 && rc != -EADDRINUSE && rc != -EACCES ? listen_on(&any, sizeof(any)) : rc;
+}
+
+static bool is_literal(const char *host)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *list;
+
+	if (getaddrinfo(host, NULL, &hints, &list))
+		return false;
+	freeaddrinfo(list);
+	return true;
+}
+
+/* Loopback on any machine: by RFC 6761, or in Debian's /etc/hosts. */
+static bool is_localhost(const char *host)
+{
+	static const char * const names[] = {
+		"localhost", "localhost.", "localhost.localdomain", "ip6-localhost", "ip6-loopback",
+	};
+	const char *end = strrchr(host, '.');
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcasecmp(host, names[i]))
+			return true;
+	return end && !strcasecmp(end, ".localhost");
+}
+
+/* The only one by which other machines can know this one. */
+static const struct addrinfo *sole_address(const struct addrinfo *list)
+{
+	const struct addrinfo *sole = NULL;
+
+	for (; list; list = list->ai_next) {
+		if (coll_is_loopback((struct sockaddr_storage *)list->ai_addr))
+			continue;
+		if (sole && (sole->ai_addrlen != list->ai_addrlen ||
+			     memcmp(sole->ai_addr, list->ai_addr, list->ai_addrlen)))
+			return NULL;
+		sole = list;
+	}
+	return sole;
+}
+
+/*
+ * At the address that was given; at all of them if that is not this machine's own. A name may be
+ * another address elsewhere: in its own /etc/hosts a machine is often 127.0.1.1, and who
+ * has no IPv6 comes to another of several. If it does not say which one, then at all of them,
+ * unless all ranks are here.
+ */
 int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 {
-	struct sockaddr_in any = { .sin_family = AF_INET, .sin_port = htons(b->port) };
-	struct addrinfo *list, *a;
+	const struct addrinfo *a;
+	struct addrinfo *list;
 	const char *why;
 	int rc;
 
@@ -99,13 +173,20 @@ int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 		return coll_text(b->text, sizeof(b->text), rc, "%s=\"%s\": %s", b->host_is,
 				 b->host, why);
 	rc = -EADDRNOTAVAIL;
-	for (a = list; a && rc < 0 && rc != -EADDRINUSE; a = a->ai_next) {
-		rc = listen_on(a->ai_addr, a->ai_addrlen);
-		b->open_network = !coll_is_loopback((struct sockaddr_storage *)a->ai_addr);
+	if (b->one_machine || is_literal(b->host) || is_localhost(b->host)) {
+		for (a = list; a && rc < 0 && rc != -EADDRINUSE; a = a->ai_next) {
+			rc = listen_on(a->ai_addr, a->ai_addrlen);
+			b->open_network = !coll_is_loopback((struct sockaddr_storage *)a->ai_addr);
+		}
+	} else {
+		a = sole_address(list);
+		if (a)
+			rc = listen_on(a->ai_addr, a->ai_addrlen);
+		b->open_network = true;
 	}
 	freeaddrinfo(list);
 	if (rc == -EADDRNOTAVAIL) {
-		rc = listen_on(&any, sizeof(any));
+		rc = listen_everywhere(b->port);
 		b->open_network = true;
 	}
 	if (rc == -EADDRINUSE || rc == -EACCES)
@@ -282,6 +363,7 @@ bool coll_address_of(int fd, bool local, uint32_t extra, struct coll_place *plac
 	}
 	if (getpeername(fd, (struct sockaddr *)&place->addr, &len))
 		return false;
+	unmap(&place->addr, &len);
 	if (place->addr.ss_family == AF_INET6)
 		((struct sockaddr_in6 *)&place->addr)->sin6_port = htons(extra);
 	else
