@@ -297,20 +297,40 @@ static int connect_to(const struct coll_bootstrap *b, const void *addr, socklen_
 	return rc;
 }
 
+/* For one of several addresses that gives no answer: at first, and after some rounds. */
+#define EACH_MIN_NS	250000000ULL
+#define EACH_MAX_NS	4000000000ULL
+
+/* The first address of @list that answers; none takes the time of those after it. */
+static int connect_any(const struct coll_bootstrap *b, const struct addrinfo *list,
+		       uint64_t each_ns)
+{
+	struct coll_bootstrap brief = *b;
+	int rc = -EHOSTUNREACH;
+
+	for (const struct addrinfo *a = list; a && rc < 0; a = a->ai_next) {
+		if (list->ai_next)
+			brief.until_ns = coll_later(coll_now_ns(), each_ns);
+		if (brief.until_ns > b->until_ns)
+			brief.until_ns = b->until_ns;
+		rc = connect_to(&brief, a->ai_addr, a->ai_addrlen);
+	}
+	return rc;
+}
+
 /* Rank 0 may start later than this one: try until the time is up. */
 int coll_connect_root(struct coll_bootstrap *b)
 {
 	struct timespec pause = { .tv_nsec = 10000000 };
-	struct addrinfo *list, *a;
+	uint64_t each_ns = EACH_MIN_NS;
+	struct addrinfo *list;
 	const char *why;
 	int rc;
 
 	for (;;) {
 		rc = resolve(b, &list, &why);
 		if (!rc) {
-			rc = -EHOSTUNREACH;
-			for (a = list; a && rc < 0; a = a->ai_next)
-				rc = connect_to(b, a->ai_addr, a->ai_addrlen);
+			rc = connect_any(b, list, each_ns);
 			freeaddrinfo(list);
 			if (rc >= 0)
 				return rc;
@@ -323,6 +343,8 @@ int coll_connect_root(struct coll_bootstrap *b)
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 300000000)
 			pause.tv_nsec *= 2;
+		if (each_ns < EACH_MAX_NS)
+			each_ns *= 2;
 	}
 }
 

@@ -181,20 +181,22 @@ static bool meet(const char *hosts0, const char *hosts1, const char *seconds)
 #define LOOPBACK	"127.0.1.1 " HOST "\n"
 #define IPV4		"192.0.2.1 " HOST "\n"
 #define IPV6		"2001:db8::1 " HOST "\n"
+#define SILENT		"2001:db8:2::1 " HOST "\n"
 
 static void test_meeting(void)
 {
-	ksft_test_result(meet(LOOPBACK, IPV4, "10") &&
+	ksft_test_result(meet(LOOPBACK, IPV4, "30") &&
 			 strstr(outcomes[0].warning, "COLL_KEY") &&
 			 strstr(outcomes[1].warning, "COLL_KEY"),
 			 "a name that is loopback on its own machine; there is a warning\n");
-	ksft_test_result(meet(LOOPBACK, IPV6, "10"), "the same by IPv6\n");
+	ksft_test_result(meet(LOOPBACK, IPV6, "30"), "the same by IPv6\n");
 	setenv("COLL_KEY", "a secret", 1);
-	ksft_test_result(meet(LOOPBACK, IPV4, "10") && !outcomes[0].warning[0] &&
+	ksft_test_result(meet(LOOPBACK, IPV4, "30") && !outcomes[0].warning[0] &&
 			 !outcomes[1].warning[0], "the same with a key: no warning\n");
 	unsetenv("COLL_KEY");
-	ksft_test_result(meet(LOOPBACK IPV4, IPV4, "10"), "loopback and another address\n");
-	ksft_test_result(meet(IPV6 IPV4, IPV4, "10"), "two addresses, one of which is known\n");
+	ksft_test_result(meet(LOOPBACK IPV4, IPV4, "30"), "loopback and another address\n");
+	ksft_test_result(meet(IPV6 IPV4, IPV4, "30"), "two addresses, one of which is known\n");
+	ksft_test_result(meet(IPV4, SILENT IPV4, "30"), "the first address does not answer\n");
 }
 
 /* ---- where rank 0 listens */
@@ -255,7 +257,7 @@ int main(void)
 		unmake_machines();
 		ksft_exit_skip("%s\n", why);
 	}
-	ksft_set_plan(5 + 5);
+	ksft_set_plan(6 + 5);
 	test_meeting();
 	test_doors();
 	unmake_machines();
