@@ -147,7 +147,8 @@ struct coll_unique_id {
  * @deadline_ns: how long an operation may take, counted from its call on this
  *		 rank; 0: for ever. COLL_DEADLINE_AUTO: COLL_DEADLINE (in seconds)
  *		 from the environment, else one minute and 1000 times the
- *		 predicted time, times the ranks per processor of this machine
+ *		 predicted time, times the ranks per processor of this machine;
+ *		 of coll_alltoallv() the time for what this rank sends and receives
  * @bootstrap_ns: how long to wait for the other ranks, where joining does;
  *		  0: COLL_TIMEOUT (in seconds) from the environment, else 2 minutes
  * @arena: bytes of memory shared with the kernel through which small payloads go;
