@@ -35,10 +35,11 @@ static bool write_caught(unsigned int kind)
 	ok = let_in(&h, &v, false);
 	if (ok)
 		hostile_poll(&h, 20000, 1);
-	ok = ok && h.nrecv == 1 && h.last_len == sizeof(grant);
+	/* On a slow machine it may have asked already what became of it. */
+	ok = ok && h.nrecv >= 1;
 	memset(&grant, 0, sizeof(grant));
 	if (ok)
-		memcpy(&grant, h.last, sizeof(grant));
+		grant = *h.msgs[0];
 	ok = ok && grant.type == NPULINK_WIRE_GRANT && grant.size == LEN_GRANT;
 	memset(h.mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT, 0x42, NPULINK_WIRE_SLOT);
 	imm = grant.imm;
@@ -194,7 +195,7 @@ static bool stuff(struct hostile *h, struct victim *v, struct npulink_post *post
 	if (check)
 		ok = say_grant(h, 0, 1, len);
 	hostile_poll(h, 5000, 1);
-	ok = ok && h->nrecv == 1 &&
+	ok = ok && h->nrecv >= 1 &&
 	     h->msgs[0]->type == (check ? NPULINK_WIRE_SUM : NPULINK_WIRE_DATA);
 	for (int i = 0; ok && i < 2 * 16; i++) {
 		open = about(NPULINK_WIRE_OPEN, 1, 0);
@@ -286,7 +287,7 @@ static bool leaves_with_a_grant(void)
 	ok = let_in(&h, &v, false);
 	if (ok)
 		hostile_poll(&h, 20000, 1);
-	ok = ok && h.nrecv == 1 && !hostile_send(&h, &bye, sizeof(bye));
+	ok = ok && h.nrecv >= 1 && !hostile_send(&h, &bye, sizeof(bye));
 	wait.seq = v.seq;
 	wait.wait_until_ns = raw_now() + 20000000000ULL;
 	ok = ok && !raw_ioctl(v.fd, NPULINK_WAIT, &wait) && wait.out_result.status == -ESHUTDOWN &&
@@ -349,7 +350,7 @@ static bool leaves_before_the_key_is_back(void)
 	ok = let_in_with(&h, &v, 2, 0);
 	if (ok)
 		hostile_poll(&h, 5000, 1);
-	ok = ok && h.nrecv == 1 && h.msgs[0]->type == NPULINK_WIRE_GRANT;
+	ok = ok && h.nrecv >= 1 && h.msgs[0]->type == NPULINK_WIRE_GRANT;
 	/* Until it asks why that takes so long. */
 	raw_sleep_ms(800);
 	memset(h.mem + HOSTILE_SLOTS * NPULINK_WIRE_SLOT, 0x42, NPULINK_WIRE_SLOT);
