@@ -57,6 +57,7 @@ result $? "no mistake, no report"
 
 if [ -n "$races" ]; then
 	noticed race 'KCSAN: data-race in canary_racer'
+	mark
 	exit $status
 fi
 noticed order 'possible circular locking dependency'
