@@ -5,6 +5,8 @@
  * mappings afterwards, idle and in flight. A communicator of one rank copies from one
  * buffer to another, so what a device reads and writes can be looked at.
  */
+#include <pthread.h>
+#include <sys/mount.h>
 #include "raw.h"
 #include "harness.h"
 
@@ -317,6 +319,76 @@ TEST_F(bufs, err_shared_mapping_of_a_file)
 }
 
 /* devtmpfs calls itself a tmpfs; what is mapped there is no memory of tmpfs. */
+struct exchange {
+	char *at;
+	int file;
+	int go;		/* 1: now, 0: done, -1: no more */
+};
+
+static void *exchange_run(void *arg)
+{
+	struct exchange *x = arg;
+	unsigned int seed = 1;
+	int go;
+
+	while ((go = __atomic_load_n(&x->go, __ATOMIC_SEQ_CST)) >= 0) {
+		if (!go)
+			continue;
+		for (volatile int i = rand_r(&seed) % 400; i > 0; i--)
+			;
+		mmap(x->at, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, x->file, 0);
+		__atomic_store_n(&x->go, 0, __ATOMIC_SEQ_CST);
+	}
+	return NULL;
+}
+
+/* Looked at, then a file's, then pinned: the file is not written to behind its back. */
+TEST_F(bufs, err_exchanged_while_it_is_registered)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+	unsigned int tries, taken = 0, refused = 0;
+	uint64_t end = raw_now() + 4000000000ULL;
+	struct exchange x = { .at = raw_anon(LEN) };
+	char dir[] = "/tmp/npulink.XXXXXX", path[64];
+	pthread_t thread;
+
+	ASSERT_NE(NULL, mkdtemp(dir));
+	ASSERT_EQ(0, mount("none", dir, "ramfs", 0, NULL));
+	snprintf(path, sizeof(path), "%s/file", dir);
+	x.file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	EXPECT_LE(0, x.file);
+	EXPECT_EQ(0, ftruncate(x.file, PAGE));
+	pthread_create(&thread, NULL, exchange_run, &x);
+	for (tries = 0; raw_now() < end; tries++) {
+		int id;
+
+		RAW_CHECK(mmap(x.at, LEN, PROT_READ | PROT_WRITE, flags, -1, 0) == x.at);
+		x.at[0] = 1;
+		__atomic_store_n(&x.go, 1, __ATOMIC_SEQ_CST);
+		id = raw_register(self->fd, x.at, LEN, 0);
+		while (__atomic_load_n(&x.go, __ATOMIC_SEQ_CST))
+			;
+		if (id < 0) {
+			/* Or the page went while it was pinned. */
+			EXPECT_TRUE(id == -EOPNOTSUPP || id == -EFAULT);
+			refused++;
+			continue;
+		}
+		/* Exchanged later, which is noticed. */
+		EXPECT_EQ(-ESTALE, copy_between(self, self->dst, 0, id, 0));
+		taken++;
+		raw_destroy(self->fd, id);
+	}
+	__atomic_store_n(&x.go, -1, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	TH_LOG("%u tries: %u registered, %u refused", tries, taken, refused);
+	EXPECT_LT(0, taken);
+	munmap(x.at, LEN);
+	close(x.file);
+	EXPECT_EQ(0, umount2(dir, MNT_DETACH));
+	rmdir(dir);
+}
+
 TEST_F(bufs, err_shared_mapping_of_a_device)
 {
 	uint64_t off;

@@ -446,6 +446,10 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_buf_pin(buf, cmd->len);
 	if (rc)
 		goto err_unuse;
+	/* It may have been exchanged before; if it is from now on, that is noticed. */
+	rc = npulink_check_vmas(cmd->addr, end);
+	if (rc)
+		goto err_unuse;
 	rc = npulink_buf_map(buf);
 	if (rc)
 		goto err_unuse;

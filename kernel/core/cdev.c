@@ -135,20 +135,29 @@ err_file:
 void npulink_file_kill(struct npulink_file *file, u32 cause)
 {
 	struct npulink_object *obj;
+	struct npulink_rank *rank;
 	unsigned long id;
+	struct npulink_cause c = {
+		.cause = cause,
+		.code = current->flags & PF_EXITING ? current->exit_code & 0x7f : 0,
+	};
 
 	WRITE_ONCE(file->dead, true);
 	smp_mb();	/* pairs with npulink_comm_make_child() */
 	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
-		struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
-		struct npulink_cause c = {
-			.cause = cause, .rank = rank->rank, .peer = rank->rank, .step = ~0U,
-			.number = rank->next,
-			.code = current->flags & PF_EXITING ? current->exit_code & 0x7f : 0,
-		};
-
+		rank = container_of(obj, struct npulink_rank, obj);
+		c.rank = rank->rank;
+		c.peer = rank->rank;
+		c.step = ~0U;
+		c.number = rank->next;
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		npulink_comm_fail_now(rank->comm, &c);
+		npulink_object_put(obj);
+	}
+	/* These want the lock of all communicators: last. */
+	c.step = ~0U;
+	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+		rank = container_of(obj, struct npulink_rank, obj);
 		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
 		npulink_object_put(obj);
 	}

@@ -72,6 +72,7 @@ extern struct mutex npulink_comms_lock;
  * @flood: whoever tells all ranks of a failure; before mutex
  * @lock: calls, cause, meets
  * @ranks: members of this node by rank, RCU
+ * @here: those members; changed under npulink_comms_lock, as @ranks
  * @left: ranks that left in good order
  * @failed: set once, after cause was filled in
  * @flooded: all ranks have been told; under mutex
@@ -99,6 +100,7 @@ struct npulink_comm {
 	struct mutex mutex;		/* see above */
 	struct mutex flood;
 	struct npulink_rank __rcu **ranks;
+	unsigned long *here;
 	unsigned long *left;
 	spinlock_t lock;		/* calls, cause, meets */
 	bool failed;

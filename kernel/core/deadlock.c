@@ -180,8 +180,8 @@ static void dl_suspect(struct dl *dl)
 	u64 waits = 0;
 	u32 i;
 
-	for (i = 0; i < dl->nprocs; i++)
-		dl->procs[i].in = dl->procs[i].part == dl->now && dl->procs[i].suspect;
+	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next)
+		dl->procs[i].in = dl->procs[i].suspect;
 	if (dl_solve(dl) <= 0)
 		return;
 	for (i = 0; i < dl->nwaits; i++) {
@@ -207,11 +207,11 @@ static void dl_search_part(struct dl *dl)
 	int rc;
 
 	/* First as if those that have other threads did not, since mostly there is nothing. */
-	for (i = 0; i < dl->nprocs; i++)
-		dl->procs[i].in = dl->procs[i].part == dl->now;
+	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next)
+		dl->procs[i].in = true;
 	if (dl_solve(dl) <= 0)
 		return;
-	for (i = 0; i < dl->nprocs; i++) {
+	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next) {
 		struct dl_proc *proc = &dl->procs[i];
 
 		proc->suspect = proc->in;
@@ -244,13 +244,13 @@ static bool npulink_deadlock_search(void)
 	if (!dl->nwaits || dl_read_procs(dl))
 		goto out;
 	for (i = 0; i < dl->nprocs; i++) {
-		for (k = 0; k < i && dl->procs[k].part != dl->procs[i].part; k++)
-			;
-		if (k < i)
-			continue;
 		dl->now = dl->procs[i].part;
+		if (dl->first[dl->now] != i)
+			continue;
 		dl_search_part(dl);
 		dl_forget(dl);
+		for (k = i; k != DL_NONE; k = dl->procs[k].next)
+			dl->procs[k].in = false;
 		cond_resched();
 	}
 out:

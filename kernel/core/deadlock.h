@@ -23,9 +23,12 @@ struct dl_proc {
 	u32 nwaits;
 	u32 threads;
 	u32 part;		/* see dl_split() */
+	u32 next;		/* the next one of that part, or DL_NONE */
 	bool in;		/* supposed never to post again */
 	bool suspect;		/* would be in a circle if all its threads waited */
 };
+
+#define DL_NONE	(~0U)
 
 struct dl_op {
 	struct npulink_op *op;	/* referenced */
@@ -48,7 +51,9 @@ struct dl {
 	struct npulink_file **files;	/* all, referenced */
 	u32 nfiles;
 	u32 max_files;
-	u32 *part;			/* of each file */
+	u32 *part;			/* of each file, which is the first file of it */
+	u32 *next;			/* of each file, the next one of its part, or DL_NONE */
+	u32 *first;			/* of the part with that first file, the first of procs */
 	u32 now;			/* the part that is being searched */
 	struct xarray ops;
 	struct dl_mark *marks;		/* a stack: units to be called stuck */

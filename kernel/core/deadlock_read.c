@@ -164,6 +164,34 @@ static int dl_split(struct dl *dl)
 	return rc;
 }
 
+/* Each part is searched by itself, and there may be as many as files: so each gets lists. */
+static int dl_list_parts(struct dl *dl)
+{
+	u32 *first, i;
+
+	dl->next = kvcalloc(dl->nfiles, sizeof(*dl->next), GFP_KERNEL);
+	dl->first = kvcalloc(dl->nfiles, sizeof(*dl->first), GFP_KERNEL);
+	if (!dl->next || !dl->first)
+		return -ENOMEM;
+	first = dl->first;
+	for (i = 0; i < dl->nfiles; i++) {
+		/* Those before it have theirs by now. */
+		dl->part[i] = dl->part[dl->part[i]];
+		first[i] = DL_NONE;
+	}
+	for (i = dl->nfiles; i--;) {
+		dl->next[i] = first[dl->part[i]];
+		first[dl->part[i]] = i;
+	}
+	for (i = 0; i < dl->nfiles; i++)
+		first[i] = DL_NONE;
+	for (i = dl->nprocs; i--;) {
+		dl->procs[i].next = first[dl->procs[i].part];
+		first[dl->procs[i].part] = i;
+	}
+	return 0;
+}
+
 /* ---- processes ---------------------------------------------------------------------------- */
 
 static int dl_cmp_waits(const void *a, const void *b)
@@ -228,7 +256,7 @@ int dl_read_procs(struct dl *dl)
 		dl->nprocs++;
 	}
 	dl_count_threads(dl);
-	return 0;
+	return dl_list_parts(dl);
 }
 
 /* Does everybody who is left still wait, undisturbed? */
@@ -267,6 +295,8 @@ void dl_free(struct dl *dl)
 	kvfree(dl->waits);
 	kvfree(dl->procs);
 	kvfree(dl->part);
+	kvfree(dl->next);
+	kvfree(dl->first);
 	kvfree(dl->files);
 	kvfree(dl->marks);
 	kvfree(dl);

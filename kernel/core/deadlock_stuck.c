@@ -169,13 +169,11 @@ static int dl_seed_all(struct dl *dl)
 	u32 i;
 	int rc = 0;
 
-	for (i = 0; !rc && i < dl->nfiles; i++) {
+	for (i = dl->now; !rc && i != DL_NONE; i = dl->next[i]) {
 		struct npulink_object *obj;
 		unsigned long id = 0;
 
 		cond_resched();
-		if (dl_part(dl, i) != dl->now)
-			continue;
 		for (; !rc && (obj = npulink_object_next(dl->files[i], &id, NPULINK_OBJ_RANK));
 		     id++) {
 			rc = dl_seed_rank(dl, container_of(obj, struct npulink_rank, obj));
@@ -296,7 +294,7 @@ int dl_solve(struct dl *dl)
 			return rc;
 		changed = false;
 		left = 0;
-		for (i = 0; i < dl->nprocs; i++) {
+		for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next) {
 			struct dl_proc *proc = &dl->procs[i];
 
 			if (!proc->in)

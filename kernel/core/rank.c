@@ -112,6 +112,7 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 		rc = -EEXIST;
 	if (!rc) {
 		comm->joined++;
+		__set_bit(cmd->rank, comm->here);
 		rcu_assign_pointer(comm->ranks[cmd->rank], rank);
 		rb_add(&rank->file_node, &rank->file->ranks, npulink_rank_less);
 	}
@@ -273,6 +274,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	rank->closed = true;
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
+	__clear_bit(rank->rank, comm->here);
 	set_bit(rank->rank, comm->left);
 	comm->nleft++;
 	atomic64_add(rank->stats.done, &npulink_totals.done);

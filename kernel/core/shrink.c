@@ -33,6 +33,16 @@ static struct npulink_rank *npulink_comm_living(struct npulink_comm *comm, u32 i
 	}
 }
 
+/*
+ * The first rank from @i on that may live. All others want the lock: what is done with it must not
+ * take longer the more ranks there are elsewhere, or nowhere, and does not let others run.
+ */
+static u32 npulink_comm_next_here(const struct npulink_comm *comm, u32 i)
+{
+	/* Who has not come to a shrunk one may be in the one before it. */
+	return comm->parent ? i : find_next_bit(comm->here, comm->nranks, i);
+}
+
 /* Might that rank, of this machine, still come and take part? Under npulink_comms_lock. */
 bool npulink_comm_alive(struct npulink_comm *comm, u32 i)
 {
@@ -46,12 +56,11 @@ struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm)
 	u32 i;
 
 	mutex_lock(&npulink_comms_lock);
-	for (i = 0; i < comm->nranks && !rank; i++) {
+	for (i = npulink_comm_next_here(comm, 0); i < comm->nranks && !rank;
+	     i = npulink_comm_next_here(comm, i + 1)) {
 		rank = npulink_comm_living(comm, i);
 		if (rank && !READ_ONCE(rank->net))
 			rank = NULL;
-		if (!(i & 0xfff))
-			cond_resched();
 	}
 	if (rank)
 		npulink_rank_get(rank);
@@ -93,8 +102,6 @@ static void npulink_comm_miss(struct npulink_comm *child)
 		missed = !npulink_comm_elsewhere(child, i) && !npulink_comm_alive(child, i);
 		cause.rank = i;
 		cause.peer = i;
-		if (!(i & 0xfff))
-			cond_resched();
 	}
 	/* Nobody has joined it yet, so there is nobody to be told. */
 	if (missed)
@@ -150,12 +157,10 @@ static int npulink_comm_make_child(struct npulink_comm *comm, struct npulink_com
 {
 	u32 i, n = 0;
 
-	for (i = 0; i < comm->nranks; i++) {
+	for (i = npulink_comm_next_here(comm, 0); i < comm->nranks;
+	     i = npulink_comm_next_here(comm, i + 1))
 		if (npulink_comm_alive(comm, i))
 			fresh->map[n++] = i;
-		if (!(i & 0xfff))
-			cond_resched();
-	}
 	if (!n)
 		return -EOWNERDEAD;
 	WRITE_ONCE(fresh->nranks, n);
@@ -343,6 +348,7 @@ static int npulink_comm_join_child(struct npulink_rank *rank, void *data)
 		rc = -EEXIST;
 	if (!rc) {
 		child->joined++;
+		__set_bit(rank->rank, child->here);
 		rcu_assign_pointer(child->ranks[rank->rank], rank);
 	}
 	mutex_unlock(&child->mutex);
