@@ -83,7 +83,8 @@ static bool dropped(struct victim *v, unsigned int kind)
 {
 	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
 	struct sockaddr_in sin = listener();
-	char data[sizeof(struct npulink_wire_msg)] = { NPULINK_WIRE_BYE };
+	const size_t proof = sizeof(struct npulink_wire_auth);
+	char data[sizeof(struct npulink_wire_msg)] = { kind == 2 ? NPULINK_WIRE_BYE : 0 };
 	struct hostile h;
 	bool ok;
 
@@ -91,7 +92,8 @@ static bool dropped(struct victim *v, unsigned int kind)
 		return false;
 	ok = hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED;
 	if (kind != 3)
-		ok = ok && !hostile_send(&h, data, kind == 0 ? 32 : kind == 1 ? 31 : sizeof(data));
+		ok = ok && !hostile_send(&h, data, kind == 0 ? proof : kind == 1 ? proof - 1 :
+				       sizeof(data));
 	ok = ok && hostile_dropped(&h, 20000) && !h.nrecv;
 	hostile_end(&h);
 	return ok;
