@@ -499,7 +499,7 @@ int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *conf
 	b->ops->close(b);
 	if (!rc && b->open_network && !*b->key)
 		snprintf((*comm)->warning, sizeof((*comm)->warning),
-			 "COLL_KEY is not set: the communicator's secret crossed the network to %s unprotected; set COLL_KEY to the same secret text on all ranks",
+			 "COLL_KEY is not set: whoever reached %s while the ranks joined could be one of them, and the communicator's secret was sent unprotected; set COLL_KEY to the same secret text on all ranks",
 			 b->host);
 	return rc;
 }

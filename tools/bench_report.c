@@ -391,6 +391,9 @@ int bench_conclude(struct bench_run *run, struct json_object *root)
 		printf("# %-20s : %g %s\n", "Avg bus bandwidth", busbw,
 		       min <= 0 ? "" : slow ? "FAILED" : "OK");
 		print_algorithms(run);
+		if (!complete)
+			printf("# %-20s : %u of %u FAILED\n", "Sizes measured", run->rows_shown,
+			       b->nrows);
 		printf("#\n# Collective test concluded: %s\n", b->coll->name);
 		fflush(stdout);
 	}

@@ -393,7 +393,7 @@ static void check_devices(void)
 		closedir(dir);
 	if (!ndevs) {
 		f = found(ERROR, "devices", "there are no devices");
-		fix(f, "modprobe npulink_soft ndev=8");
+		fix(f, "modprobe -r npulink_soft; modprobe npulink_soft ndev=8");
 		return;
 	}
 	if (missing) {
