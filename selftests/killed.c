@@ -13,7 +13,8 @@
 #include "harness.h"
 
 #define MILLION	(1U << 20)
-#define KILLS	3
+#define KILLS	3	/* in a call; in one of several stages, so many that each has one */
+#define KILLS_STAGES	5
 #define TRIES	4	/* of one moment: a busy machine holds up a death, but not each */
 #define PATIENCE_MS	6000
 
@@ -288,14 +289,15 @@ static void measure(struct __test_metadata *_metadata,
 TEST_F(killed, in_the_midst)
 {
 	uint64_t from, full, at, after, gone, worst = 0, bound;
-	unsigned int i, try, caught = 0;
+	unsigned int i, kills, try, caught = 0;
 	pid_t pid;
 	int up;
 
 	measure(_metadata, variant, &full, &after);
 	/* The first kills have nearly all of the call before them: it is not gone through. */
 	bound = after + full / (variant->stages ? 10 : 3) + 50000000;
-	for (i = 0; i < KILLS; i++) {
+	kills = variant->stages ? KILLS_STAGES : KILLS;
+	for (i = 0; i < kills; i++) {
 		gone = bound;
 		for (try = 0; try < TRIES && gone >= bound; try++) {
 			if (try) {
@@ -303,7 +305,7 @@ TEST_F(killed, in_the_midst)
 				measure(_metadata, variant, &full, &after);
 				bound = after + full / (variant->stages ? 10 : 3) + 50000000;
 			}
-			at = full * (2 * i + 1) / ((variant->stages ? 2 : 4) * KILLS);
+			at = full * (2 * i + 1) / ((variant->stages ? 2 : 4) * kills);
 			pid = begin(variant, &up);
 			from = heard(up);
 			ASSERT_NE(0, from);
