@@ -348,7 +348,7 @@ static const struct {
 	const char *name;
 	unsigned int n;
 	int (*fn)(struct ranks *ranks, struct coll_comm *comm);
-	int told;		/* how many ranks are; -1: any but none, -2: none, but by an event */
+	int told;		/* how many ranks are; -1: any but none; -2: none, an event */
 } cases[] = {
 	{ "two ranks, two communicators, opposite orders", 2, opposite_orders, -1 },
 	{ "three ranks, three communicators, a circle of three", 3, opposite_orders, -1 },

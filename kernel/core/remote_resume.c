@@ -262,7 +262,7 @@ void npulink_remote_put_up(struct npulink_put *put, const struct npulink_wire_pl
 				       rank->rank, put->peer, put->addr.ip, put->via);
 		npulink_notify_port(rank, put->peer, put->addr.ip, put->via, false);
 	} else if (remote->shut && !READ_ONCE(rank->comm->failed)) {
-		/* We left while it came up. Without a word that were a lost connection to the peer. */
+		/* We left while it came up: without a word that is a lost connection to it. */
 		npulink_remote_msg(remote, &bye, NPULINK_WIRE_BYE, NULL, false);
 		npulink_remote_stamp(remote, &bye);
 		put->transport->shut(put, &bye, NULL, 0);
