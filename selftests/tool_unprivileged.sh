@@ -21,4 +21,9 @@ json "doctor: memlock" '.findings | map(select(.check == "memlock")) |
 	sh -c 'npulink -j doctor -m 1T || [ $? = 1 ]'
 check "doctor: only warnings" sh -c 'npulink doctor; [ $? -le 1 ]'
 
+# More than may be locked: it says so at the end of the table, too, for who reads only that.
+expect "bench beyond the limit" 1 npulink bench allreduce -p 2 -b 1M -e 64M -f 8 -n 1
+cp "$scratch/out" "$scratch/table"
+expect "which sizes it has not measured" 0 grep -q '^# Sizes measured *: [12] of 3 FAILED$' "$scratch/table"
+
 finish
