@@ -6,6 +6,7 @@
 #define TYPE	f32
 #define FTYPE	float
 #define UTYPE	u32
+#define FSUFFIX	"s"
 #define INFINITE 0x7f800000
 #define NAN_BITS SOFT_NAN32
 #include "tmpl_float.h"
@@ -13,6 +14,7 @@
 #define TYPE	f64
 #define FTYPE	double
 #define UTYPE	u64
+#define FSUFFIX	"d"
 #define INFINITE 0x7ff0000000000000LL
 #define NAN_BITS SOFT_NAN64
 #include "tmpl_float.h"

@@ -5,18 +5,22 @@
  */
 #define TYPE	u8
 #define STYPE	s8
+#define BITS	8
 #include "tmpl_int.h"
 
 #define TYPE	u16
 #define STYPE	s16
+#define BITS	16
 #include "tmpl_int.h"
 
 #define TYPE	u32
 #define STYPE	s32
+#define BITS	32
 #include "tmpl_int.h"
 
 #define TYPE	u64
 #define STYPE	s64
+#define BITS	64
 #include "tmpl_int.h"
 
 #define TYPE	f16bits
@@ -33,6 +37,8 @@
 #define NAN_BITS SOFT_NANBF
 #include "tmpl_fminmax.h"
 
+/* Longer registers have instructions for these, see tmpl_float.h. */
+#if VBYTES < 32
 #define TYPE	f32bits
 #define UTYPE	u32
 #define STYPE	s32
@@ -46,6 +52,7 @@
 #define INFINITE 0x7ff0000000000000LL
 #define NAN_BITS SOFT_NAN64
 #include "tmpl_fminmax.h"
+#endif
 
 #ifndef SOFT_INT_TABLE
 #define SOFT_INT_ROW(type, mini, maxi) {					\

@@ -2,8 +2,9 @@
 /*
  * reduce.c - the software NPU's reduction loops on the real processor, from the module's own
  * sources: the fastest variant of each type and reduction, beside the fastest loop with two
- * reads and one write that the compiler makes for this processor, and Open MPI's
- * MPI_Reduce_local() if it was built with that. One line of JSON each, in GB/s of result.
+ * reads and one write that the compiler makes for this processor; and in place, beside Open
+ * MPI's MPI_Reduce_local(), which can only do that, if it was built with it. One line of JSON
+ * each, in GB/s of result.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +53,7 @@ static double now(void)
 typedef void reduce_fn(void *dst, const void *a, const void *b, size_t n);
 
 /* Bytes of result per second, the best of several rounds. */
-static double rate(reduce_fn *fn, size_t len, size_t size)
+static double rate(reduce_fn *fn, void *to, size_t len, size_t size)
 {
 	unsigned int calls = len < OUT_OF_CACHE ? 4000 : 1;
 	double best = 0;
@@ -61,7 +62,7 @@ static double rate(reduce_fn *fn, size_t len, size_t size)
 		double t = now();
 
 		for (unsigned int i = 0; i < calls; i++)
-			fn(dst, a, b, len / size);
+			fn(to, a, b, len / size);
 		t = len * calls / (now() - t);
 		best = t > best ? t : best;
 	}
@@ -102,11 +103,11 @@ static void stream_past_cache(void *d, const void *x, const void *y, size_t n)
 
 static double best_stream(size_t len)
 {
-	double best = rate(stream, len, 8);
+	double best = rate(stream, dst, len, 8);
 
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("avx2")) {
-		double past = rate(stream_past_cache, len, 8);
+		double past = rate(stream_past_cache, dst, len, 8);
 
 		best = past > best ? past : best;
 	}
@@ -118,10 +119,9 @@ static double best_stream(size_t len)
 static MPI_Datatype mpi_type;
 static MPI_Op mpi_op;
 
-/* In place is all it can. */
 static void mpi_reduce(void *d, const void *x, const void *y, size_t n)
 {
-	MPI_Reduce_local(x, d, n, mpi_type, mpi_op);
+	MPI_Reduce_local(y, d, n, mpi_type, mpi_op);
 }
 
 static double mpi_rate(unsigned int type, unsigned int op, size_t len)
@@ -137,7 +137,7 @@ static double mpi_rate(unsigned int type, unsigned int op, size_t len)
 	mpi_op = mpi_ops[op];
 	if (mpi_type == MPI_DATATYPE_NULL)
 		return 0;
-	return rate(mpi_reduce, len, 1UL << soft_dtype_shift(type));
+	return rate(mpi_reduce, a, len, 1UL << soft_dtype_shift(type));
 }
 #else
 static double mpi_rate(unsigned int type, unsigned int op, size_t len)
@@ -147,7 +147,7 @@ static double mpi_rate(unsigned int type, unsigned int op, size_t len)
 #endif
 
 /* The one that does @len bytes fastest, as select.c would choose. */
-static double best_variant(unsigned int type, unsigned int op, size_t len)
+static double best_variant(unsigned int type, unsigned int op, void *to, size_t len)
 {
 	double best = 0;
 
@@ -163,7 +163,7 @@ static double best_variant(unsigned int type, unsigned int op, size_t len)
 							__builtin_cpu_supports("avx512dq")))
 			continue;
 #endif
-		r = rate(variants[v]->reduce[type][op], len, 1UL << soft_dtype_shift(type));
+		r = rate(variants[v]->reduce[type][op], to, len, 1UL << soft_dtype_shift(type));
 		best = r > best ? r : best;
 	}
 	return best;
@@ -190,8 +190,11 @@ int main(void)
 			out = best_stream(OUT_OF_CACHE);
 			printf("{\"type\":\"%s\",\"op\":\"%s\",", types[type], ops[op]);
 			printf("\"best_in\":%.3f,\"best_out\":%.3f,", in / 1e9, out / 1e9);
-			printf("\"in\":%.3f,", best_variant(type, op, IN_CACHE) / 1e9);
-			printf("\"out\":%.3f,", best_variant(type, op, OUT_OF_CACHE) / 1e9);
+			printf("\"in\":%.3f,", best_variant(type, op, dst, IN_CACHE) / 1e9);
+			printf("\"out\":%.3f,", best_variant(type, op, dst, OUT_OF_CACHE) / 1e9);
+			printf("\"place_in\":%.3f,", best_variant(type, op, a, IN_CACHE) / 1e9);
+			printf("\"place_out\":%.3f,",
+			       best_variant(type, op, a, OUT_OF_CACHE) / 1e9);
 			printf("\"mpi_in\":%.3f,", mpi_rate(type, op, IN_CACHE) / 1e9);
 			printf("\"mpi_out\":%.3f}\n", mpi_rate(type, op, OUT_OF_CACHE) / 1e9);
 		}
