@@ -265,7 +265,8 @@ static uint64_t killed_after(struct __test_metadata *_metadata, pid_t pid)
 
 /* How long the call takes, and to end when it has all: 0 for one that goes on for ever. */
 static void measure_once(struct __test_metadata *_metadata,
-		    const struct _fixture_variant_killed *variant, uint64_t *full, uint64_t *after)
+			 const struct _fixture_variant_killed *variant,
+			 uint64_t *full, uint64_t *after)
 {
 	struct pollfd p = { .events = POLLIN };
 	uint64_t from, to;
