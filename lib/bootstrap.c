@@ -519,6 +519,8 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 		return rc;
 	rc = read_launcher(&b);
 	if (!rc)
+		rc = coll_config_env(&config, b.text, sizeof(b.text));
+	if (!rc)
 		rc = coll_bootstrap_time(&b, &config);
 	if (!rc)
 		rc = coll_bootstrap_join(&b, &config, comm);

@@ -24,7 +24,6 @@ const char *coll_version_string(void)
 int coll_config_get(struct coll_config *out, const struct coll_config *config)
 {
 	const struct coll_config defaults = COLL_CONFIG_INIT;
-	const char *checksum;
 
 	*out = defaults;
 	if (config) {
@@ -32,10 +31,21 @@ int coll_config_get(struct coll_config *out, const struct coll_config *config)
 			return -EINVAL;
 		memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
 	}
-	checksum = secure_getenv("COLL_CHECKSUM");
-	if (checksum && strcmp(checksum, "0"))
-		out->flags |= COLL_CHECKSUM;
 	return out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM) ? -EINVAL : 0;
+}
+
+/* What the environment adds to it. */
+int coll_config_env(struct coll_config *config, char *text, size_t size)
+{
+	const char *checksum = secure_getenv("COLL_CHECKSUM");
+
+	if (!checksum || !*checksum || !strcmp(checksum, "0"))
+		return 0;
+	if (strcmp(checksum, "1"))
+		return coll_text(text, size, -EINVAL, "COLL_CHECKSUM=\"%s\" is neither 0 nor 1",
+				 checksum);
+	config->flags |= COLL_CHECKSUM;
+	return 0;
 }
 
 int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc,

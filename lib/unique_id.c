@@ -173,6 +173,8 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
 		memcpy(&id, unique, sizeof(id));
 		rc = check_id(&id, text, sizeof(text));
 		if (!rc)
+			rc = coll_config_env(&config, text, sizeof(text));
+		if (!rc)
 			rc = (*id.host ? meet_at : join_here)(comm, nranks, &id, rank, &config,
 							     text, sizeof(text));
 		explicit_bzero(&id, sizeof(id));

@@ -132,7 +132,7 @@ struct coll_unique_id {
  * @flags: COLL_ANY_UID: ranks of other users may join; COLL_CHECKSUM: what comes over
  *	   links is checked (CRC32C) before it is used, and sent once more if it
  *	   was damaged and the sender still has it, else -EBADMSG; also set by
- *	   COLL_CHECKSUM=1 in the environment. Each is needed from all ranks
+ *	   COLL_CHECKSUM=1 in the environment (0: not). Each is needed from all ranks
  * @inflight: how many requests may be in flight at a time; 0: 256
  * @device: "npu3" or "3"; NULL: COLL_DEVICE from the environment, else number
  *	    rank modulo the number of devices, where coll_comm_init_env() takes

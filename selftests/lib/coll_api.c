@@ -587,6 +587,38 @@ static void test_peer_timeout(struct coll_config *config)
 	ksft_test_result(ok, "peer timeout: bad values\n");
 }
 
+/* The flags that the kernel is told, or what the library says to COLL_CHECKSUM. */
+static int checksum_flags(const struct coll_config *config, const char *value)
+{
+	struct coll_unique_id id;
+	struct coll_comm *comm;
+	int rc;
+
+	coll_get_unique_id(&id);
+	setenv("COLL_CHECKSUM", value, 1);
+	rc = coll_comm_init_rank(&comm, 2, &id, 1, config);
+	unsetenv("COLL_CHECKSUM");
+	if (rc)
+		return rc;
+	rc = mock.comms->flags;
+	coll_comm_destroy(comm);
+	return rc;
+}
+
+static void test_checksum(const struct coll_config *config)
+{
+	static const char * const bad[] = { "yes", "2", "01", " 1", "1 " };
+	bool ok;
+
+	ok = checksum_flags(config, "1") == NPULINK_COMM_CHECKSUM &&
+	     !checksum_flags(config, "0") && !checksum_flags(config, "");
+	ksft_test_result(ok, "checksums: from the environment\n");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		ok &= checksum_flags(config, bad[i]) == -EINVAL &&
+		      strstr(config->error_text, "COLL_CHECKSUM");
+	ksft_test_result(ok, "checksums: bad values\n");
+}
+
 static void test_init_errors(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -632,6 +664,7 @@ static void test_init_errors(void)
 	ksft_test_result(rc == -EINVAL && strstr(text, "COLL_DEADLINE"), "init: bad deadline\n");
 	unsetenv("COLL_DEADLINE");
 	test_peer_timeout(&config);
+	test_checksum(&config);
 	config.size = 3;
 	rc = coll_comm_init_rank(&b, 2, &id, 1, &config);
 	ksft_test_result(rc == -EINVAL, "init: bad configuration\n");
@@ -688,7 +721,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 17 + 6 + 5 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 19 + 6 + 5 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();

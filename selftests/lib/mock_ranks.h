@@ -316,6 +316,7 @@ static inline int mock_comm_create(struct mock_file *file, struct npulink_comm_c
 	rank->rank = arg->rank;
 	comm->ranks[arg->rank] = rank;
 	comm->peer_timeout_ms = arg->peer_timeout_ms;
+	comm->flags = arg->flags;
 	comm->joined++;
 	arg->out_id = mock_id(file, MOCK_RANK, rank);
 	return 0;

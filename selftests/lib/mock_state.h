@@ -37,7 +37,7 @@ struct mock_comm {
 	int status;
 	uint64_t number;
 	struct npulink_call calls[2];
-	uint32_t peer_timeout_ms;	/* of who joined last */
+	uint32_t peer_timeout_ms, flags;	/* of who joined last */
 	uint8_t ip[16];
 	char port[32];
 	struct mock_comm *survivors;
