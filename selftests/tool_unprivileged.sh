@@ -6,6 +6,7 @@
 # npulink-test: cpus=1 unprivileged
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
 
 check "not root" test "$(id -u)" != 0
 json "dev show" 'length == 8' npulink -j dev show

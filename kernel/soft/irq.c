@@ -9,6 +9,7 @@
  */
 #include <linux/interrupt.h>
 #include <linux/irq.h>
+#include <linux/sched/clock.h>
 #include "soft.h"
 
 static void soft_irq_nop(struct irq_data *d)
