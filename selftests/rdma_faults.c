@@ -37,6 +37,35 @@ static int lossy(void)
 	return bad | run("tc qdisc del dev eth0 root");
 }
 
+/*
+ * Much data both ways, so that what is sent again has keys behind it that were registered since:
+ * rxe would do that again, too.
+ */
+static int much(struct coll_comm *comm, unsigned int rank)
+{
+	int bad = 0;
+
+	for (unsigned int i = 0; i < 4 && !bad; i++) {
+		struct coll_case c = {
+			.collective = NPULINK_COLL_ALLREDUCE, .count = 500000,
+			.dtype = COLL_INT32, .op = COLL_SUM,
+		};
+
+		bad = remote_case(comm, rank, &c);
+	}
+	return bad;
+}
+
+static int lossy_much(void)
+{
+	int bad = run("tc qdisc add dev eth0 root netem loss 0.3%%");
+
+	if (bad)
+		return remote_fail("no netem");
+	bad = remote_ranks(1, much);
+	return bad | run("tc qdisc del dev eth0 root");
+}
+
 /* What machine 1, or each, does to the network, some time after all ranks have begun. */
 static const char *blow;
 /* A cable has two ends. What is in flight then waits, and names its step. */
@@ -115,12 +144,13 @@ int main(void)
 	remote_setup(NDEV, 20000);
 	run("modprobe sch_netem");
 	ksft_print_header();
-	ksft_set_plan(6);
+	ksft_set_plan(7);
 	/* rxe takes half a second for many a packet that is lost. */
 	if (getenv("NPULINK_SOAK"))
 		ksft_test_result(!lossy(), "1 %% of packets lost, some reordered\n");
 	else
 		ksft_test_result_skip("1 %% of packets lost: only in make soak\n");
+	ksft_test_result(!lossy_much(), "much data, of which some packets are lost\n");
 	/*
 	 * Not by taking the interface down: when rxe of 6.1 cannot send a datagram, it
 	 * never connects again.

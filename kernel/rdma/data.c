@@ -214,8 +214,9 @@ static bool rdma_tx_signal(struct rdma_conn *conn, u32 slot)
 	return true;
 }
 
-/* A slot's message, behind what else is to be done before it. */
-int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first)
+/* A slot's message, behind what else is to be done before it, the last of which is @last. */
+int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first,
+		 struct ib_send_wr *last)
 {
 	struct rdma_lane *lane = conn->lane;
 	struct rdma_slot *tx = &lane->tx[slot];
@@ -228,8 +229,8 @@ int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first)
 	int rc;
 
 	ib_dma_sync_single_for_device(lane->ibdev, tx->dma, len, DMA_TO_DEVICE);
-	if (first)
-		first->next = &wr;
+	if (last)
+		last->next = &wr;
 	rc = ib_post_send(lane->id->qp, first ?: &wr, NULL);
 	if (rc && !(READ_ONCE(conn->tx_last) & BIT(slot)))
 		lane->tx_quiet = (lane->tx_quiet | lane->tx_before[slot]) & ~BIT(slot);
@@ -250,7 +251,7 @@ int rdma_send(struct npulink_put *put, const struct npulink_wire_msg *msg,
 	memcpy(va, msg, sizeof(*msg));
 	rdma_copy(va + sizeof(*msg), from, len);
 	conn->tx_len[slot] = sizeof(*msg) + len;
-	rc = rdma_tx_post(conn, slot, NULL);
+	rc = rdma_tx_post(conn, slot, NULL, NULL);
 	if (rc) {
 		rdma_give(conn, &put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
@@ -294,7 +295,7 @@ int rdma_send_last(struct rdma_conn *conn, const struct npulink_wire_msg *msg,
 	if (!READ_ONCE(conn->up) || READ_ONCE(conn->state) != RDMA_CONN_OPEN)
 		rc = conn->final ? -EAGAIN : 0;	/* there will be none */
 	else if (live)
-		rc = rdma_tx_post(conn, slot, NULL);
+		rc = rdma_tx_post(conn, slot, NULL, NULL);
 	if (rc) {
 		rdma_give(conn, &conn->put->tx_free, slot);
 		rdma_conn_fail(conn, rc);
@@ -343,6 +344,16 @@ static int rdma_key_map(struct rdma_lane *lane, struct rdma_key *key,
 	return 0;
 }
 
+/*
+ * When rxe sends something again, it also does again what it has done for itself since then, and
+ * to register a key twice is an error. It invalidates a key only when all that came before is
+ * acknowledged; then a registration behind that is done once. It takes that of a key that is free.
+ */
+static bool rdma_repeats(const struct rdma_lane *lane)
+{
+	return lane->ibdev->ops.driver_id == RDMA_DRIVER_RXE;
+}
+
 int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand *to, u32 len,
 	       struct npulink_wire_msg *msg)
 {
@@ -352,6 +363,10 @@ int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand 
 	struct ib_reg_wr reg = {
 		.wr.opcode = IB_WR_REG_MR, .wr.wr_cqe = &key->cqe, .mr = key->mr,
 		.access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_WRITE,
+	};
+	struct ib_send_wr free = {
+		.wr_cqe = &key->cqe, .opcode = IB_WR_LOCAL_INV, .next = &reg.wr,
+		.ex.invalidate_rkey = key->mr->rkey,
 	};
 	int slot = rdma_take(conn, &put->tx_free);
 	int rc;
@@ -366,7 +381,7 @@ int rdma_grant(struct npulink_put *put, u32 grant, const struct npulink_operand 
 		msg->rkey = cpu_to_le32(key->mr->rkey);
 		memcpy(rdma_tx_va(conn, slot), msg, sizeof(*msg));
 		conn->tx_len[slot] = sizeof(*msg);
-		rc = rdma_tx_post(conn, slot, &reg.wr);
+		rc = rdma_tx_post(conn, slot, rdma_repeats(lane) ? &free : &reg.wr, &reg.wr);
 	}
 	if (rc) {
 		rdma_give(conn, &put->tx_free, slot);

@@ -217,7 +217,7 @@ void rdma_resend(struct npulink_put *put, u32 seq)
 		spin_unlock_irqrestore(&conn->lock, flags);
 		if (slot < 0)
 			break;
-		rc = rdma_tx_post(conn, slot, NULL);
+		rc = rdma_tx_post(conn, slot, NULL, NULL);
 	}
 	if (rc)
 		rdma_conn_fail(conn, rc);

@@ -170,8 +170,8 @@ int rdma_lane_setup(struct rdma_lane *lane, struct rdma_cm_id *id)
 	smp_store_release(&lane->ibdev, id->device);
 	lane->sge = min_t(u32, RDMA_SGE, id->device->attrs.max_send_sge);
 	wrs = DIV_ROUND_UP(RDMA_PAGES, lane->sge);
-	/* Messages, each maybe with a registration; revocations; writes; probes; first; drains. */
-	attr.cap.max_send_wr = 2 * NPULINK_PUT_TX + NPULINK_WIRE_GRANTS + RDMA_WRITES * wrs +
+	/* Messages, each maybe with rdma_grant()'s; revocations; writes; probes; first; drains. */
+	attr.cap.max_send_wr = 3 * NPULINK_PUT_TX + NPULINK_WIRE_GRANTS + RDMA_WRITES * wrs +
 			       RDMA_PROBES + 3;
 	attr.cap.max_send_sge = lane->sge;
 	lane->pd = ib_alloc_pd(id->device, 0);

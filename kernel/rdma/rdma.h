@@ -286,7 +286,8 @@ void rdma_probe(struct npulink_put *put);
 void rdma_shut(struct npulink_put *put, const struct npulink_wire_msg *msg, const void *payload,
 	       u32 len);
 int rdma_rx_post(struct rdma_lane *lane, u32 slot);
-int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first);
+int rdma_tx_post(struct rdma_conn *conn, u32 slot, struct ib_send_wr *first,
+		 struct ib_send_wr *last);
 void *rdma_tx_va(struct rdma_conn *conn, u32 slot);
 void rdma_recv_done(struct ib_cq *cq, struct ib_wc *wc);
 void rdma_tx_done(struct ib_cq *cq, struct ib_wc *wc);
