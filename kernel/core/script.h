@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * script.h - all ranks' requests of a collective, in an order in which they can be run: made by
+ * script.c, run for small collectives by meet.c.
+ */
+#ifndef NPULINK_SCRIPT_H
+#define NPULINK_SCRIPT_H
+
+#include "op.h"
+
+/* Bytes of a slot of one rank's operation. */
+struct npulink_script_operand {
+	u32 rank;
+	u32 slot;
+	u64 off;
+};
+
+struct npulink_script_req {
+	u32 rank;		/* whose engine */
+	u32 unit;
+	u32 operand;		/* script->operands[operand ..]: dst, then nsrc inputs */
+	u16 nsrc;
+	u8 dtype;
+	u8 redop;
+	bool div;
+	u64 len;
+};
+
+/* What went over one link. */
+struct npulink_script_link {
+	u32 rank;		/* the receiver */
+	u32 peer;		/* index in its plan's peers */
+	u64 steps;
+	u64 bytes;
+};
+
+/*
+ * struct npulink_script - the requests of all ranks' plans, in an order that the plans allow
+ * @max_req: bytes read by the largest request
+ * @busy: bit 0: @ops is in use
+ * @ops: the operations being run, by rank
+ */
+struct npulink_script {
+	struct kref kref;
+	u32 nranks;
+	u32 nreqs;
+	u32 noperands;
+	u32 nlinks;
+	u64 max_req;
+	struct npulink_script_req *reqs;
+	struct npulink_script_operand *operands;
+	struct npulink_script_link *links;
+	unsigned long busy;
+	struct npulink_op *ops[];
+};
+
+struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks);
+int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr);
+void npulink_script_fail(const struct npulink_script *s, const struct npulink_script_req *sr,
+			 int rc);
+void npulink_script_count(const struct npulink_script *s);
+
+#endif /* NPULINK_SCRIPT_H */
