@@ -448,7 +448,7 @@ static double cost_linear(const struct coll_args *args, const struct coll_cost_p
 
 const struct coll_algorithm coll_mesh_algorithms[] = {
 	ROW(ALLREDUCE, "mesh", true, FORM_BOTH, mesh_allreduce, cost_allreduce,
-	    .commutative = true, .rotation = true,
+	    .commutative = true, .rotation = true, .together = true,
 	    .desc = "each rank sums up one shard and gives it to all"),
 	ROW(ALLREDUCE, "one-shot", true,
 	    "one port: (p-1)(alpha + n beta + n gamma); p-1 ports: alpha + n beta + (p-1) n gamma",
@@ -475,11 +475,11 @@ const struct coll_algorithm coll_mesh_algorithms[] = {
 	ROW(GATHERV, "linear", true, FORM_LINEAR, mesh_gather, cost_linear,
 	    .desc = "each rank sends the root its shard, one after the other"),
 	ROW(ALLGATHER, "mesh", true, FORM_SHARDS, mesh_allgather, cost_shards,
-	    .rotation = true, .desc = "each rank sends its shard to all"),
+	    .rotation = true, .together = true, .desc = "each rank sends its shard to all"),
 	ROW(ALLGATHERV, "mesh", false, FORM_SHARDS, mesh_allgather, cost_shards,
 	    .desc = "each rank sends its shard to all"),
 	ROW(REDUCE_SCATTER, "mesh", true, FORM_REDUCE, mesh_reduce_scatter,
-	    cost_reduce_scatter, .commutative = true, .rotation = true,
+	    cost_reduce_scatter, .commutative = true, .rotation = true, .together = true,
 	    .desc = "each rank reads its shard from all others, in one pass"),
 	ROW(REDUCE_SCATTERV, "mesh", false, FORM_REDUCE, mesh_reduce_scatter,
 	    cost_reduce_scatter, .commutative = true,

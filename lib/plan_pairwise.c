@@ -233,11 +233,11 @@ static double cost_p2p(const struct coll_args *args, const struct coll_cost_para
 
 const struct coll_algorithm coll_pairwise_algorithms[] = {
 	ROW(ALLTOALL, "pairwise", true, FORM, pairwise_alltoall, cost_alltoall, .rotation = true,
-	    .desc = "in step k send to rank + k, take from rank - k"),
+	    .together = true, .desc = "in step k send to rank + k, take from rank - k"),
 	ROW(ALLTOALL, "pairwise-xor", true, FORM, xor_alltoall, cost_alltoall,
 	    .supports = power_of_two, .desc = "in step k exchange with rank xor k"),
 	ROW(ALLTOALL, "isend-irecv", true, FORM_S, spread_alltoall, cost_spread,
-	    .rotation = true, .desc = "everything at once"),
+	    .rotation = true, .together = true, .desc = "everything at once"),
 	ROW(ALLTOALLV, "pairwise", false, FORM_V, pairwise_alltoall, cost_pairwise_v,
 	    .desc = "in step k send to rank + k, take from rank - k"),
 	ROW(ALLTOALLV, "pairwise-xor", false, FORM_X, xor_alltoall, cost_xor_v,

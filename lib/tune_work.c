@@ -6,7 +6,7 @@
  * work on processors that their ranks share, so there a call takes at least as long
  * as the processors together need for all messages, requests and bytes of all
  * ranks. These are counted in the plans themselves; of what the last rank to call carries out
- * for all (npulink/meet.h), only the bytes.
+ * for all (npulink/meet.h), or all of them together, only the bytes.
  *
  * Between machines another cost holds, if the calibration has one. No form knows which
  * of an algorithm's messages go there, but the plans do: a call takes at least as long as
@@ -17,6 +17,9 @@
 #include <stdlib.h>
 #include <npulink/meet.h>
 #include "internal.h"
+
+/* A share of what a script may touch that none has. */
+#define NO_SCRIPT	1e300
 
 /* Above this the plans of some ranks stand for all. */
 #define COUNT_ALL	64
@@ -171,7 +174,7 @@ static double script_share(const struct coll_tune *tune, const struct coll_work 
 
 	if (!npulink_coll_meets(args->collective) || args->nranks < 2 || !most ||
 	    (args->topo && args->topo->nservers > 1))
-		return 1e9;
+		return NO_SCRIPT;
 	return work->touched / most;
 }
 
@@ -187,7 +190,18 @@ static double script_seconds(const struct coll_tune *tune, const struct coll_wor
 	       work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0);
 }
 
-/* Little more than that, and it counts that ranks which share processors take turns. */
+/* All ranks run once, and work together until all is done. */
+static double together_seconds(const struct coll_tune *tune, const struct coll_work *work,
+			       const struct coll_args *args)
+{
+	const struct coll_work_costs *c = &tune->work;
+	double add = c->reduces[args->dtype] - c->copy;
+
+	return (args->nranks * c->call + work->requests * c->message +
+		work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0)) / c->processors;
+}
+
+/* Little more than a script is for, and it counts that ranks which share processors take turns. */
 static double turn_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			   const struct coll_args *args)
 {
@@ -224,6 +238,8 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 	script = script_share(tune, &counted, args);
 	if (script <= 1)
 		return script_seconds(tune, &counted, args);
+	if (script < NO_SCRIPT && alg->together && args->nranks <= NPULINK_CHAIN_MAX)
+		return together_seconds(tune, &counted, args);
 	share = share_of(args);
 	work = work_seconds(tune, &counted, args, share);
 	if (script <= 2 && args->nranks > c->processors)

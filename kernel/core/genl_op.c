@@ -233,7 +233,8 @@ static struct npulink_op *npulink_rank_op(struct npulink_rank *rank, u64 *seq,
 			.number = found->number, .seq = found->seq, .state = found->state,
 			.age_ns = max_t(s64, npulink_clock() - found->start_ns, 0),
 			.has_deadline = found->has_deadline,
-			.units_left = found->units_left, .bytes = found->bytes,
+			.units_left = found->raw ? found->plan->nunits : found->units_left,
+			.bytes = found->bytes,
 		};
 		if (found->has_deadline && time_after(found->deadline, jiffies))
 			info->left_ns = jiffies_to_nsecs(found->deadline - jiffies);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * meet.c - small collectives in one go: the last rank to post runs them to their end.
+ * meet.c - collectives in one go, when the last rank has posted.
  *
  * When all ranks of a communicator have posted one collective, the steps of all their plans
  * are known, and so is an order in which to run them. It is found once, by going through
  * them as the sequencer would, and kept: a script, the list of all ranks' requests. When
  * the same plans meet again, ranks that come early only register; the last one runs the
  * script in its own system call and ends all the operations. No bell is rung, no rank
- * looks at its steps, and each process sleeps and is woken once.
+ * looks at its steps, and each process sleeps and is woken once. If it is about much data
+ * (npulink/meet.h), all ranks' tasks run it together (share.c).
  *
  * This is done only for collectives whose ranks all depend on each other, among ranks of one
- * machine, for little data (npulink/meet.h), while no device does anything special and
+ * machine, while no device does anything special and
  * nobody traces steps or checks what comes over links. Until the last one comes, any rank
  * may come with another plan, or somebody may want to see which step waits for what: then
  * the meeting is dissolved, and its operations start the usual way. The flight recorder
@@ -46,7 +47,7 @@ static bool npulink_script_run(const struct npulink_script *s)
 	for (i = 0; i < s->nreqs; i++) {
 		const struct npulink_script_req *sr = &s->reqs[i];
 
-		rc = npulink_script_req_run(s, sr);
+		rc = npulink_script_req_run(s, sr, npulink_op_req(s->ops[sr->rank], 0), 0, sr->len);
 		if (rc) {
 			npulink_script_fail(s, sr, rc);
 			return false;
@@ -190,19 +191,26 @@ static void npulink_meet_is_set_up(struct npulink_op *op)
 /* The meeting lets go of @op, in vain. True if it has to be started now. */
 static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
 {
+	struct npulink_script *s = op->meet.script;
+	bool start = false, held;
 	unsigned long flags;
-	bool start = false;
 
 	npulink_op_reset(op);
 	spin_lock_irqsave(&op->rank->lock, flags);
 	op->inflight--;
-	if (op->state == NPULINK_OP_RUNNING) {
+	held = npulink_share_withdraw(op);
+	/* What was run in part must not be started once more. Pairs with npulink_comm_record(). */
+	if (smp_load_acquire(&op->rank->comm->failed))
+		npulink_op_fail(op, run);
+	else
+		start = op->state == NPULINK_OP_RUNNING;
+	if (start)
 		npulink_meet_is_set_up(op);
-		start = true;
-	} else {
+	else if (op->state == NPULINK_OP_FAILING && !op->inflight)
 		npulink_op_finish(op, run);
-	}
 	spin_unlock_irqrestore(&op->rank->lock, flags);
+	if (held)
+		npulink_script_put(s);
 	return start;
 }
 
@@ -210,14 +218,24 @@ static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
 static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, u64 engine,
 			     struct npulink_run *run)
 {
+	struct npulink_script *s = op->meet.script;
 	unsigned long flags;
+	bool held;
 
 	spin_lock_irqsave(&op->rank->lock, flags);
+	op->bytes = op->plan->bytes;
 	op->inflight--;
+	held = npulink_share_withdraw(op);
 	if (op->state == NPULINK_OP_RUNNING && op->rank->flight)
 		npulink_flight_met(op, last, met, engine);
-	npulink_op_finish(op, run);
+	/* The task that has its part is about to see that nothing is left of it. */
+	if (op->inflight)
+		op->meet.over = true;
+	else
+		npulink_op_finish(op, run);
 	spin_unlock_irqrestore(&op->rank->lock, flags);
+	if (held)
+		npulink_script_put(s);
 }
 
 static void npulink_meet_start(struct npulink_op *op, struct npulink_run *run)
@@ -242,35 +260,18 @@ static void npulink_meet_start_others(struct npulink_op *others, struct npulink_
 	}
 }
 
-/* All have met, @list the last: carry it out, here. */
-static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
+/*
+ * A meeting, of which @list was the last to come, at @met, is over: it has carried all out,
+ * or, if not @done, nobody knows how much. May sleep.
+ */
+void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npulink_run *run)
 {
-	struct npulink_script *s = list->meet.script;
-	struct npulink_comm *comm = list->rank->comm;
+	u32 rank = list->rank->rank;
 	struct npulink_op *op, *next;
-	bool fits = true, done = false;
-	u64 met = npulink_run_now(run), engine = 0;
-	u32 n = 0, rank = list->rank->rank;
+	u64 engine;
 
-	/*
-	 * The script that an operation came with may be gone, and this one lie in its place, made
-	 * for other plans. But it is referenced: who has it now was part of its making.
-	 */
-	for (op = list; op; op = op->meet.next, n++)
-		fits &= npulink_op_fits(op, s) && READ_ONCE(op->plan->script) == s;
-	/* Less if one has failed, and then all will. */
-	fits &= n == comm->nranks;
-	/* Two threads of a rank may each have posted the last of a meeting. */
-	if (fits && !test_and_set_bit_lock(0, &s->busy)) {
-		for (op = list; op; op = op->meet.next)
-			s->ops[op->rank->rank] = op;
-		/* Pairs with npulink_comm_record(). */
-		if (!smp_load_acquire(&comm->failed))
-			done = npulink_script_run(s);
-		run->now = 0;
-		engine = max_t(s64, npulink_run_now(run) - met, 0);
-		clear_bit_unlock(0, &s->busy);
-	}
+	run->now = 0;
+	engine = max_t(s64, npulink_run_now(run) - met, 0);
 	/* All can be found by each other before the first one starts. */
 	for (op = list; op && !done; op = op->meet.next)
 		op->meet.restart = npulink_meet_release(op, run);
@@ -283,6 +284,40 @@ static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
 			npulink_meet_start(op, run);
 		npulink_op_put(op);
 	}
+}
+
+/* All have met, @list the last: carry it out, here, or by all of them. */
+static void npulink_meet_run(struct npulink_op *list, struct npulink_run *run)
+{
+	struct npulink_script *s = list->meet.script;
+	struct npulink_comm *comm = list->rank->comm;
+	u64 met = npulink_run_now(run);
+	bool fits = true, done = false;
+	struct npulink_op *op;
+	u32 n = 0;
+
+	/*
+	 * The script that an operation came with may be gone, and this one lie in its place, made
+	 * for other plans. But it is referenced: who has it now was part of its making.
+	 */
+	for (op = list; op; op = op->meet.next, n++)
+		fits &= npulink_op_fits(op, s) && READ_ONCE(op->plan->script) == s;
+	/* Less if one has failed, and then all will. */
+	fits &= n == comm->nranks;
+	if (fits && s->share) {
+		npulink_share_post(list, run);
+		return;
+	}
+	/* Two threads of a rank may each have posted the last of a meeting. */
+	if (fits && !test_and_set_bit_lock(0, &s->busy)) {
+		for (op = list; op; op = op->meet.next)
+			s->ops[op->rank->rank] = op;
+		/* Pairs with npulink_comm_record(). */
+		if (!smp_load_acquire(&comm->failed))
+			done = npulink_script_run(s);
+		clear_bit_unlock(0, &s->busy);
+	}
+	npulink_meet_close(list, done, met, run);
 	npulink_script_put(s);
 }
 

@@ -101,6 +101,13 @@ inline release(r)
 	take(lock[r]);
 	inflight[r]--;
 	if
+	:: failed && state[r] == RUNNING ->
+		state[r] = FAILING;
+		leave(r, gathered);
+		assert(!gathered)
+	:: else
+	fi;
+	if
 	:: state[r] == RUNNING -> raw[r] = false; drop(lock[r]); start(r)
 	:: else -> finish(r); drop(lock[r])
 	fi
@@ -123,7 +130,7 @@ inline release_all()
 
 proctype rank(byte me)
 {
-	bool others[RANKS], mine[RANKS], ran;
+	bool others[RANKS], mine[RANKS], ran, gathered;
 	byte i, b, n;
 	byte verdict;	/* 0 start, 1 wait, 2 run, 3 make */
 
@@ -234,7 +241,7 @@ out:
 
 proctype dissolver()
 {
-	bool others[RANKS];
+	bool others[RANKS], gathered;
 	byte i, b;
 
 	take(clock);

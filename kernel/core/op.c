@@ -230,6 +230,8 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 	op->bytes = 0;
 	op->inflight = 0;
 	op->meet.state = NPULINK_MEET_NOT;
+	op->meet.part = NULL;
+	op->meet.over = false;
 	op->wait_ns = 0;
 	op->queue_ns = 0;
 	op->engine_ns = 0;
@@ -382,6 +384,9 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 		struct npulink_req *req = npulink_op_req(op, i);
 		bool mine = false;
 
+		/* It is others' work, too: whoever has it, or gets it, sees to its end. */
+		if (req == op->meet.part)
+			continue;
 		spin_lock(&file->lock);
 		if (req->core.state == NPULINK_REQ_TODO || req->core.state == NPULINK_REQ_READY) {
 			list_del(&req->core.node);

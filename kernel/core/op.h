@@ -81,9 +81,12 @@ struct npulink_op_meet {
 	struct npulink_op **pprev;	/* what points to it in the meeting's list */
 	struct npulink_op *other;
 	struct npulink_script *script;
+	struct npulink_req *part;	/* its task's, while it runs a script with others', share.c */
+	u32 run;			/* of that script */
 	u8 state;
 	u8 verdict;
 	bool restart;
+	bool over;			/* all is done, but @part is not back */
 };
 
 struct npulink_bound {
@@ -296,6 +299,10 @@ void npulink_meet_arrive(struct npulink_op *op);
 bool npulink_meet_leave(struct npulink_op *op);
 void npulink_meet_go(struct npulink_op *op, struct npulink_run *run);
 void npulink_meet_dissolve(struct npulink_op *op);
+
+/* ---- share.c --------------------------------------------------------------- */
+
+void npulink_share_part(struct npulink_req *req);
 
 /* ---- wait.c, event.c ------------------------------------------------------- */
 

@@ -301,6 +301,11 @@ void npulink_req_run(struct npulink_req *req)
 	struct npulink_rank_flags flags;
 	int rc;
 
+	if (unlikely(req == READ_ONCE(req->core.op->meet.part))) {
+		npulink_share_part(req);
+		npulink_rank_put(rank);
+		return;
+	}
 	req->core.start_ns = npulink_clock();
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS) {

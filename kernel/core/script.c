@@ -17,6 +17,7 @@ static void npulink_script_release(struct kref *kref)
 {
 	struct npulink_script *s = container_of(kref, struct npulink_script, kref);
 
+	npulink_share_free(s);
 	kvfree(s->reqs);
 	kvfree(s->operands);
 	kvfree(s->links);
@@ -61,8 +62,7 @@ struct maker {
 	u32 nstack;
 	u32 nunits;
 	u32 ndone;
-	u64 bytes;
-	u64 max_bytes;
+	u64 bytes;		/* that the requests read and write */
 	bool bad;
 };
 
@@ -200,7 +200,6 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 	}
 	s->max_req = max(s->max_req, req.len * req.nsrc);
 	m->bytes += req.len * (req.nsrc + 1);
-	m->bad |= m->bytes > m->max_bytes;
 	s->reqs[s->nreqs++] = req;
 }
 
@@ -374,6 +373,7 @@ static bool maker_alloc(struct maker *m)
 struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 {
 	struct npulink_script *s = NULL;
+	u32 max_src = ~0U;	/* of the rank that has room for the fewest */
 	struct maker m = {};
 	struct npulink_op *op;
 	bool ok = false;
@@ -383,12 +383,15 @@ struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 	if (m.ranks && m.s) {
 		kref_init(&m.s->kref);
 		m.s->nranks = nranks;
-		m.max_bytes = npulink_meet_bytes(npulink_script_bytes, nranks,
-						 list->rank->dev->processors);
-		for (op = list; op; op = op->meet.next)
+		for (op = list; op; op = op->meet.next) {
 			m.ranks[op->rank->rank].plan = op->plan;
+			max_src = min(max_src, op->plan->nreqs ? op->plan->max_src : 0);
+		}
 		ok = maker_alloc(&m) && maker_run(&m);
 	}
+	if (ok && m.bytes > npulink_meet_bytes(npulink_script_bytes, nranks,
+					       list->rank->dev->processors))
+		ok = npulink_share_make(m.s, max_src);
 	if (m.ranks)
 		kvfree(m.ranks[0].drain_left);
 	kvfree(m.ranks);
@@ -404,19 +407,29 @@ struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 
 /* ---- running it ------------------------------------------------------------ */
 
-int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr)
+static void npulink_script_bind(const struct npulink_script *s,
+				const struct npulink_script_operand *so, u64 at,
+				struct npulink_operand *o)
+{
+	const struct npulink_bound *b = &s->ops[so->rank]->binds[so->slot];
+
+	o->buf = b->buf;
+	o->off = b->off + so->off + at;
+}
+
+/* Bytes [@at, @at + @n) of a request, by way of @req, which has room for its inputs. */
+int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr,
+			   struct npulink_req *req, u64 at, u64 n)
 {
 	const struct npulink_script_operand *so = &s->operands[sr->operand];
-	struct npulink_op *op = s->ops[sr->rank];
-	struct npulink_req *req = npulink_op_req(op, 0);
+	const struct npulink_op *op = s->ops[sr->rank];
 	struct npulink_device *dev = op->rank->dev;
 	u32 i;
 
 	req->dev = dev;
 	req->link = NULL;
-	req->dst.buf = s->ops[so->rank]->binds[so->slot].buf;
-	req->dst.off = s->ops[so->rank]->binds[so->slot].off + so->off;
-	req->len = sr->len;
+	npulink_script_bind(s, so, at, &req->dst);
+	req->len = n;
 	req->nsrc = sr->nsrc;
 	req->remote = NPULINK_CHAIN_MAX + 1;
 	req->dtype = sr->dtype;
@@ -425,12 +438,8 @@ int npulink_script_req_run(const struct npulink_script *s, const struct npulink_
 	req->cancelled = false;
 	req->div = sr->div ? s->nranks : 0;
 	req->step = op->plan->units[sr->unit].first;
-	op->bytes += sr->len;
-	for (i = 0; i < sr->nsrc; i++) {
-		so++;
-		req->src[i].buf = s->ops[so->rank]->binds[so->slot].buf;
-		req->src[i].off = s->ops[so->rank]->binds[so->slot].off + so->off;
-	}
+	for (i = 0; i < sr->nsrc; i++)
+		npulink_script_bind(s, so + 1 + i, at, &req->src[i]);
 	return dev->ops->run(dev, req);
 }
 

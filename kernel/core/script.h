@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * script.h - all ranks' requests of a collective, in an order in which they can be run: made by
- * script.c, run for small collectives by meet.c.
+ * script.c, run for small collectives by meet.c, for large ones by share.c.
  */
 #ifndef NPULINK_SCRIPT_H
 #define NPULINK_SCRIPT_H
@@ -36,7 +36,8 @@ struct npulink_script_link {
 
 /*
  * struct npulink_script - the requests of all ranks' plans, in an order that the plans allow
- * @max_req: bytes read by the largest request
+ * @max_req: bytes read by the largest request, or by one of a share
+ * @share: how it is divided among all ranks' tasks; NULL: it is not
  * @busy: bit 0: @ops is in use
  * @ops: the operations being run, by rank
  */
@@ -50,14 +51,27 @@ struct npulink_script {
 	struct npulink_script_req *reqs;
 	struct npulink_script_operand *operands;
 	struct npulink_script_link *links;
+	struct npulink_share *share;
 	unsigned long busy;
 	struct npulink_op *ops[];
 };
 
 struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks);
-int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr);
+int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr,
+			   struct npulink_req *req, u64 at, u64 n);
 void npulink_script_fail(const struct npulink_script *s, const struct npulink_script_req *sr,
 			 int rc);
 void npulink_script_count(const struct npulink_script *s);
+
+/* ---- share.c --------------------------------------------------------------- */
+
+bool npulink_share_make(struct npulink_script *s, u32 max_src);
+void npulink_share_free(struct npulink_script *s);
+void npulink_share_post(struct npulink_op *list, struct npulink_run *run);
+bool npulink_share_withdraw(struct npulink_op *op);
+
+/* ---- meet.c ---------------------------------------------------------------- */
+
+void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npulink_run *run);
 
 #endif /* NPULINK_SCRIPT_H */

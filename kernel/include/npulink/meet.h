@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which collectives the last rank to post carries out for all (kernel/core/meet.c), so that
- * libcoll can count on it when it chooses an algorithm.
+ * Which collectives the last rank to post carries out for all (kernel/core/meet.c), or has all
+ * ranks' tasks carry out together (kernel/core/share.c), so that libcoll can count on it when it
+ * chooses an algorithm.
  */
 #ifndef NPULINK_MEET_H
 #define NPULINK_MEET_H
@@ -26,7 +27,8 @@ static inline bool npulink_coll_meets(__u32 collective)
 }
 
 /*
- * Bytes that all ranks together may read and write. It is one processor that works, where
+ * Bytes that all ranks together may read and write; for more it is all of them, if their plans
+ * allow that. It is one processor that works, where
  * there could be several; but where ranks share processors, each round of messages that is not
  * needed saves a process switch of each rank, and the others would not have worked much sooner.
  */
