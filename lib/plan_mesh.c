@@ -459,7 +459,7 @@ const struct coll_algorithm coll_mesh_algorithms[] = {
 	    one_shot_chain_allreduce, cost_one_shot_chain,
 	    .desc = "everybody reads everybody in one pass, in the order of ranks; for small n"),
 	ROW(REDUCE, "mesh", true, FORM_BOTH, mesh_reduce, cost_allreduce,
-	    .commutative = true, .desc = "each rank sums up one shard and gives it to the root"),
+	    .commutative = true, .together = true, .desc = "each rank sums up one shard and gives it to the root"),
 	ROW(BROADCAST, "mesh", true, FORM_TWICE, mesh_broadcast, cost_broadcast,
 	    .desc = "the root gives each rank a shard, and each rank gives that to all"),
 	ROW(SCATTER, "mesh", true, FORM_SHARDS, mesh_scatter, cost_shards,

@@ -365,7 +365,7 @@ static double cost_gatherv(const struct coll_args *args, const struct coll_cost_
 
 const struct coll_algorithm coll_tree_algorithms[] = {
 	ROW(BROADCAST, "binomial", "L (alpha + n beta); p-1 ports: floor(lg p) (alpha + n beta)",
-	    binomial_broadcast, cost_broadcast,
+	    binomial_broadcast, cost_broadcast, .together = true,
 	    .desc = "whoever has it gives it to one more rank, in each of L rounds"),
 	ROW(REDUCE, "binomial", "L (alpha + n beta + n gamma)", binomial_reduce, cost_reduce,
 	    .commutative = true,

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <npulink/meet.h>
+#include <npulink/verify.h>
 #include "internal.h"
 
 /* A share of what a script may touch that none has. */
@@ -171,8 +172,11 @@ static double script_share(const struct coll_tune *tune, const struct coll_work 
 			   const struct coll_args *args)
 {
 	double most = npulink_meet_bytes(tune->script_bytes, args->nranks, tune->work.processors);
+	bool large = npulink_coll_meets_large(args->collective) &&
+		     args->count * npulink_dtype_size(args->dtype) >= tune->script_bytes &&
+		     work->touched > most;
 
-	if (!npulink_coll_meets(args->collective) || args->nranks < 2 || !most ||
+	if (!(npulink_coll_meets(args->collective) || large) || args->nranks < 2 || !most ||
 	    (args->topo && args->topo->nservers > 1))
 		return NO_SCRIPT;
 	return work->touched / most;

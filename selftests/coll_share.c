@@ -96,6 +96,15 @@ static int one_round(struct coll_comm *comm, const struct buffers *b, size_t cou
 	if (!rc)
 		rc = coll_reduce_scatter(comm, send, b->out, count, COLL_FLOAT32, COLL_MAX);
 	*h = hash(*h, in_place ? b->out + rank * count : b->out, count * sizeof(float));
+	fill(in, all, rank, round + 5);
+	if (!rc)
+		rc = coll_broadcast(comm, send, b->out, all, COLL_FLOAT32, 1);
+	*h = hash(*h, b->out, all * sizeof(float));
+	fill(in, all, rank, round + 6);
+	if (!rc)
+		rc = coll_reduce(comm, send, b->out, all, COLL_FLOAT32, COLL_SUM, 1);
+	if (rank == 1)
+		*h = hash(*h, b->out, all * sizeof(float));
 	return rc;
 }
 
@@ -109,7 +118,7 @@ static int all_kinds(struct ranks *ranks, struct coll_comm *comm)
 
 	for (size_t i = 0; i < sizeof(totals) / sizeof(*totals); i++)
 		/* The first time it is found out how, then it is done. */
-		for (unsigned int k = 0; k < 6 && !rc; k++)
+		for (unsigned int k = 0; k < 10 && !rc; k++)
 			rc = one_round(comm, &b, totals[i] / n, round++, k & 1, &h);
 	memcpy(&ranks->number[2 * rank], &h, sizeof(h));
 	free(b.in);
@@ -149,7 +158,7 @@ static void with_and_without(unsigned int n)
 			 "%u ranks: the same on the links\n", n);
 	ksft_print_msg("%llu bells without, %llu with\n", (unsigned long long)without.bells,
 		       (unsigned long long)with.bells);
-	ksft_test_result(!bad && with.bells * 2 < without.bells, "%u ranks: with fewer bells\n", n);
+	ksft_test_result(!bad && with.bells * 3 < without.bells * 2, "%u ranks: with fewer bells\n", n);
 }
 
 /* ---- who works ---- */

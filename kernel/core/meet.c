@@ -20,6 +20,7 @@
 #include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <npulink/meet.h>
+#include <npulink/verify.h>
 #include "core.h"
 #include "flight.h"
 #include "script.h"
@@ -64,6 +65,11 @@ static bool npulink_script_run(const struct npulink_script *s)
 /* The same on all ranks. */
 static bool npulink_call_meets(const struct npulink_call *call)
 {
+	if (!npulink_script_bytes)
+		return false;
+	if (npulink_coll_meets_large(call->collective))
+		return call->dtype < NPULINK_DTYPES &&
+		       call->count >= npulink_script_bytes / npulink_dtype_size(call->dtype);
 	return npulink_coll_meets(call->collective) &&
 	       (call->count || call->collective == NPULINK_COLL_BARRIER);
 }

@@ -392,6 +392,8 @@ struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 	if (ok && m.bytes > npulink_meet_bytes(npulink_script_bytes, nranks,
 					       list->rank->dev->processors))
 		ok = npulink_share_make(m.s, max_src);
+	else
+		ok = ok && npulink_coll_meets(list->plan->call.collective);
 	if (m.ranks)
 		kvfree(m.ranks[0].drain_left);
 	kvfree(m.ranks);

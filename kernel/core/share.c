@@ -2,8 +2,8 @@
 /*
  * share.c - large collectives in one go: the tasks of all ranks run them together.
  *
- * The requests of a script (script.c) of which one copies what the other has written are put
- * together: an item has inputs, and places where the result is to be. If no item touches what another
+ * The requests of a script (script.c) of which one copies what the other has written, or reads, are
+ * put together: an item has inputs, and places where the result is to be. If no item touches what another
  * one writes, then items can be run in any order, and so can their blocks. All tasks that wait for
  * the operations take one block after the other, until there are none left: memory is read once and
  * written once, what lies between is in the cache, no bell is rung, and nobody waits for anybody as
@@ -13,7 +13,6 @@
  * worker takes part with it. A task that is to do something else puts it back, and who gets it goes on.
  * If the communicator fails, blocks are still taken, but not run.
  */
-#include <linux/bsearch.h>
 #include <linux/sched/signal.h>
 #include <linux/sort.h>
 #include "core.h"
@@ -27,7 +26,7 @@
 #define SHARE_JIFFIES		2		/* then a task looks at what else there is */
 
 struct npulink_share_item {
-	u32 first;		/* script->reqs[first ..]: one, then copies of its result */
+	u32 first;		/* script->reqs[first ..]: one, then copies of the same */
 	u32 nreqs;
 	u32 at;			/* number of its first block */
 	u32 block;		/* bytes of a block */
@@ -82,28 +81,62 @@ static int share_cmp(const void *a, const void *b)
 	return x->off < y->off ? -1 : x->off > y->off;
 }
 
-/* Which item each request belongs to. False if two write the same. */
-static bool share_items(const struct npulink_script *s, struct share_range *written, u32 *item)
+static int share_cmp_reqs(const void *a, const void *b)
 {
-	u32 i;
+	const struct share_range *x = a, *y = b;
+
+	return share_cmp(x, y) ?: (x->req < y->req ? -1 : x->req > y->req);
+}
+
+/* The first request before @req that has @o, of @n in order; NULL if there is none. */
+static const struct share_range *share_find(const struct share_range *ranges, u32 n,
+					    const struct npulink_script_operand *o, u64 len, u32 req)
+{
+	u32 lo = 0, hi = n;
+
+	while (lo < hi) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (share_cmp(&ranges[mid], o) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo == n || share_cmp(&ranges[lo], o) || ranges[lo].len != len || ranges[lo].req >= req)
+		return NULL;
+	return &ranges[lo];
+}
+
+/* Which item each request belongs to. False if two write the same. */
+static bool share_items(const struct npulink_script *s, struct share_range *ranges, u32 *item)
+{
+	struct share_range *written = ranges, *copied = ranges + s->nreqs;
+	u32 i, ncopied = 0;
 
 	for (i = 0; i < s->nreqs; i++) {
-		written[i].o = s->operands[s->reqs[i].operand];
-		written[i].len = s->reqs[i].len;
-		written[i].req = i;
+		const struct npulink_script_req *sr = &s->reqs[i];
+		const struct npulink_script_operand *o = &s->operands[sr->operand];
+
+		written[i] = (struct share_range) { .o = o[0], .len = sr->len, .req = i };
+		if (sr->nsrc == 1)
+			copied[ncopied++] = (struct share_range) {
+				.o = o[1], .len = sr->len, .req = i,
+			};
 	}
-	sort(written, s->nreqs, sizeof(*written), share_cmp, NULL);
+	sort(written, s->nreqs, sizeof(*written), share_cmp_reqs, NULL);
+	sort(copied, ncopied, sizeof(*copied), share_cmp_reqs, NULL);
 	for (i = 1; i < s->nreqs; i++)
 		if (!share_cmp(&written[i - 1], &written[i]))
 			return false;
 	for (i = 0; i < s->nreqs; i++) {
 		const struct npulink_script_req *sr = &s->reqs[i];
-		const struct share_range *from = NULL;
+		const struct npulink_script_operand *src = &s->operands[sr->operand + 1];
+		const struct share_range *with = NULL;
 
 		if (sr->nsrc == 1)
-			from = bsearch(&s->operands[sr->operand + 1], written, s->nreqs,
-				       sizeof(*written), share_cmp);
-		item[i] = from && from->req < i && from->len == sr->len ? item[from->req] : i;
+			with = share_find(written, s->nreqs, src, sr->len, i) ?:
+			       share_find(copied, ncopied, src, sr->len, i);
+		item[i] = with ? item[with->req] : i;
 	}
 	return true;
 }

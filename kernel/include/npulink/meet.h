@@ -27,6 +27,15 @@ static inline bool npulink_coll_meets(__u32 collective)
 }
 
 /*
+ * The same for much data only: then little is lost if who could be done waits for the last one,
+ * and much is won if nobody who waits is idle.
+ */
+static inline bool npulink_coll_meets_large(__u32 collective)
+{
+	return collective == NPULINK_COLL_BROADCAST || collective == NPULINK_COLL_REDUCE;
+}
+
+/*
  * Bytes that all ranks together may read and write; for more it is all of them, if their plans
  * allow that. It is one processor that works, where
  * there could be several; but where ranks share processors, each round of messages that is not
