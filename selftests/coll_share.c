@@ -158,7 +158,8 @@ static void with_and_without(unsigned int n)
 			 "%u ranks: the same on the links\n", n);
 	ksft_print_msg("%llu bells without, %llu with\n", (unsigned long long)without.bells,
 		       (unsigned long long)with.bells);
-	ksft_test_result(!bad && with.bells * 3 < without.bells * 2, "%u ranks: with fewer bells\n", n);
+	ksft_test_result(!bad && with.bells * 3 < without.bells * 2, "%u ranks: with fewer bells\n",
+			 n);
 }
 
 /* ---- who works ---- */

@@ -2,16 +2,16 @@
 /*
  * share.c - large collectives in one go: the tasks of all ranks run them together.
  *
- * The requests of a script (script.c) of which one copies what the other has written, or reads, are
- * put together: an item has inputs, and places where the result is to be. If no item touches what another
- * one writes, then items can be run in any order, and so can their blocks. All tasks that wait for
- * the operations take one block after the other, until there are none left: memory is read once and
- * written once, what lies between is in the cache, no bell is rung, and nobody waits for anybody as
- * long as there is work.
+ * The requests of a script (script.c) of which one copies what the other has written, or reads,
+ * are put together: an item has inputs, and places where the result is to be. If no item touches
+ * what another one writes, then items can be run in any order, and so can their blocks. All tasks
+ * that wait for the operations take one block after the other, until there are none left: memory
+ * is read once and written once, what lies between is in the cache, no bell is rung, and nobody
+ * waits for anybody as long as there is work.
  *
- * What each operation gives its file for that is a request, as any other (run.c): its waiter or its
- * worker takes part with it. A task that is to do something else puts it back, and who gets it goes on.
- * If the communicator fails, blocks are still taken, but not run.
+ * What each operation gives its file for that is a request, as any other (run.c): its waiter or
+ * its worker takes part with it. A task that is to do something else puts it back, and who gets it
+ * goes on. If the communicator fails, blocks are still taken, but not run.
  */
 #include <linux/sched/signal.h>
 #include <linux/sort.h>
@@ -20,7 +20,7 @@
 
 #define SHARE_OPERANDS		16384U		/* of a script that is looked at */
 #define SHARE_BLOCK		(32U << 10)	/* bytes at a time .. */
-#define SHARE_BLOCK_MIN		(8U << 10)	/* .. of which there are less if there are many inputs .. */
+#define SHARE_BLOCK_MIN		(8U << 10)	/* .. less if there are many inputs .. */
 #define SHARE_INPUTS		(128U << 10)	/* .. that all have room in a cache */
 #define SHARE_INLINE		(64U << 10)	/* devices that run less at a time are not asked */
 #define SHARE_JIFFIES		2		/* then a task looks at what else there is */
@@ -49,7 +49,7 @@ struct npulink_share {
 	u32 nitems;
 	u32 nblocks;
 	struct npulink_share_item *items;
-	spinlock_t lock;
+	spinlock_t lock;	/* see above */
 	struct npulink_op *list;
 	struct npulink_op *first, *last;
 	u32 run;
@@ -90,7 +90,8 @@ static int share_cmp_reqs(const void *a, const void *b)
 
 /* The first request before @req that has @o, of @n in order; NULL if there is none. */
 static const struct share_range *share_find(const struct share_range *ranges, u32 n,
-					    const struct npulink_script_operand *o, u64 len, u32 req)
+					    const struct npulink_script_operand *o, u64 len,
+					    u32 req)
 {
 	u32 lo = 0, hi = n;
 
@@ -446,8 +447,8 @@ static void npulink_share_return(struct npulink_op *op)
 }
 
 /*
- * The run is over: take back the part of @op, unless a task has it. True if so; the caller lets go of
- * a reference to the script. Under the rank's lock.
+ * The run is over: take back the part of @op, unless a task has it. True if so; the caller lets go
+ * of a reference to the script. Under the rank's lock.
  */
 bool npulink_share_withdraw(struct npulink_op *op)
 {
