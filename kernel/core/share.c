@@ -21,8 +21,8 @@
 #define SHARE_OPERANDS		16384U		/* of a script that is looked at */
 #define SHARE_BLOCK		(32U << 10)	/* bytes at a time .. */
 #define SHARE_BLOCK_MIN		(8U << 10)	/* .. less if there are many inputs .. */
-#define SHARE_INPUTS		(128U << 10)	/* .. that all have room in a cache */
-#define SHARE_INLINE		(64U << 10)	/* devices that run less at a time are not asked */
+#define SHARE_INPUTS		(128U << 10)	/* .. so that they fit in a cache */
+#define SHARE_INLINE		(64U << 10)	/* devices that do less at a time are left out */
 #define SHARE_JIFFIES		2		/* then a task looks at what else there is */
 
 struct npulink_share_item {
