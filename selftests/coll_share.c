@@ -98,9 +98,13 @@ static int one_round(struct coll_comm *comm, const struct buffers *b, size_t cou
 	*h = hash(*h, in_place ? b->out + rank * count : b->out, count * sizeof(float));
 	fill(in, all, rank, round + 5);
 	if (!rc)
+		rc = coll_barrier(comm);
+	if (!rc)
 		rc = coll_broadcast(comm, send, b->out, all, COLL_FLOAT32, 1);
 	*h = hash(*h, b->out, all * sizeof(float));
 	fill(in, all, rank, round + 6);
+	if (!rc)
+		rc = coll_barrier(comm);
 	if (!rc)
 		rc = coll_reduce(comm, send, b->out, all, COLL_FLOAT32, COLL_SUM, 1);
 	if (rank == 1)
@@ -273,7 +277,73 @@ static void stopped(void)
 	ranks_free(ranks);
 }
 
+/* In place, too, where the root only sends: then nothing is rung at all once it is known how. */
+static int in_place_broadcasts(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), wrong = 0;
+	int *buf = malloc(MOST * sizeof(*buf)), rc = 0;
+
+	for (int round = 0; round < 20 && !rc; round++) {
+		for (size_t i = 0; i < MOST; i++)
+			buf[i] = rank == 2 ? (int)i + round : -1;
+		/* How is found out when all are at it: those who need not wait for all do not. */
+		rc = coll_barrier(comm);
+		if (!rc)
+			rc = coll_broadcast(comm, rank == 2 ? COLL_IN_PLACE : NULL, buf, MOST,
+					    COLL_INT32, 2);
+		for (size_t i = 0; i < MOST; i++)
+			wrong += buf[i] != (int)i + round;
+	}
+	free(buf);
+	return rc ? rc : wrong ? rank_fail(ranks, rank, "%u are wrong", wrong) : 0;
+}
+
+static void broadcasts(void)
+{
+	static struct links before, between, after;
+	int bad;
+
+	bad = set_scripts("N") || links_read(&before) || ranks_of(RANKS, in_place_broadcasts);
+	bad = bad || links_read(&between) || set_scripts("Y") ||
+	      ranks_of(RANKS, in_place_broadcasts) || links_read(&after);
+	ksft_print_msg("%llu bells without, %llu with\n",
+		       (unsigned long long)(between.bells - before.bells),
+		       (unsigned long long)(after.bells - between.bells));
+	ksft_test_result(!bad && (after.bells - between.bells) * 4 < between.bells - before.bells,
+			 "broadcasts in place\n");
+}
+
 /* ---- failures ---- */
+
+/* Rank 3 leaves in good order; the others find that out without waiting for it. */
+static int one_leaves(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int *buf = malloc(MOST * sizeof(*buf)), rc = 0;
+	uint64_t end = now_ms() + 20000;
+	struct coll_request *req;
+
+	memset(buf, 0, MOST * sizeof(*buf));
+	for (int i = 0; i < 5 && !rc; i++)
+		rc = coll_broadcast(comm, COLL_IN_PLACE, buf, MOST, COLL_INT32, 0);
+	if (rc || rank == 3) {
+		free(buf);
+		return rc;
+	}
+	pause_us(300000);
+	/* It does not wait, so that no search for deadlocks helps it. */
+	rc = coll_ibroadcast(comm, COLL_IN_PLACE, buf, MOST, COLL_INT32, 0, &req);
+	if (!rc)
+		rc = -EINPROGRESS;
+	while (rc == -EINPROGRESS && now_ms() < end) {
+		rc = coll_test(&req);
+		pause_us(1000);
+	}
+	/* A rank whose own steps are over before may end well. */
+	if (rc && rc != -ESHUTDOWN)
+		return rank_fail(ranks, rank, "%d: %s", rc, coll_comm_last_error(comm));
+	_exit(0);
+}
 
 #define KILLS	12
 
@@ -332,6 +402,8 @@ static int too_late(struct ranks *ranks, struct coll_comm *comm)
 	int *out = malloc(MOST * sizeof(*out)), rc = 0;
 
 	memset(out, 0, MOST * sizeof(*out));
+	/* It has to be there before the others' time is over. */
+	pthread_barrier_wait(&ranks->barrier);
 	for (int i = 0; i < 2000 && !rc; i++)
 		rc = coll_allreduce(comm, COLL_IN_PLACE, out, MOST, COLL_INT32, COLL_SUM);
 	free(out);
@@ -351,16 +423,23 @@ static void deadlines(void)
 
 int main(void)
 {
+	struct ranks *ranks;
+
 	ksft_print_header();
 	if (!have_device() || access(SCRIPTS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(14);
+	ksft_set_plan(16);
 	with_and_without(2);
 	with_and_without(3);
 	with_and_without(8);
 	ksft_test_result(!ranks_of(RANKS, with_signals), "signals all the time\n");
 	ksft_test_result(!ranks_of(RANKS, requests), "several at a time\n");
+	broadcasts();
 	stopped();
+	ranks = ranks_new(RANKS);
+	ranks->config.deadline_ns = 0;
+	ksft_test_result(!ranks_run(ranks, one_leaves), "one leaves\n");
+	ranks_free(ranks);
 	killed();
 	deadlines();
 	ksft_finished();

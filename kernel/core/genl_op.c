@@ -134,12 +134,31 @@ static u32 npulink_unit_waits(struct npulink_op *op, u32 unit, struct npulink_wa
 	return 0;
 }
 
+/* One that is being carried out in one go waits for its own part, if for anything. */
+static u32 npulink_part_waits(struct npulink_op *op, struct npulink_wait_info *w)
+{
+	const struct npulink_req *part;
+
+	spin_lock_irq(&op->rank->lock);
+	part = op->meet.part;
+	if (part)
+		*w = (struct npulink_wait_info) {
+			.kind = part->core.state == NPULINK_REQ_READY ? NPULINK_WAIT_WORKER :
+									NPULINK_WAIT_ENGINE,
+			.peer = NPULINK_NO_PEER, .dev = op->rank->dev->id,
+			.peer_dev = op->rank->dev->id, .done = op->bytes, .len = op->plan->bytes,
+			.since_ns = max_t(s64, npulink_clock() - op->start_ns, 0),
+		};
+	spin_unlock_irq(&op->rank->lock);
+	return !!part;
+}
+
 static u32 npulink_op_waits(struct npulink_op *op, struct npulink_wait_info *w, u32 max)
 {
 	u32 i, n = 0;
 
 	if (READ_ONCE(op->raw))
-		return 0;	/* it is being carried out */
+		return npulink_part_waits(op, w);
 	for (i = 0; i < op->plan->nunits && n < max; i++) {
 		u8 phase = READ_ONCE(op->units[i].phase);
 

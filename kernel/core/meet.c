@@ -111,7 +111,9 @@ static struct npulink_op *npulink_meet_break(struct npulink_meet *m)
 void npulink_meet_arrive(struct npulink_op *op)
 {
 	struct npulink_comm *comm = op->rank->comm;
-	bool meets = !comm->far && !comm->checksum && npulink_call_meets(&op->plan->call);
+	/* Whose processor time it takes is nothing that users have to trust each other with. */
+	bool meets = !comm->far && !comm->checksum && !comm->any_uid &&
+		     npulink_call_meets(&op->plan->call);
 	struct npulink_meet *m;
 	struct npulink_op *o;
 
@@ -133,7 +135,8 @@ void npulink_meet_arrive(struct npulink_op *op)
 	}
 	/* Otherwise ranks have called different things, which it is not for us to find out. */
 	if (m->number == op->number + 1) {
-		if (!m->broken && (op->meet.script != m->script ||
+		/* If somebody has left, who has steps with him is to find out. */
+		if (!m->broken && (op->meet.script != m->script || READ_ONCE(comm->nleft) ||
 				   !npulink_op_fits(op, op->meet.script)))
 			op->meet.other = npulink_meet_break(m);
 		if (meets) {

@@ -83,6 +83,7 @@ struct npulink_op_meet {
 	struct npulink_script *script;
 	struct npulink_req *part;	/* its task's, while it runs a script with others', share.c */
 	u32 run;			/* of that script */
+	u64 met;			/* of the last to post: when that was */
 	u8 state;
 	u8 verdict;
 	bool restart;
@@ -266,7 +267,7 @@ static inline struct npulink_op *npulink_event_op(struct npulink_event *ev)
 void npulink_run(struct npulink_run *run);
 void npulink_rank_resume_work(struct work_struct *work);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
-void npulink_req_run(struct npulink_req *req);
+void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
 int npulink_run_init(void);
 void npulink_run_flush(void);
@@ -302,7 +303,7 @@ void npulink_meet_dissolve(struct npulink_op *op);
 
 /* ---- share.c --------------------------------------------------------------- */
 
-void npulink_share_part(struct npulink_req *req);
+void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits);
 
 /* ---- wait.c, event.c ------------------------------------------------------- */
 

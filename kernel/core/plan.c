@@ -6,6 +6,7 @@
  */
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
+#include <npulink/meet.h>
 #include "core.h"
 
 static void npulink_plan_free(struct work_struct *work)
@@ -345,6 +346,9 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	plan->units[0].out = 0;
 	plan->check = plan->rank->comm->checksum && plan->max_len;
 	plan->nreqs = min_t(u32, nengine, plan->check ? NPULINK_CHECK_REQS : NPULINK_OP_REQS);
+	/* A root that only sends may take part in others' copies, see share.c. */
+	if (!nengine && npulink_coll_meets_large(plan->call.collective))
+		plan->nreqs = 1;
 	plan->op_size = struct_size((struct npulink_op *)NULL, cells, plan->nsteps);
 	return 0;
 }

@@ -276,7 +276,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
 	__clear_bit(rank->rank, comm->here);
 	set_bit(rank->rank, comm->left);
-	comm->nleft++;
+	/* Pairs with npulink_meet_arrive(), by the ranks' locks below. */
+	WRITE_ONCE(comm->nleft, comm->nleft + 1);
 	atomic64_add(rank->stats.done, &npulink_totals.done);
 	atomic64_add(rank->stats.failed, &npulink_totals.failed);
 	last = !--comm->joined;

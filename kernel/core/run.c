@@ -293,8 +293,11 @@ struct npulink_req *npulink_ready_pop(struct npulink_file *file)
 	return req;
 }
 
-/* Run a request that npulink_ready_pop() gave. Task context, no locks held. */
-void npulink_req_run(struct npulink_req *req)
+/*
+ * Run a request that npulink_ready_pop() gave. The task waits for @waits, or for nothing in
+ * particular. Task context, no locks held.
+ */
+void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits)
 {
 	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
 	NPULINK_DEFINE_RUN_TASK(run);
@@ -302,7 +305,7 @@ void npulink_req_run(struct npulink_req *req)
 	int rc;
 
 	if (unlikely(req == READ_ONCE(req->core.op->meet.part))) {
-		npulink_share_part(req);
+		npulink_share_part(req, waits);
 		npulink_rank_put(rank);
 		return;
 	}

@@ -36,7 +36,7 @@ struct npulink_script_link {
 
 /*
  * struct npulink_script - the requests of all ranks' plans, in an order that the plans allow
- * @max_req: bytes read by the largest request, or by one of a share
+ * @max_req: bytes read by the largest request; of a share, what its devices must do inline
  * @share: how it is divided among all ranks' tasks; NULL: it is not
  * @busy: bit 0: @ops is in use
  * @ops: the operations being run, by rank

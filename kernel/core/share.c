@@ -371,7 +371,7 @@ static bool npulink_share_start(struct npulink_script *s, struct npulink_op *lis
 	struct npulink_op *op;
 	bool asked = false;
 
-	sh->met = npulink_run_now(run);
+	sh->met = list->meet.met;
 	sh->bad = false;
 	sh->run++;
 	for (op = list; op; op = op->meet.next)
@@ -418,6 +418,7 @@ void npulink_share_post(struct npulink_op *list, struct npulink_run *run)
 	struct npulink_share *sh = s->share;
 	bool busy;
 
+	list->meet.met = npulink_run_now(run);
 	spin_lock(&sh->lock);
 	busy = sh->list;
 	if (!busy) {
@@ -469,8 +470,20 @@ bool npulink_share_withdraw(struct npulink_op *op)
 	return mine;
 }
 
-/* What the task does that was asked for, by @req, for as long as it may. No locks held. */
-void npulink_share_part(struct npulink_req *req)
+/* Is there something that a task should rather do? */
+static bool npulink_share_enough(const struct npulink_file *file, const struct npulink_op *waits,
+				 unsigned long until)
+{
+	/* Pairs with npulink_op_wake(). */
+	return signal_pending(current) || time_after(jiffies, until) ||
+	       !list_empty_careful(&file->ready) || (waits && smp_load_acquire(&waits->done));
+}
+
+/*
+ * What the task does that was asked for, by @req, for as long as it may; it waits for @waits, if
+ * that is not NULL. No locks held.
+ */
+void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits)
 {
 	unsigned long until = jiffies + SHARE_JIFFIES, flags;
 	struct npulink_op *op = req->core.op;
@@ -484,7 +497,7 @@ void npulink_share_part(struct npulink_req *req)
 	while (!enough && !last && npulink_share_take(s->share, nth, &block)) {
 		bytes += npulink_share_block(s, block, req);
 		last = atomic_dec_and_test(&s->share->left);
-		enough = signal_pending(current) || time_after(jiffies, until);
+		enough = npulink_share_enough(rank->file, waits, until);
 		if (!last)
 			cond_resched();
 	}

@@ -59,7 +59,7 @@ static int npulink_worker(void *data)
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		npulink_req_run(req);
+		npulink_req_run(req, NULL);
 		cond_resched();
 	}
 	__set_current_state(TASK_RUNNING);
@@ -243,7 +243,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			spin_unlock_irq(&file->lock);
 			__set_current_state(TASK_RUNNING);
 			if (req)
-				npulink_req_run(req);
+				npulink_req_run(req, op);
 			else
 				npulink_spin(file, op);
 			spun = !req;
