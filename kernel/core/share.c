@@ -474,9 +474,10 @@ bool npulink_share_withdraw(struct npulink_op *op)
 static bool npulink_share_enough(const struct npulink_file *file, const struct npulink_op *waits,
 				 unsigned long until)
 {
+	if (signal_pending(current) || time_after(jiffies, until))
+		return true;
 	/* Pairs with npulink_op_wake(). */
-	return signal_pending(current) || time_after(jiffies, until) ||
-	       !list_empty_careful(&file->ready) || (waits && smp_load_acquire(&waits->done));
+	return !list_empty_careful(&file->ready) || (waits && smp_load_acquire(&waits->done));
 }
 
 /*
