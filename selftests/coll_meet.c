@@ -6,24 +6,12 @@
  *
  * npulink-test: timeout=180
  */
-#include <fcntl.h>
 #include <time.h>
 #include "coll_ranks.h"
 #include "links.h"
+#include "scripts.h"
 
 #define RANKS	4
-#define SCRIPTS	"/sys/module/npulink/parameters/scripts"
-
-static int set_scripts(const char *value)
-{
-	int fd = open(SCRIPTS, O_WRONLY | O_CLOEXEC), rc;
-
-	if (fd < 0)
-		return -1;
-	rc = write(fd, value, 1) == 1 ? 0 : -1;
-	close(fd);
-	return rc;
-}
 
 static void pause_us(unsigned int us)
 {

@@ -7,28 +7,16 @@
  *
  * npulink-test: timeout=300
  */
-#include <fcntl.h>
 #include <sys/random.h>
 #include "coll_ranks.h"
 #include "links.h"
+#include "scripts.h"
 
 #define RANKS	4
-#define SCRIPTS	"/sys/module/npulink/parameters/scripts"
 #define MOST	(600 << 10)	/* elements of a buffer */
 
 /* Elements of all ranks. */
 static const size_t totals[] = { 160000, 262144, 399960, MOST };
-
-static int set_scripts(const char *value)
-{
-	int fd = open(SCRIPTS, O_WRONLY | O_CLOEXEC), rc;
-
-	if (fd < 0)
-		return -1;
-	rc = write(fd, value, 1) == 1 ? 0 : -1;
-	close(fd);
-	return rc;
-}
 
 static void pause_us(unsigned int us)
 {
