@@ -6,6 +6,7 @@
 #define TYPE	f32
 #define FTYPE	float
 #define UTYPE	u32
+#define STYPE	s32
 #define FSUFFIX	"s"
 #define INFINITE 0x7f800000
 #define NAN_BITS SOFT_NAN32
@@ -14,6 +15,7 @@
 #define TYPE	f64
 #define FTYPE	double
 #define UTYPE	u64
+#define STYPE	s64
 #define FSUFFIX	"d"
 #define INFINITE 0x7ff0000000000000LL
 #define NAN_BITS SOFT_NAN64

@@ -10,25 +10,16 @@
 
 #if VBYTES == 64
 /* The instruction knows that -0 is less than +0; of a number and a NaN it gives the number. */
-static __always_inline WORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
+static __always_inline FWORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
 {
-	const WORD nan = (WORD){0} + (UTYPE)NAN_BITS;
-	u16 unordered;
-	FWORD z;
-
 	if (op == SOFT_MIN)
-		z = LANES_INSN("vrangep" FSUFFIX " $4,", f, g);
-	else
-		z = LANES_INSN("vrangep" FSUFFIX " $5,", f, g);
-	asm("vcmpunordp" FSUFFIX " %2, %1, %0" : "=Yk" (unordered) : "v" (f), "vm" (g));
-	asm("vmovap" FSUFFIX " %2, %0 %{%1%}" : "+v" (z) : "Yk" (unordered), "v" (nan));
-	return (WORD)z;
+		return LANES_INSN("vrangep" FSUFFIX " $4,", f, g);
+	return LANES_INSN("vrangep" FSUFFIX " $5,", f, g);
 }
 #elif VBYTES == 32
 /* The instruction gives its second operand if both are 0, and if one is NaN. */
-static __always_inline WORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
+static __always_inline FWORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
 {
-	FWORD unordered = LANES_INSN("vcmpunordp" FSUFFIX, f, g);
 	WORD z;
 
 	if (op == SOFT_MIN)
@@ -37,30 +28,132 @@ static __always_inline WORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
 	else
 		z = (WORD)LANES_INSN("vmaxp" FSUFFIX, f, g) &
 		    (WORD)LANES_INSN("vmaxp" FSUFFIX, g, f);
-	return SEL(UTYPE, unordered, (UTYPE)NAN_BITS, z);
+	return (FWORD)z;
 }
 #endif
 
+/* Right where no NaN has to do with it. */
+static __always_inline FWORD SOFT_NAME(calc)(FWORD f, FWORD g, enum soft_op op, u32 by)
+{
+	switch (op) {
+	case SOFT_SUM:
+		return f + g;
+	case SOFT_PROD:
+		return f * g;
+	case SOFT_DIV:
+		return f / (FTYPE)by;
+	default:
+#if VBYTES >= 32
+		return SOFT_NAME(pick)(f, g, op);
+#else
+		return f;
+#endif
+	}
+}
+
 static __always_inline WORD SOFT_NAME(apply)(WORD x, WORD y, enum soft_op op, u32 by)
 {
-	FWORD f, g;
+	FWORD f, g, h;
 	WORD z;
 
 	__builtin_memcpy(&f, &x, sizeof(f));
 	__builtin_memcpy(&g, &y, sizeof(g));
-	if (op == SOFT_SUM)
-		f = f + g;
-	else if (op == SOFT_PROD)
-		f = f * g;
+	h = SOFT_NAME(calc)(f, g, op, by);
+	__builtin_memcpy(&z, &h, sizeof(z));
+	z = SEL(UTYPE, IS_NAN(h, z, (UTYPE)INFINITE), (UTYPE)NAN_BITS, z);
 #if VBYTES >= 32
-	else if (op != SOFT_DIV)
-		return SOFT_NAME(pick)(f, g, op);
+	/* These may give the number of a number and a NaN. */
+	if (op == SOFT_MIN || op == SOFT_MAX) {
+		z = SEL(UTYPE, f != f, (UTYPE)NAN_BITS, z);
+		z = SEL(UTYPE, g != g, (UTYPE)NAN_BITS, z);
+	}
 #endif
-	else
-		f = f / (FTYPE)by;
-	__builtin_memcpy(&z, &f, sizeof(z));
-	return SEL(UTYPE, IS_NAN(f, z, (UTYPE)INFINITE), (UTYPE)NAN_BITS, z);
+	return z;
 }
+
+#if VBYTES
+#define SOFT_QUAD
+
+/* Lanes of which either has a NaN: ANY() of them, or of several, is 0 if there are none. */
+#if VBYTES == 64
+#define UNORDERED(f, g)								\
+({										\
+	u16 m_;									\
+										\
+	asm("vcmpunordp" FSUFFIX " %2, %1, %0" : "=Yk" (m_) : "v" (f), "vm" (g)); \
+	m_;									\
+})
+#define ANY(m)	(m)
+#else
+#if VBYTES == 32
+#define UNORDERED(f, g)	((WORD)LANES_INSN("vcmpunordp" FSUFFIX, f, g))
+/* Comparing integers is not slower, and of 32 bits faster where the unit is emulated. */
+#define ABS_BITS(f)	((LANES(STYPE))((WORD)(f) & (UTYPE)-1 >> 1))
+#define NANS(f, g)								\
+	(sizeof(UTYPE) > 4 ? UNORDERED(f, g) :					\
+	 (WORD)((ABS_BITS(f) > (STYPE)INFINITE) | (ABS_BITS(g) > (STYPE)INFINITE)))
+#define MOVMSK	"vmovmskp"
+#else
+#define UNORDERED(f, g)								\
+({										\
+	FWORD m_ = (f);								\
+										\
+	asm("cmpunordp" FSUFFIX " %1, %0" : "+x" (m_) : "x" (g));		\
+	(WORD)m_;								\
+})
+#define MOVMSK	"movmskp"
+#endif
+#define ANY(m)									\
+({										\
+	u32 any_;								\
+										\
+	asm(MOVMSK FSUFFIX " %1, %0" : "=r" (any_) : "x" (m));			\
+	any_;									\
+})
+#endif
+
+static __always_inline FWORD SOFT_NAME(load)(const void *p, unsigned int nth)
+{
+	FWORD f;
+
+	__builtin_memcpy(&f, p + nth * sizeof(f), sizeof(f));
+	return f;
+}
+
+#ifndef NANS
+#define NANS(f, g)	UNORDERED(f, g)
+#endif
+
+/* Four words without a NaN, as is to be expected: they are looked at together. */
+static __always_inline bool SOFT_NAME(quad)(void *dst, const void *a, const void *b,
+					    enum soft_op op)
+{
+	FWORD f0 = SOFT_NAME(load)(a, 0), g0 = SOFT_NAME(load)(b, 0);
+	FWORD f1 = SOFT_NAME(load)(a, 1), g1 = SOFT_NAME(load)(b, 1);
+	FWORD f2 = SOFT_NAME(load)(a, 2), g2 = SOFT_NAME(load)(b, 2);
+	FWORD f3 = SOFT_NAME(load)(a, 3), g3 = SOFT_NAME(load)(b, 3);
+	FWORD z0, z1, z2, z3;
+
+	if (op == SOFT_DIV)
+		return false;
+	z0 = SOFT_NAME(calc)(f0, g0, op, 0);
+	z1 = SOFT_NAME(calc)(f1, g1, op, 0);
+	z2 = SOFT_NAME(calc)(f2, g2, op, 0);
+	z3 = SOFT_NAME(calc)(f3, g3, op, 0);
+	if (op == SOFT_SUM || op == SOFT_PROD) {
+		if (unlikely(ANY(NANS(z0, z1) | NANS(z2, z3))))
+			return false;
+	} else if (unlikely(ANY(UNORDERED(f0, g0) | UNORDERED(f1, g1) |
+				UNORDERED(f2, g2) | UNORDERED(f3, g3)))) {
+		return false;
+	}
+	__builtin_memcpy(dst, &z0, sizeof(z0));
+	__builtin_memcpy(dst + sizeof(z0), &z1, sizeof(z1));
+	__builtin_memcpy(dst + 2 * sizeof(z0), &z2, sizeof(z2));
+	__builtin_memcpy(dst + 3 * sizeof(z0), &z3, sizeof(z3));
+	return true;
+}
+#endif
 
 #include "tmpl_loop.h"
 
@@ -91,10 +184,17 @@ static void SOFT_NAME(max)(void *dst, const void *a, const void *b, size_t n)
 }
 #endif
 
+#undef SOFT_QUAD
+#undef UNORDERED
+#undef ABS_BITS
+#undef NANS
+#undef ANY
+#undef MOVMSK
 #undef FWORD
 #undef TYPE
 #undef FTYPE
 #undef UTYPE
+#undef STYPE
 #undef FSUFFIX
 #undef INFINITE
 #undef NAN_BITS

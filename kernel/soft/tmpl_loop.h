@@ -2,7 +2,8 @@
 /*
  * tmpl_loop.h - the loop around SOFT_NAME(apply)(x, y, op, by), which works on
  * one WORD. Everything is inlined, so op is a constant in each instance. Four words
- * at a time, unless SOFT_ROLLED says that apply() is long.
+ * at a time, unless SOFT_ROLLED says that apply() is long; with SOFT_QUAD, SOFT_NAME(quad)(dst,
+ * a, b, op) is another way for four, which may give up before it has stored anything.
  *
  * Copies of constant size become single load and store instructions, which is how
  * C spells an access of any alignment. The last, partial word is padded with
@@ -27,6 +28,10 @@ static __always_inline void SOFT_NAME(loop)(void *dst, const void *a, const void
 
 #ifndef SOFT_ROLLED
 	for (; i + 4 * w <= bytes; i += 4 * w) {
+#ifdef SOFT_QUAD
+		if (likely(SOFT_NAME(quad)(dst + i, a + i, b + i, op)))
+			continue;
+#endif
 		SOFT_NAME(word)(dst + i, a + i, b + i, op, by);
 		SOFT_NAME(word)(dst + i + w, a + i + w, b + i + w, op, by);
 		SOFT_NAME(word)(dst + i + 2 * w, a + i + 2 * w, b + i + 2 * w, op, by);

@@ -12,6 +12,7 @@
 #include <linux/types.h>
 
 #define likely(x)	__builtin_expect(!!(x), 1)
+#define unlikely(x)	__builtin_expect(!!(x), 0)
 
 typedef __u8 u8;
 typedef __u16 u16;
