@@ -72,6 +72,7 @@ refused_parameters()
 	"$modules" insert npulink
 	refused "$modules" insert npulink_soft ndev=65
 	refused "$modules" insert npulink_soft slice=5000
+	[ "$(dmesg | grep -c 'npulink_soft: ndev has to be at most 64, slice a power')" -ge 2 ]
 	"$modules" insert npulink_soft ndev=64
 	[ -c /dev/npulink/npu63 ]
 	refused store 1 new_device

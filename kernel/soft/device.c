@@ -10,6 +10,8 @@
  * would be an empty shell. They are children of one root device, which has those
  * two attributes.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/idr.h>
 #include <linux/log2.h>
 #include <linux/module.h>
@@ -245,8 +247,11 @@ static int __init soft_init(void)
 	soft_processors = num_online_cpus();
 
 	if (ndev > SOFT_MAX_DEVICES || !is_power_of_2(slice) || slice < SOFT_SLICE_MIN ||
-	    slice > SOFT_SLICE_MAX)
+	    slice > SOFT_SLICE_MAX) {
+		pr_err("ndev has to be at most %u, slice a power of 2 from %u to %u\n",
+		       SOFT_MAX_DEVICES, SOFT_SLICE_MIN, SOFT_SLICE_MAX);
 		return -EINVAL;
+	}
 	rc = soft_select_init();
 	if (rc)
 		return rc;
