@@ -225,7 +225,10 @@ static bool npulink_remote_missing(const struct npulink_remote *remote,
 	return remote->state == NPULINK_REMOTE_DOWN && rs->shown + landed < len;
 }
 
-/* Does @op need a peer that has left for more than what it has done? */
+/*
+ * Does @op need a peer that has left for more than what it has done? If it is still to be connected
+ * with it, what has come for it is not its own yet: then it is looked at again.
+ */
 bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_op *op)
 {
 	const struct npulink_plan *plan = op->plan;
@@ -234,7 +237,7 @@ bool npulink_remote_missed(const struct npulink_remote *remote, struct npulink_o
 	for (i = 0; i < plan->nstreams; i++) {
 		const struct npulink_stream *s = &plan->streams[i];
 
-		if (plan->peers[s->peer].conn != remote->conn)
+		if (plan->peers[s->peer].conn != remote->conn || !op->streams[i].peer)
 			continue;
 		for (k = 0; k < s->count; k++) {
 			u32 step = plan->stream_steps[s->start + k];
