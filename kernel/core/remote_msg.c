@@ -110,8 +110,13 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 	const struct npulink_plan *plan;
 	struct npulink_op *op;
 	bool later, bad, again;
+	u64 next;
 
 	rs = npulink_remote_find(remote, p2p, number, 0, ~0U, 0, call, true, &later, &bad);
+	/* Too far ahead to be noted: when those before it are over, it asks again. */
+	next = p2p ? remote->conn->p2p_next[true] : remote->rank->next;
+	if (!rs && later && number - next >= NPULINK_MAX_INFLIGHT)
+		return;
 	/* Nobody comes back to what is over for it. */
 	if ((!rs && !later) || *opened > number + 1)
 		return;

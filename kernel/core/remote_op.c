@@ -420,11 +420,11 @@ struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, b
 			op = NULL;
 	}
 	if (!op) {
-		*later = number >= next && number - next < NPULINK_MAX_INFLIGHT;
-		if (!*later && number >= next) {
-			*bad = true;
-			npulink_remote_violation(remote, "operation number");
-		}
+		/*
+		 * By how many it can be ahead has no bound: those in which it has nothing to do
+		 * with us end without us. How much of them is held has, see held and offers.
+		 */
+		*later = number >= next;
 		if (number < next && !p2p) {
 			u32 i = number % NPULINK_HISTORY;
 
