@@ -175,6 +175,7 @@ struct npulink_rank_stats {
  * @resume: operations that have more to start than was good to do at once
  * @ops: operations in flight, oldest first
  * @table: collective operations by number % NPULINK_MAX_INFLIGHT
+ * @early: numbers (likewise) of which a peer elsewhere has said something before we posted them
  * @flight: its flight recorder, or NULL
  */
 struct npulink_rank {
@@ -208,6 +209,7 @@ struct npulink_rank {
 	bool closed;
 	bool gone;		/* being freed: conns and table are not to be looked at */
 	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
+	DECLARE_BITMAP(early, NPULINK_MAX_INFLIGHT);
 	struct {
 		u64 number;	/* + 1; 0: free */
 		struct npulink_call call;

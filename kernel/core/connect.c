@@ -258,5 +258,5 @@ int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause)
 		if (rc)
 			return rc;
 	}
-	return 0;
+	return op->rank->comm->far && !op->plan->p2p ? npulink_remote_op_strangers(op, cause) : 0;
 }

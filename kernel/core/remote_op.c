@@ -312,6 +312,77 @@ out:
 	return rc;
 }
 
+/* What the peer has said of collectives that we have not posted yet; @call: of @number. */
+static void npulink_remote_early(const struct npulink_remote *remote, u64 number,
+				 const struct npulink_call **call, bool *others)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_PUT_RX; i++) {
+		const struct npulink_held *held = &remote->held[i];
+
+		if (!held->used || held->step || held->p2p)
+			continue;
+		if (held->number == number)
+			*call = &held->call;
+		else if (!((held->number - number) % NPULINK_MAX_INFLIGHT))
+			*others = true;
+	}
+	for (i = 0; i < NPULINK_WIRE_GRANTS; i++) {
+		const struct npulink_offer *offer = &remote->offers[i];
+
+		if (offer->state != NPULINK_OFFER_HELD || offer->step || offer->p2p)
+			continue;
+		if (offer->number == number)
+			*call = &offer->call;
+		else if (!((offer->number - number) % NPULINK_MAX_INFLIGHT))
+			*others = true;
+	}
+}
+
+/*
+ * Has a peer with whom @op, a collective, has no steps said something about a step of it? Those
+ * who have steps with each other see by themselves whether they have called the same. This is
+ * about what came before @op was published: what comes later finds it. It takes no longer than
+ * the plan of somebody who talks to all of them would.
+ */
+int npulink_remote_op_strangers(struct npulink_op *op, struct npulink_cause *cause)
+{
+	u32 bit = op->number % NPULINK_MAX_INFLIGHT;
+	struct npulink_rank *rank = op->rank;
+	struct npulink_conn *conn;
+	unsigned long flags, id;
+	bool others = false;
+	int rc = 0;
+
+	/* Set under the lock that @op was published under, before that. */
+	if (likely(!test_bit(bit, rank->early)))
+		return 0;
+	spin_lock_irqsave(&rank->lock, flags);
+	clear_bit(bit, rank->early);
+	xa_for_each(&rank->conns, id, conn) {
+		const struct npulink_call *theirs = NULL;
+
+		if (!conn->remote)
+			continue;
+		npulink_remote_early(conn->remote, op->number, &theirs, &others);
+		if (theirs && op->state == NPULINK_OP_RUNNING &&
+		    npulink_find_peer(op->plan, conn->rank) == NPULINK_NO_INDEX) {
+			*cause = (struct npulink_cause) {
+				.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank,
+				.peer = conn->rank, .step = ~0U, .number = op->number,
+				.calls = { op->plan->call, *theirs },
+			};
+			rc = -EPROTO;
+			break;
+		}
+	}
+	if (others)
+		set_bit(bit, rank->early);
+	spin_unlock_irqrestore(&rank->lock, flags);
+	return rc;
+}
+
 /* Nothing more is sent, and nothing is granted. */
 void npulink_remote_unlist(struct npulink_remote *remote)
 {

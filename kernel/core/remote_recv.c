@@ -489,6 +489,8 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 		.call = *call, .step = rs,
 	};
 	remote->held_count++;
+	if (!rs && !p2p)
+		set_bit(held->number % NPULINK_MAX_INFLIGHT, remote->rank->early);
 	if (rs) {
 		/* It may have waited for a grant. */
 		list_del_init(&rs->rx_node);

@@ -335,6 +335,8 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),
 		.step_len = le64_to_cpu(msg->len), .call = *call, .step = rs,
 	};
+	if (!rs && !p2p)
+		set_bit(offer->number % NPULINK_MAX_INFLIGHT, remote->rank->early);
 	if (renewed && rs && !twice && offer->off < rs->sent)
 		npulink_send_rewind(rs, offer);
 	if (rs) {
