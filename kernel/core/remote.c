@@ -602,6 +602,8 @@ void npulink_remote_leave(struct npulink_conn *conn)
 	/* Nothing may follow it. */
 	remote->full = true;
 	remote->shut = true;
+	remote->put.opening = remote->state == NPULINK_REMOTE_CONNECTING &&
+			      !remote->rank->comm->failed;
 	spin_unlock_irq(&remote->rank->lock);
 	remote->put.transport->leave(&remote->put, up ? &bye : NULL);
 	remote->leaving = true;

@@ -582,21 +582,42 @@ static void rdma_close_last(struct rdma_conn *conn)
 		;
 }
 
+/*
+ * If one end has just told the other who it is, the connection comes up in a moment, and then our
+ * last message is sent. One that broke off without a word would be a lost one for the peer.
+ */
+static void rdma_close_opening(const struct rdma_conn *conn)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(RDMA_LEAVE_MIN);
+
+	while (time_before(jiffies, end) && READ_ONCE(conn->state) == RDMA_CONN_OPEN &&
+	       (conn->active || READ_ONCE(conn->lane->proved)) && !READ_ONCE(conn->failing) &&
+	       !READ_ONCE(conn->shutting))
+		usleep_range(500, 1000);
+}
+
 void rdma_close(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
 	struct rdma_lane *other;
 	unsigned long flags;
+	bool told;
 
 	if (conn->leaving)
 		rdma_close_last(conn);
+	if (put->opening)
+		rdma_close_opening(conn);
 	/* What the peer is to be told of a failure goes before the connection does. */
-	if (READ_ONCE(conn->shutting) && READ_ONCE(conn->state) < RDMA_CONN_FAILED)
-		wait_for_completion_timeout(&conn->last_sent, HZ);
+	told = READ_ONCE(conn->shutting);
+	if (told && READ_ONCE(conn->state) < RDMA_CONN_FAILED)
+		wait_for_completion_timeout(&conn->last_sent, RDMA_SHUT_WAIT);
 	mutex_lock(&rdma_lock);
 	list_del(&conn->node);
 	mutex_unlock(&rdma_lock);
 	mutex_lock(&conn->setup);
+	/* It may have come up since, with something to be told. */
+	if (!told && READ_ONCE(conn->shutting) && conn->state < RDMA_CONN_FAILED)
+		wait_for_completion_timeout(&conn->last_sent, RDMA_SHUT_WAIT);
 	spin_lock_irqsave(&conn->lock, flags);
 	conn->state = RDMA_CONN_CLOSED;
 	conn->status = 0;

@@ -580,9 +580,13 @@ void rdma_shut(struct npulink_put *put, const struct npulink_wire_msg *msg, cons
 	       u32 len)
 {
 	struct rdma_conn *conn = put->priv;
-	unsigned long delay = msecs_to_jiffies(200);
+	unsigned long delay = msecs_to_jiffies(clamp_t(u32, put->timeout_ms / 2,
+						       RDMA_SHUT_MIN, RDMA_SHUT_MAX));
 
-	/* Gone when that message has been acknowledged; if it never is, soon. */
+	/*
+	 * Gone when that message has been acknowledged; if it never is, soon. But what is under way
+	 * before it may be megabytes, and without it the peer learns of a lost connection only.
+	 */
 	conn->final = true;
 	if (!msg || !READ_ONCE(conn->up) || rdma_send_last(conn, msg, payload, len))
 		delay = 0;

@@ -33,6 +33,9 @@
 #define RDMA_SGE	16	/* of one work request, if the device has as many .. */
 #define RDMA_SGE_MIN	4	/* .. and it must have these */
 #define RDMA_RESOLVE_MS	2000	/* for an address, and for a route */
+#define RDMA_SHUT_MIN	200	/* ms for the last message of what has failed; half of .. */
+#define RDMA_SHUT_MAX	1000	/* .. what a peer may take to answer, within these */
+#define RDMA_SHUT_WAIT	msecs_to_jiffies(RDMA_SHUT_MAX + 100)	/* and until it was given up */
 #define RDMA_WRITE_WRS	DIV_ROUND_UP(RDMA_PAGES, RDMA_SGE_MIN)
 
 struct rdma_device {

@@ -72,6 +72,7 @@ struct npulink_port {
  *	is not known to have acknowledged; the transport's
  * @buf: slots: first NPULINK_PUT_RX to receive, then NPULINK_PUT_TX to send, of
  *	 NPULINK_WIRE_SLOT bytes, none of them across a page
+ * @opening: the rank left before npulink_put_up() was called: the last message is sent by that
  * @via: name of the port that it goes over, for people; the transport's, its last byte stays 0
  * @priv: for the transport
  */
@@ -92,6 +93,7 @@ struct npulink_put {
 	struct npulink_addr addr;
 	unsigned long tx_free;
 	struct npulink_buf *buf;
+	bool opening;
 	char via[32];
 	void *priv;
 };
