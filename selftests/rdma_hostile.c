@@ -390,7 +390,6 @@ LIE(lie_reserved, m->reserved[33] = 1)
 LIE(lie_size, m->size = LEN - 1)
 LIE(lie_len, m->len = LEN + 1)
 LIE(lie_huge, m->len = ~0ULL)
-LIE(lie_number, m->number = 100000)
 LIE(lie_pos, m->pos = 7)
 LIE(lie_whole, m->pos = ~0U)
 LIE(lie_channel, m->channel = 3)
@@ -420,7 +419,6 @@ static const struct lie lies[] = {
 	PLAIN("less than it says", lie_size),
 	PLAIN("more than the step has", lie_len),
 	PLAIN("a huge length", lie_huge),
-	PLAIN("an operation far ahead", lie_number),
 	PLAIN("a step that is not there", lie_pos),
 	PLAIN("an operation as a whole", lie_whole),
 	PLAIN("a channel that is not there", lie_channel),

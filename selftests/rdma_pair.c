@@ -251,8 +251,47 @@ static int different_receives(struct coll_comm *comm, unsigned int rank)
 		      "mismatch");
 }
 
+/* Rank 1 has sent its part, and is through, when rank 0 calls what has no part for rank 1. */
+static int different_early(struct coll_comm *comm, unsigned int rank)
+{
+	int x[100] = { 1 }, y[100];
+
+	if (warm_up(comm, rank))
+		return 1;
+	if (!rank) {
+		usleep(500000);
+		return expect(comm, rank, coll_allreduce(comm, x, y, 0, COLL_INT32, COLL_SUM),
+			      -EPROTO, "mismatch");
+	}
+	if (remote_check(coll_reduce(comm, x, NULL, 1, COLL_INT32, COLL_SUM, 0), comm, rank,
+			 "reduce"))
+		return 1;
+	return expect(comm, rank, coll_barrier(comm), -EPROTO, "mismatch");
+}
+
+/* Rank 1 is through with more than can be in flight when rank 0 begins, which it must not mind. */
+static int far_ahead(struct coll_comm *comm, unsigned int rank)
+{
+	int x = rank ? 77 : 0, bad = warm_up(comm, rank);
+
+	if (!rank)
+		usleep(1000000);
+	for (int round = 0; round < 3 && !bad; round++) {
+		for (int i = 0; i < 700 && !bad; i++)
+			bad = remote_check(coll_allreduce(comm, &x, &x, 0, COLL_INT32, COLL_SUM),
+					   comm, rank, "allreduce of nothing");
+		/* What it only sends is gone at once. */
+		if (!bad)
+			bad = remote_check(coll_broadcast(comm, &x, &x, 1, COLL_INT32, 1), comm,
+					   rank, "broadcast");
+	}
+	if (!bad)
+		bad = remote_check(coll_barrier(comm), comm, rank, "barrier");
+	return bad || x != 77;
+}
+
 /*
- * The same; when rank 1 returns, rank 0 is through with it, whom an abort of what rank 1
+ * As warm_up(); when rank 1 returns, rank 0 is through with it, whom an abort of what rank 1
  * has done could still meet otherwise.
  */
 static int warm_up_both(struct coll_comm *comm, unsigned int rank)
@@ -313,6 +352,38 @@ static int leave_early(struct coll_comm *comm, unsigned int rank)
 	if (remote_check(coll_broadcast(comm, &x, &x, 1, COLL_INT32, 0), comm, rank, "broadcast"))
 		return 1;
 	return x != 77;
+}
+
+static unsigned int leave_us;
+
+/* Rank 0 calls rank 1, and leaves while they are being connected, which nobody needs. */
+static int leave_connecting(struct coll_comm *comm, unsigned int rank)
+{
+	static int x[1000], y[1000];
+	struct coll_request *req;
+	struct coll_state state;
+
+	if (remote_check(coll_allreduce_init(comm, x, y, 1000, COLL_INT32, COLL_SUM, &req), comm,
+			 rank, "allreduce_init") ||
+	    remote_check(coll_request_free(&req), comm, rank, "free"))
+		return 1;
+	usleep(rank ? 200000 : leave_us);
+	if (coll_comm_status(comm, &state) || state.status)
+		return remote_fail("rank %u: %s, left after %u us", rank, state.cause, leave_us);
+	return 0;
+}
+
+static int leaves_connecting(void)
+{
+	unsigned int n = operations(25, 500);
+	int bad = 0;
+
+	/* All of them, or the other machine waits for this one. */
+	for (unsigned int i = 0; i < n; i++) {
+		leave_us = i * 613 % 8000;
+		bad += remote_ranks(1, leave_connecting);
+	}
+	return bad;
 }
 
 /* After an abort, all of both machines go on. */
@@ -543,7 +614,7 @@ int main(void)
 {
 	remote_setup(NDEV, 20000);
 	ksft_print_header();
-	ksft_set_plan(29);
+	ksft_set_plan(32);
 	chosen_result(!remote_ranks(1, sendrecv), "send and receive\n");
 	chosen_result(!remote_ranks(1, sends_ahead), "sends ahead of a barrier\n");
 	chosen_result(!remote_ranks(2, sends_behind_others), "behind other receives\n");
@@ -561,9 +632,12 @@ int main(void)
 	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");
 	chosen_result(!remote_ranks(1, different_calls), "different calls\n");
 	chosen_result(!remote_ranks(1, different_receives), "different calls that only receive\n");
+	chosen_result(!remote_ranks(1, different_early), "different calls, one of which is over\n");
+	chosen_result(!remote_ranks(1, far_ahead), "a rank is far ahead\n");
 	chosen_result(!remote_ranks(1, abort_other), "a rank aborts\n");
 	chosen_result(!remote_ranks(1, leave), "a rank leaves\n");
 	chosen_result(!remote_ranks(1, leave_early), "a rank leaves what it has done\n");
+	chosen_result(!leaves_connecting(), "a rank leaves while it is being connected\n");
 	chosen_result(!remote_ranks(1, shrink), "all go on after an abort\n");
 	chosen_result(!remote_ranks(1, hang), "npulink names who hangs, on both machines\n");
 	chosen_result(tool_bench(), "npulink bench on both machines\n");
