@@ -252,10 +252,12 @@ static bool has_what_it_wants_again(bool over)
 	struct hostile h = { };
 	struct victim v;
 	uint64_t seq;
+	int stuffed;
 	bool ok;
 
 	good.off = LEN_GRANT;
 	ok = stuff(&h, &v, &post, LEN_GRANT, &seq, true) && granted_is(&h, 0x42);
+	stuffed = ok ? h.nrecv : -1;
 	ok = ok && say_grant(&h, NPULINK_WIRE_TWICE, 2, LEN_GRANT) && say(&h, &good);
 	if (ok)
 		memset(h.mem + MEM_AT * NPULINK_WIRE_SLOT, 0, LEN_GRANT);
@@ -266,6 +268,10 @@ static bool has_what_it_wants_again(bool over)
 	if (!over)
 		ok = ok && say(&h, &empty) && ended(&v, seq, &res) && !res.status;
 	ok = ok && !victim_cause(&v) && others_go_on();
+	if (!ok)
+		ksft_print_msg("%d messages, then %d; %s, cause %u, nothing written: %d\n", stuffed,
+			       h.nrecv, h.lost ? "cut off" : "connected", victim_cause(&v),
+			       h.mem && granted_is(&h, 0));
 	hostile_end(&h);
 	victim_end(&v);
 	return ok;
