@@ -676,7 +676,7 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 			ended++;
 			last = hit.at;
 		} else if (died && hit.pid == pid[0]) {
-			/* Who is up again may wait for a lock that the dying task has: not counted. */
+			/* Who is up again may wait for a lock of the dying task: not counted. */
 			for (r = 1; r < RANKS; r++)
 				if (probe_field(&hit, " pid=") == pid[r])
 					++*(over[r] ? &woken[r] : &early[r]);
