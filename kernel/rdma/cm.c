@@ -294,6 +294,8 @@ int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 	default:
 		break;
 	}
+	/* What gets on, if slowly, is not given up for another try that would be as slow. */
+	lane->since = jiffies;
 	if (rc)
 		rdma_lane_fail(lane, rc);
 out:

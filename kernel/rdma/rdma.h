@@ -97,7 +97,7 @@ struct rdma_write {
  * struct rdma_lane - one connection
  * @used: of one that is not its session's: somebody has called
  * @failing: the same: it goes no further
- * @since: when the peer was called, or has called
+ * @since: when the peer was called, or has called, or that got on
  * @proved: the peer has proved that it knows the secret, and is at @theirs
  * @first: the peer's first message, and ours behind it
  * @tx_quiet: slots whose messages' completions are not asked for, since the last that was
