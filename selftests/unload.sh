@@ -12,8 +12,9 @@ set -eu -o pipefail
 modules=${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/tools/vm/modules
 tests=${NPULINK_TESTS:-$(cd "$(dirname "$0")/.." && pwd)/build/selftests}
 cycles=3
-[ -z "${NPULINK_SLOW-}" ] || cycles=1
+[ -z "${NPULINK_SLOW-}" ] || cycles=2
 [ -z "${NPULINK_SOAK-}" ] || cycles=100
+ready=/tmp/traffic-is-ready
 n=0 status=0
 . "${NPULINK_TREE:-$(cd "$(dirname "$0")/.." && pwd)}/selftests/tap.sh"
 
@@ -103,7 +104,19 @@ open_file()
 	rmmod npulink
 }
 
-# Files whose ranks, links and buffers are alive when the backend goes.
+# traffic that ends when its devices do. Returns when it is under way; its pid is in $pid.
+begin_traffic()
+{
+	rm -f "$ready"
+	NPULINK_READY=$ready "$tests/traffic" 60 "$@" &
+	pid=$!
+	while [ ! -e "$ready" ]; do
+		kill -0 "$pid"
+		sleep 0.02
+	done
+}
+
+# Files whose ranks, links and buffers are alive when the backend goes, at any moment.
 under_traffic()
 {
 	local i pid knob
@@ -117,9 +130,8 @@ under_traffic()
 				echo 0 >"$knob"
 			done
 		fi
-		"$tests/traffic" 3 &
-		pid=$!
-		sleep 0.$((i % 5 + 2))
+		begin_traffic
+		sleep 0.$((RANDOM % 900 + 100))
 		rmmod npulink_soft
 		# It ends by itself: its devices have gone.
 		wait $pid
@@ -133,9 +145,8 @@ backend_comes_back()
 	local pid
 
 	"$modules" load ndev=4
-	"$tests/traffic" 3 hold &
-	pid=$!
-	sleep 0.5
+	begin_traffic hold
+	sleep 0.2
 	rmmod npulink_soft
 	"$modules" insert npulink_soft ndev=4
 	"$tests/traffic" 1
