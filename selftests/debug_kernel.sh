@@ -48,7 +48,7 @@ noticed()
 [ -e "$module" ] || { echo "1..0 # SKIP $module is not built"; exit 4; }
 races=
 [ ! -e /sys/kernel/debug/kcsan ] || races=1
-echo 1..$((${races:-0} ? 3 : 10))
+echo 1..$((${races:-0} ? 3 : 12))
 mark
 ! insmod "$module" mistake=none 2>/dev/null
 result $? "a mistake of no name"
@@ -60,6 +60,12 @@ if [ -n "$races" ]; then
 	mark
 	exit $status
 fi
+# Without these, tests that inject failures and the fuzzer would pass with nothing done.
+[ -e /proc/self/fail-nth ] && [ -e /sys/kernel/debug/failslab ] &&
+	[ -e /sys/kernel/debug/fail_usercopy ]
+result $? "allocations and copies can be made to fail"
+[ -e /sys/kernel/debug/kcov ]
+result $? "coverage is counted"
 noticed order 'possible circular locking dependency'
 noticed atomic 'sleeping function called from'
 noticed timer 'ODEBUG: free active'

@@ -12,7 +12,8 @@
 #include "harness.h"
 
 #define FLOODS	2	/* processes at a time */
-#define TRIES	10	/* until one is good: the host has other work, too */
+#define TRIES	10	/* until so many are good: the host has other work, too */
+#define GOOD	3
 #define MANY	64	/* allreduces that are measured */
 
 /* Big allreduces: all processors, engines and links have their hands full. */
@@ -198,25 +199,24 @@ static struct latency beside(struct __test_metadata *_metadata, struct _test_dat
 TEST_F(floods, median_stays)
 {
 	bool slow = getenv("NPULINK_SLOW");
-	unsigned int n = slow ? 10 : MANY, try, best = -1;
+	unsigned int n = slow ? 10 : MANY, good = 0, try;
 	struct latency alone, flooded;
 	struct team t;
 
 	ASSERT_EQ(0, team_open(&t, 2, 2, 64));
 	latency(&t, n);		/* plans become scripts, caches warm */
-	for (try = 0; try < (slow ? 1 : TRIES) && best > variant->bound; try++) {
+	for (try = 0; try < (slow ? 1 : TRIES) && good < GOOD; try++) {
 		alone = latency(&t, n);
 		flooded = beside(_metadata, self, variant, &t, n);
 		TH_LOG("64 B, 2 ranks: median %.1f us, beside the flood %.1f us; worst %.1f, %.1f us",
 		       alone.median * 1e-3, flooded.median * 1e-3, alone.worst * 1e-3,
 		       flooded.worst * 1e-3);
-		if (flooded.median * 10 / alone.median < best)
-			best = flooded.median * 10 / alone.median;
+		good += flooded.median * 10 < alone.median * variant->bound;
+		/* The scheduler's, and that of the host. */
+		EXPECT_GT(20000000000ULL, flooded.worst);
 	}
 	if (!slow)
-		EXPECT_GE(variant->bound, best);
-	/* The scheduler's, and that of the host. */
-	EXPECT_GT(20000000000ULL, flooded.worst);
+		EXPECT_EQ(GOOD, good);
 	team_close(&t);
 }
 

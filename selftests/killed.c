@@ -220,8 +220,8 @@ FIXTURE_TEARDOWN(killed)
 {
 }
 
-/* A child that says when it makes the call, and when that has ended. */
-static pid_t begin(const struct _fixture_variant_killed *variant, int *up)
+/* A child that says when it makes the call, unless it is @idle, and when that has ended. */
+static pid_t begin(const struct _fixture_variant_killed *variant, int *up, bool idle)
 {
 	int p[2];
 	pid_t pid;
@@ -236,6 +236,8 @@ static pid_t begin(const struct _fixture_variant_killed *variant, int *up)
 		variant->prepare(&c);
 		now = raw_now();
 		RAW_CHECK(write(p[1], &now, sizeof(now)) == sizeof(now));
+		if (idle)
+			pause();
 		RAW_CHECK(!variant->call(&c));
 		now = raw_now();
 		RAW_CHECK(write(p[1], &now, sizeof(now)) == sizeof(now));
@@ -263,7 +265,10 @@ static uint64_t killed_after(struct __test_metadata *_metadata, pid_t pid)
 	return raw_now() - from;
 }
 
-/* How long the call takes, and to end when it has all: 0 for one that goes on for ever. */
+/*
+ * How long the call takes, and to end when it has all; of one that goes on for too long, with what
+ * it was made with.
+ */
 static void measure_once(struct __test_metadata *_metadata,
 			 const struct _fixture_variant_killed *variant,
 			 uint64_t *full, uint64_t *after)
@@ -273,7 +278,7 @@ static void measure_once(struct __test_metadata *_metadata,
 	bool ended;
 	pid_t pid;
 
-	pid = begin(variant, &p.fd);
+	pid = begin(variant, &p.fd, false);
 	from = heard(p.fd);
 	ASSERT_NE(0, from);
 	ended = poll(&p, 1, PATIENCE_MS) == 1;
@@ -281,8 +286,12 @@ static void measure_once(struct __test_metadata *_metadata,
 	ASSERT_NE(0, to);
 	*full = to - from;
 	*after = killed_after(_metadata, pid);
-	if (!ended)
-		*after = 0;
+	close(p.fd);
+	if (ended)
+		return;
+	pid = begin(variant, &p.fd, true);
+	ASSERT_NE(0, heard(p.fd));
+	*after = killed_after(_metadata, pid);
 	close(p.fd);
 }
 
@@ -327,7 +336,7 @@ TEST_F(killed, in_the_midst)
 				measure_once(_metadata, variant, &full_now, &after);
 				bound = may_take(variant, full_now, after);
 			}
-			pid = begin(variant, &up);
+			pid = begin(variant, &up, false);
 			from = heard(up);
 			ASSERT_NE(0, from);
 			raw_sleep_ms(at / 1000000);

@@ -327,7 +327,7 @@ static bool charged(const char *what, long *base, long want)
 	return got >= want * 7 / 8;
 }
 
-static void spend_in_group(void)
+static void spend_in_group(int up)
 {
 	struct npulink_ring_setup ring = {
 		.size = sizeof(ring), .entries = NPULINK_MAX_RING, .eventfd = -1,
@@ -361,6 +361,7 @@ static void spend_in_group(void)
 	for (i = 0; i < 64; i++)
 		RAW_CHECK(raw_open(i % 8) >= 0);
 	RAW_CHECK(charged("64 files", &base, 64 * 512 * 8));
+	RAW_CHECK(write(up, "c", 1) == 1);
 	/* Now too much: refused, or killed, and by nobody else's fault. */
 	do {
 		rc = raw_buf_alloc(fd, 8 << 20, &off);
@@ -373,16 +374,23 @@ static void spend_in_group(void)
 TEST_F(user_limits, memory_cgroup)
 {
 	struct team t;
+	int up[2];
+	char c;
 	long status;
 
 	if (raw_write(CGROUP "/cgroup.subtree_control", "+memory") ||
 	    (mkdir(CGROUP "/npulink-test", 0755) && errno != EEXIST))
 		SKIP(return, "no memory cgroup");
 	ASSERT_EQ(0, cgroup_write("npulink-test", "memory.max", "134217728"));
+	ASSERT_EQ(0, pipe(up));
 	self->bob = fork();
 	if (!self->bob)
-		spend_in_group();
+		spend_in_group(up[1]);
+	close(up[1]);
 	status = raw_reap(self->bob);
+	/* All was charged before it was too much. */
+	EXPECT_EQ(1, read(up[0], &c, 1));
+	close(up[0]);
 	EXPECT_TRUE(status == 0 || status == -SIGKILL)
 		TH_LOG("the process in the group: %ld", status);
 	/* It has all come back, but for caches. */
