@@ -186,6 +186,9 @@ int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 	}
 	freeaddrinfo(list);
 	if (rc == -EADDRNOTAVAIL) {
+		struct coll_tcp *t = b->priv;
+
+		t->elsewhere = true;
 		rc = listen_everywhere(b->port);
 		b->open_network = true;
 	}

@@ -267,6 +267,9 @@ static int hear(struct coll_bootstrap *b, struct coll_conn *c)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
 	if (n <= 0) {
+		struct coll_tcp *t = b->priv;
+
+		t->hung_up++;
 		coll_conn_close(c);
 		return 0;
 	}
@@ -300,13 +303,28 @@ static int hear_entering(struct coll_bootstrap *b, struct coll_conn *c)
 	return rc;
 }
 
-/* What a child has to say is for rank 0. */
-static int hear_child(struct coll_bootstrap *b, struct coll_conn *c)
+/* Somebody below @c is there: for rank 0 to know. */
+int coll_hear_member(struct coll_bootstrap *b, const struct coll_frame *f, const void *body)
 {
 	struct coll_tcp *t = b->priv;
 	struct coll_member m;
+
+	if (f->type != FRAME_MEMBER || f->len != sizeof(m))
+		return -EBADMSG;
+	memcpy(&m, body, sizeof(m));
+	m.from[sizeof(m.from) - 1] = 0;
+	if (!b->rank)
+		return enroll(b, m.rank, m.from);
+	coll_frame_send(b, &t->parent, FRAME_MEMBER, 0, &m, sizeof(m));
+	return 0;
+}
+
+/* What a child has to say is for rank 0. */
+static int hear_child(struct coll_bootstrap *b, struct coll_conn *c)
+{
 	struct coll_frame f;
 	char body[COLL_TEXT];
+	int rc;
 
 	if (coll_frame_get(b, c, &f, body, sizeof(body) - 1))
 		return lost(b, c);
@@ -314,14 +332,8 @@ static int hear_child(struct coll_bootstrap *b, struct coll_conn *c)
 		body[f.len] = 0;
 		return blame(b, coll_text(b->text, sizeof(b->text), f.status, "%s", body));
 	}
-	if (f.type != FRAME_MEMBER || f.len != sizeof(m))
-		return lost(b, c);
-	memcpy(&m, body, sizeof(m));
-	m.from[sizeof(m.from) - 1] = 0;
-	if (!b->rank)
-		return enroll(b, m.rank, m.from);
-	coll_frame_send(b, &t->parent, FRAME_MEMBER, 0, &m, sizeof(m));
-	return 0;
+	rc = coll_hear_member(b, &f, body);
+	return rc == -EBADMSG ? lost(b, c) : rc;
 }
 
 static int hear_parent(struct coll_bootstrap *b)
@@ -444,15 +456,20 @@ int coll_give_up(struct coll_bootstrap *b, int rc)
 static int fail_missing(struct coll_bootstrap *b)
 {
 	struct coll_tcp *t = b->priv;
-	char missing[160] = "", keys[128] = "";
+	char missing[160] = "", keys[128] = "", hung_up[128] = "";
 
 	coll_bootstrap_missing(t->here, b->nranks, missing, sizeof(missing));
 	if (t->other_keys)
 		snprintf(keys, sizeof(keys), "; %u connections had another %s, the last from %s",
 			 t->other_keys, b->key_is, t->other_key_from);
+	if (t->hung_up)
+		snprintf(hung_up, sizeof(hung_up),
+			 "; %u came and hung up at once: if they were ranks, they say why (as if %s is set here only)",
+			 t->hung_up, b->key_is);
 	return coll_text(b->text, sizeof(b->text), -ETIMEDOUT,
-			 "rank %s did not come to %s port %u in time%s", missing, b->host, b->port,
-			 keys);
+			 "rank %s did not come to %s port %u in time%s%s%s", missing, b->host,
+			 b->port, t->elsewhere ? ", which is no address of rank 0's machine" : "",
+			 keys, hung_up);
 }
 
 int coll_serve(struct coll_bootstrap *b)

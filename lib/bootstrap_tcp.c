@@ -76,7 +76,19 @@ static int gather_from(struct coll_bootstrap *b, struct coll_conn *c, size_t len
 	struct coll_frame f;
 	int rc;
 
-	rc = coll_frame_get(b, c, &f, heap->data + heap->len, room > COLL_TEXT ? room : COLL_TEXT);
+	/*
+	 * All are there, and somebody has come who is one of them once more: before its parent
+	 * was told that there is nobody left to wait for.
+	 */
+	do {
+		rc = coll_frame_get(b, c, &f, heap->data + heap->len,
+				    room > COLL_TEXT ? room : COLL_TEXT);
+		if (!rc && f.type == FRAME_MEMBER) {
+			rc = coll_hear_member(b, &f, heap->data + heap->len);
+			if (rc && rc != -EBADMSG)
+				return rc;
+		}
+	} while (!rc && f.type == FRAME_MEMBER);
 	if (!rc && f.type == FRAME_ERROR && f.status < 0 && f.status > -4096)
 		return coll_text(b->text, sizeof(b->text), f.status, "%.*s", (int)f.len,
 				 heap->data + heap->len);

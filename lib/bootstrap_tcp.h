@@ -132,6 +132,8 @@ struct coll_door {
  * @missing: of rank 0: how many have none
  * @other_keys: of rank 0: how often another key was tried
  * @other_key_from: the last
+ * @hung_up: of rank 0: how many did before they had said who they are
+ * @elsewhere: of rank 0: the address that was given is not this machine's
  * @told: how many came too late and got to know of the failure
  * @failed: what to tell whoever comes, with the text
  * @welcome: all are there
@@ -148,6 +150,8 @@ struct coll_tcp {
 	uint32_t missing;
 	unsigned int other_keys;
 	char other_key_from[64];
+	unsigned int hung_up;
+	bool elsewhere;
 	uint32_t told;
 	int failed;
 	bool welcome;
@@ -198,6 +202,7 @@ bool coll_is_same_user(int fd, char *name, size_t size);
 
 int coll_enter(struct coll_bootstrap *b);
 int coll_serve(struct coll_bootstrap *b);
+int coll_hear_member(struct coll_bootstrap *b, const struct coll_frame *f, const void *body);
 void coll_door_close(struct coll_door *door);
 int coll_give_up(struct coll_bootstrap *b, int rc);
 int coll_parent_failed(struct coll_bootstrap *b, const struct coll_conn *c, int rc, int status);

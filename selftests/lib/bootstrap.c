@@ -214,6 +214,32 @@ static void test_environment(void)
 			 "no such host\n");
 }
 
+/*
+ * Two ranks 1 of 2, at once: the second one may find everything over, or those it comes to are
+ * told of it. Nothing else may be said to be wrong.
+ */
+static bool one_too_many(int tries)
+{
+	unsigned int found = 0;
+	bool ok = true;
+
+	while (tries-- && ok) {
+		clean();
+		scratch_env[2][1] = "RANK=1";
+		for (int i = 0; i < 3; i++)
+			scratch_env[i][0] = "WORLD_SIZE=2";
+		run(3, true);
+		if (!outcomes[0].rc)
+			continue;
+		found++;
+		ok = said(0, -EEXIST, "rank 1 came twice");
+		for (int i = 1; i < 3; i++)
+			ok = ok && outcomes[i].rc && !strstr(outcomes[i].text, "version");
+	}
+	ksft_print_msg("%u times it was in time to be noticed\n", found);
+	return ok;
+}
+
 /* The next one is for a machine that was too busy for the one before. */
 static const char * const timeouts[] = { "COLL_TIMEOUT=1", "COLL_TIMEOUT=5", "COLL_TIMEOUT=20" };
 
@@ -258,6 +284,7 @@ static void test_disagreement(void)
 	run(3, false);
 	ksft_test_result(said(0, -EEXIST, "rank 1 came twice") &&
 			 said(1, -EEXIST, "rank 1 came twice"), "a rank comes twice\n");
+	ksft_test_result(one_too_many(20), "a rank comes twice when all are there\n");
 	for (unsigned int t = 0; t < ARRAY_SIZE(timeouts) && !ok; t++) {
 		clean();
 		for (int i = 0; i < 3; i++)
@@ -279,7 +306,14 @@ static void test_disagreement(void)
 		run(2, false);
 		ok = said(1, -EACCES, "set on rank 0 and not on this rank");
 	}
-	ksft_test_result(ok, "key on one side\n");
+	ksft_test_result(ok && said(0, -ETIMEDOUT, " came and hung up at once"),
+			 "key on one side\n");
+	clean();
+	scratch_env[0][0] = "MASTER_ADDR=192.0.2.77";
+	scratch_env[0][1] = "COLL_TIMEOUT=1";
+	waitpid(start(0, 2), NULL, 0);
+	ksft_test_result(said(0, -ETIMEDOUT, "in time, which is no address of rank 0's machine"),
+			 "an address of no machine\n");
 	clean();
 	scratch_env[1][0] = "COLL_DEVICE=/nonexistent/npu7";
 	run(3, false);
@@ -763,7 +797,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 5 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
+	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 7 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
