@@ -397,7 +397,7 @@ static void describe_death(struct failure *f, const char *who, uint32_t signal)
 	if (!signal) {
 		happened(f, "%s exited or was killed without leaving the communicator", who);
 		because(f, "look for its own error message first; coll_comm_shrink() goes on without it",
-			"it met an error of its own");
+			"it met an error of its own, or ended well, but without coll_comm_destroy()");
 		return;
 	}
 	happened(f, "%s was killed by signal %u (%s)", who, signal, strsignal(signal));

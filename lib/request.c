@@ -415,6 +415,12 @@ int coll_request_free(struct coll_request **request)
 	return 0;
 }
 
+/* Is there nothing that its user has to wait for, or may be about to? */
+static bool may_leave(const struct coll_request *req)
+{
+	return req->state == COLL_REQ_IDLE || (req->state == COLL_REQ_DONE && req->persistent);
+}
+
 /*
  * Frees all requests of a communicator; force: also waits for those in flight,
  * which is bounded because it has failed. Lock held; dropped to wait.
@@ -431,7 +437,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force)
 
 			if (req->op.comm != comm || req->state == COLL_REQ_FREE)
 				continue;
-			if (!pass && req->state != COLL_REQ_IDLE && req->state != COLL_REQ_DONE)
+			if (!pass && !may_leave(req))
 				return -EBUSY;
 			if (!pass)
 				continue;

@@ -247,7 +247,7 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * and WORLD_SIZE are set, that is torchrun or another that sets its variables: the
  * ranks meet at TCP port COLL_PORT (default MASTER_PORT + 1) of rank 0's address
  * MASTER_ADDR. Rank 0 listens there only, if that is an address, localhost, or a name that has
- * one address besides loopback; by another name, such as one that is 127.0.1.1 in its own
+ * one address besides loopback, and if that is its machine's own; by another name, such as one that is 127.0.1.1 in its own
  * /etc/hosts, at all addresses of its machine, unless LOCAL_WORLD_SIZE says that all
  * ranks are there. If COLL_KEY is set, the same secret text for all, they prove to each other
  * that they have it, and the communicator's secret does not travel; if not
@@ -267,9 +267,10 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config
  * coll_comm_destroy() - leave a communicator
  * @comm: communicator, or NULL
  *
- * No failure for the others unless they still need this rank. Requests in
- * flight must have been waited for: -EBUSY otherwise, and nothing is done
- * (after a failure or coll_comm_abort() they are freed). Frees persistent
+ * No failure for the others unless they still need this rank. A process that ends without
+ * it has died, as far as they are concerned: also what it has finished and they have not
+ * fails then. Requests must have been waited for, also if they are done: -EBUSY otherwise,
+ * and nothing is done (after a failure or coll_comm_abort() they are freed). Frees persistent
  * requests, but not the memory of coll_mem_alloc(), which must be freed before.
  *
  * Return: 0, or -EBUSY.
@@ -328,7 +329,8 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
  * @code: of coll_comm_abort(); the signal that killed a dead rank, 0 if unknown; the errno
  *	  of a device's fault; the device from which a link brought damaged data; with
  *	  "link" between machines an errno, see struct npulink_comm_status
- * @joined: ranks of this node that are in it
+ * @joined: ranks of this node that have joined and not left; one that died is counted until
+ *	    its process has ended
  * @number: number of the failed operation, or UINT64_MAX
  * @next: number of this rank's next collective
  * @machine: where @peer is, if on another machine than this rank: its host name, or its

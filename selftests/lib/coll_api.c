@@ -460,6 +460,16 @@ static void test_failures(void)
 			 "abort: names the rank and its code\n");
 	comms_free(comms, 2);
 
+	/* Whether it is done is a matter of time, which no program may depend on. */
+	make_comms(2, NULL);
+	rc = coll_iallreduce(comms[0], x, x + 4, 4, COLL_INT32, COLL_SUM, &req);
+	rc = rc ? rc : coll_allreduce(comms[1], x, x + 8, 4, COLL_INT32, COLL_SUM);
+	ksft_test_result(!rc && coll_comm_destroy(comms[0]) == -EBUSY &&
+			 strstr(coll_comm_last_error(comms[0]), "not waited for") &&
+			 !coll_wait(&req) && !req,
+			 "leaving: refused until what is done was waited for\n");
+	comms_free(comms, 2);
+
 	make_comms(2, NULL);
 	rc = coll_iallreduce(comms[0], x, x + 4, 4, COLL_INT32, COLL_SUM, &req);
 	coll_comm_abort(comms[1], 0);
@@ -721,7 +731,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 19 + 6 + 5 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 6 + 5 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
