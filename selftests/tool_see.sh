@@ -97,6 +97,13 @@ json "slow: what hangs now" '.in_flight | length == 1 and (.[0] | .age_ns > 1000
 	.call.collective == "allreduce" and (.waits | length >= 2 and any(.peer == 2)))' npulink -j slow
 check "slow: what hangs now, in words" sh -c 'npulink slow | head -n 3 | grep -A 2 "see: npulink hang" |
 	grep "waits for rank 2 .* not called it"'
+for ((i = 0; i < 100; i++)); do
+	npulink -j op show | jq -e 'any(.age_ns > 5100000000)' >/dev/null && break
+	sleep 0.1
+done
+json "doctor: what hangs now" '.findings | any(.check == "jobs" and .severity == "warning" and
+	(.text | test("communicator [0-9]+ is in flight for")) and (.fix | startswith("npulink hang ")))' \
+	sh -c 'npulink -j doctor || [ $? = 1 ]'
 check "text: op" sh -c 'npulink op show | grep "waits"'
 # Chains of steps are not called steps, which hang counts.
 check "text: op, how far" sh -c 'far=$(npulink -j op show | jq -r ".[0] | if .units == .steps then

@@ -25,8 +25,10 @@
 #include <infiniband/verbs.h>
 #include <coll.h>
 #include "doctor.h"
+#include "see.h"
 
 #define DEFAULT_MEMORY	(64ULL << 20)
+#define LONG		5000000000ULL	/* ns in flight, from which on an operation is told of */
 
 static const char *const severity_names[] = { "not tested", "ok", "warning", "error" };
 
@@ -77,7 +79,7 @@ static bool read_line(const char *path, char *buf, size_t size)
 	return ok;
 }
 
-static const char *user_name(void)
+static const char *own_name(void)
 {
 	struct passwd *pw = getpwuid(geteuid());
 
@@ -330,8 +332,8 @@ static void explain_denied(const char *path, const struct stat *st, int error)
 		fix(f, "log out and in again, or: newgrp %s", group);
 	} else {
 		f = found(ERROR, "access", "%s is for group %s, and you (%s) are not in it", path,
-			  group, user_name());
-		fix(f, "as root: usermod -aG %s %s; then log in again", group, user_name());
+			  group, own_name());
+		fix(f, "as root: usermod -aG %s %s; then log in again", group, own_name());
 	}
 }
 
@@ -407,7 +409,7 @@ static void check_devices(void)
 	}
 	if (!nopen)
 		return;
-	found(OK, "access", "%s may use %zu of them", user_name(), nopen);
+	found(OK, "access", "%s may use %zu of them", own_name(), nopen);
 	snprintf(name, sizeof(name), "/dev/npulink/npu%u", first);
 	check_abi(first, name);
 }
@@ -508,25 +510,28 @@ static void check_rdma_port(struct ibv_context *ctx, const struct ibv_device_att
 			    unsigned int port, const struct port *ports, size_t nports)
 {
 	struct ibv_port_attr attr;
+	char name[64], users[128] = "";
 	const char *why;
-	char name[64];
 	struct finding *f;
+	size_t len = 0;
 
 	snprintf(name, sizeof(name), "%s/%u", ibv_get_device_name(ctx->device), port);
 	if (ibv_query_port(ctx, port, &attr)) {
 		found(WARNING, "rdma", "%s does not answer: %s", name, strerror(errno));
 		return;
 	}
-	for (size_t i = 0; i < nports; i++) {
-		if (strcmp(ports[i].name, name))
-			continue;
-		if (attr.state == IBV_PORT_ACTIVE) {
-			found(OK, "rdma", "%s is active and used by npu%u", name, ports[i].dev);
-		} else {
-			f = found(ERROR, "rdma", "%s is used by npu%u, but %s", name, ports[i].dev,
-				  ibv_port_state_str(attr.state));
-			fix(f, "bring its network interface up: ip link; rdma link show");
-		}
+	for (size_t i = 0; i < nports; i++)
+		if (!strcmp(ports[i].name, name) && len < sizeof(users))
+			len += snprintf(users + len, sizeof(users) - len, "%snpu%u",
+					len ? ", " : "", ports[i].dev);
+	if (len && attr.state == IBV_PORT_ACTIVE) {
+		found(OK, "rdma", "%s is active and used by %s", name, users);
+		return;
+	}
+	if (len) {
+		f = found(ERROR, "rdma", "%s is used by %s, but %s", name, users,
+			  ibv_port_state_str(attr.state));
+		fix(f, "bring its network interface up: ip link; rdma link show");
 		return;
 	}
 	why = port_unfit(ctx, dev, port);
@@ -574,6 +579,32 @@ static void check_rdma(void)
 /* ---- limits */
 
 /* Buffers of the kernel are charged to the memory cgroup, too. */
+/* What goes on now: the oldest operation of each communicator, if it is old. */
+static void check_jobs(void)
+{
+	struct see_op *ops = NULL;
+	struct finding *f;
+	size_t n = 0, k;
+	char age[24];
+
+	/* They come ordered by communicator. */
+	if (see_ops(ANY_DEV, &ops, &n))
+		return;
+	for (size_t i = 0; i < n; i = k) {
+		const struct see_op *old = &ops[i];
+
+		for (k = i + 1; k < n && ops[k].comm == old->comm; k++)
+			if (ops[k].age > old->age)
+				old = &ops[k];
+		if (old->age < LONG)
+			continue;
+		f = found(WARNING, "jobs", "an operation of communicator %u is in flight for %s",
+			  old->comm, human_ns(old->age, age));
+		fix(f, "npulink hang %u", old->comm);
+	}
+	free(ops);
+}
+
 static void check_cgroup(uint64_t need)
 {
 	char line[512], path[600], limit[64], a[16], b[16];
@@ -613,7 +644,7 @@ static void check_memlock(uint64_t need)
 	char a[16], b[16];
 
 	if (has_ipc_lock()) {
-		found(OK, "memlock", "no limit: %s has CAP_IPC_LOCK", user_name());
+		found(OK, "memlock", "no limit: %s has CAP_IPC_LOCK", own_name());
 		return;
 	}
 	getrlimit(RLIMIT_MEMLOCK, &limit);
@@ -629,7 +660,7 @@ static void check_memlock(uint64_t need)
 	f = found(WARNING, "memlock",
 		  "all processes of %s together may have %s of buffers in use, %s are wanted; "
 		  "beyond that calls fail with ENOMEM",
-		  user_name(), human_bytes(limit.rlim_cur, a), human_bytes(need, b));
+		  own_name(), human_bytes(limit.rlim_cur, a), human_bytes(need, b));
 	if (limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= need)
 		fix(f, "in the shell that starts the job: ulimit -l %llu",
 		    (unsigned long long)((need + 1023) / 1024));
@@ -798,6 +829,7 @@ int doctor_cmd(int argc, char **argv)
 		check_netlink();
 		check_links();
 		check_peers();
+		check_jobs();
 	} else {
 		for (size_t i = 0; i < ARRAY_SIZE(need_module); i++)
 			found(UNTESTED, need_module[i], "the module is not loaded");

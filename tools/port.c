@@ -53,6 +53,9 @@ static int port_change(bool add, int argc, char **argv)
 		return fail("link %s: only who has CAP_NET_ADMIN may do that; try: sudo", name);
 	if (rc == -ENOPROTOOPT)
 		return nl_fail(rc, id);
+	if (rc == -EOPNOTSUPP && !strcmp(argv[1], "rdma"))
+		return fail("link %s: the module for such links is not loaded; try: modprobe npulink_rdma",
+			    name);
 	return fail("link %s: %s %s: %s", name, argv[1], argv[2], *why ? why : strerror(-rc));
 }
 

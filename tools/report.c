@@ -148,7 +148,8 @@ int report_cmd(int argc, char **argv)
 		path = optarg;
 	}
 	if (optind < argc + 1)
-		return usage_error("report: unknown word \"%s\"", words[optind]);
+		return usage_error("report: unknown word \"%s\"; a file is given by -o FILE",
+				   words[optind]);
 	if (path) {
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		out = fd < 0 ? NULL : fdopen(fd, "w");

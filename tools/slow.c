@@ -245,7 +245,7 @@ static void print_ranks(const struct ledger *sum)
 	       "LATE BY 1us .. 1ms .. 0.3s");
 	for (size_t i = 0; i < sum->nranks; i++) {
 		const struct blamed *b = &sum->ranks[i];
-		char dev[16] = "-", pid[16] = "-";
+		char dev[16] = "-", pid[16] = "-", share[16] = "-";
 
 		if (!b->steps)
 			continue;
@@ -256,12 +256,15 @@ static void print_ranks(const struct ledger *sum)
 		shown++;
 		if (b->dev != NPULINK_NO_PEER)
 			snprintf(dev, sizeof(dev), "npu%u", b->dev);
-		if (b->known)
+		/* What one on another machine has waited for itself is only known there. */
+		if (b->known) {
 			snprintf(pid, sizeof(pid), "%u", b->pid);
-		printf("%4u %5u %-8s %7s %11s %11s %4.0f %% %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
+			snprintf(share, sizeof(share), "%.0f %%",
+				 sum->waited ? 100. * blame(b) / sum->waited : 0);
+		}
+		printf("%4u %5u %-8s %7s %11s %11s %6s %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
 		       b->rank, dev, pid, human_time(b->waited / 1e9, waited),
-		       human_time(b->own / 1e9, own),
-		       sum->waited ? 100. * blame(b) / sum->waited : 0, b->steps,
+		       b->known ? human_time(b->own / 1e9, own) : "-", share, b->steps,
 		       late_text(quantile(b->late, .5), median),
 		       late_text(quantile(b->late, .99), p99),
 		       sparkline(b->late, line, sizeof(line)));
@@ -319,14 +322,14 @@ static void print_findings(const struct ledger *sum)
 {
 	const struct blamed *b = culprit(sum);
 	const struct slow_link *l = slowest(sum);
-	char time[16], who[64] = "";
+	char time[16];
 
-	if (b) {
-		if (b->known)
-			snprintf(who, sizeof(who), " (%s, pid %u)", b->task, b->pid);
-		printf("rank %u of communicator %u%s keeps the others waiting: %s\n\n", b->rank,
-		       b->comm, who, human_time(blame(b) / 1e9, time));
-	}
+	if (b && b->known)
+		printf("rank %u of communicator %u (%s, pid %u) keeps the others waiting: %s\n\n",
+		       b->rank, b->comm, b->task, b->pid, human_time(blame(b) / 1e9, time));
+	else if (b)
+		printf("most of the waiting is for rank %u of communicator %u: %s; whom that one waited for is known on its machine, see npulink slow there\n\n",
+		       b->rank, b->comm, human_time(blame(b) / 1e9, time));
 	if (l)
 		printf("the link from npu%u to npu%u is %.1f times as slow as most\n\n", l->from,
 		       l->to, ns_per_byte(l) / ns_per_byte(&sum->links[sum->nlinks / 2]));
