@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * rdma_shrink.c - three machines whose ranks go on after a failure, in a communicator of those
- * who are left: ranks are killed, one never asks, machines cannot reach each other, and the
- * machine that decides is killed while they agree. What all who go on then compute is right.
+ * who are left: ranks are killed, one never asks, one is late, machines cannot reach each other,
+ * and the machine that decides is killed while they agree. What all who go on then compute is right.
  *
  * npulink-test: machines=3 mem=512 modules=none timeout=300
  */
@@ -162,6 +162,41 @@ static int never_asks(struct coll_comm *comm, unsigned int rank)
 	return !!coll_comm_destroy(shrunk);
 }
 
+#define LATE	3U
+
+/*
+ * One of several on its machine does not come to an allreduce, in which all wait for each other in
+ * the end: those on each machine find out by themselves, and name that one.
+ */
+static int is_late(struct coll_comm *comm, unsigned int rank)
+{
+	unsigned int n = coll_comm_size(comm);
+	struct coll_state state = { };
+	int in[3] = { }, out[3], rc, bad;
+	struct coll_comm *shrunk;
+
+	rc = use(comm, 1);
+	if (rank == 1)
+		coll_comm_abort(comm, 1);
+	rc = rc ?: use(comm, UNTIL_IT_FAILS);
+	if (rc != -ECANCELED)
+		return remote_check(rc ?: 1, comm, rank, "an abort");
+	shrunk = go_on(comm, rank, (1U << n) - 1, atof(bound) * 1.25e9);
+	if (!shrunk)
+		return 1;
+	rc = coll_allreduce(shrunk, in, out, 3, COLL_INT32, COLL_SUM);
+	bad = remote_check(rc, shrunk, rank, "nobody is late");
+	while (rank == LATE && !bad && !state.status) {
+		bad = !!coll_comm_status(shrunk, &state);
+		usleep(10000);
+	}
+	rc = coll_allreduce(shrunk, in, out, 3, COLL_INT32, COLL_SUM);
+	if (rc != -ETIMEDOUT || coll_comm_status(shrunk, &state) ||
+	    strcmp(state.cause, "deadline") || state.peer != LATE)
+		bad |= remote_check(rc ?: 1, shrunk, rank, "somebody is late");
+	return bad | !!coll_comm_destroy(shrunk);
+}
+
 /* The cable between two machines, at our end. */
 static int cable(unsigned int to, bool cut)
 {
@@ -267,12 +302,15 @@ int main(void)
 	if (getenv("NPULINK_SLOW"))
 		bound = "10";
 	ksft_print_header();
-	ksft_set_plan(6);
+	ksft_set_plan(7);
 	ksft_test_result(!remote_ranks_dying(MACHINES, 2, 0x21, two_deaths),
 			 "a rank is killed, and another one\n");
 	/* Only where it is waited for: the host may be busy. */
 	setenv("COLL_PEER_TIMEOUT", bound, 1);
 	ksft_test_result(!remote_ranks(1, never_asks), "a rank does not ask\n");
+	setenv("COLL_ALGORITHM", "allreduce:mesh", 1);
+	ksft_test_result(!remote_ranks(2, is_late), "a rank is late, and all name it\n");
+	unsetenv("COLL_ALGORITHM");
 	ksft_test_result(!remote_ranks(1, left_out), "two machines cannot reach each other\n");
 	/* What has failed on a machine that is killed would be forgotten. */
 	if (!machine && ksft_get_fail_cnt())

@@ -406,11 +406,38 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 }
 
 /*
- * Which peer and step an operation waits for; false if for none (it computes), or only after
- * many units that do not wait.
+ * How likely it is that an operation hangs on who is at the other end of @stream, rather than that
+ * this one waits for others, too: it has not called it, or, of one on another machine, is not
+ * known to have. Who has to send comes before who has to take.
+ */
+enum npulink_guilt {
+	NPULINK_GUILT_NONE,
+	NPULINK_GUILT_TAKES,
+	NPULINK_GUILT_SENDS,
+	NPULINK_GUILT_FAR_TAKES,
+	NPULINK_GUILT_FAR_SENDS,
+	NPULINK_GUILT_ABSENT,
+};
+
+static enum npulink_guilt npulink_op_guilt(const struct npulink_op *op, u32 stream, bool sends)
+{
+	const struct npulink_plan *plan = op->plan;
+	const struct npulink_conn *conn = plan->peers[plan->streams[stream].peer].conn;
+
+	if (conn->far && !npulink_remote_has_called(op, conn))
+		return sends ? NPULINK_GUILT_FAR_SENDS : NPULINK_GUILT_FAR_TAKES;
+	if (!conn->far && !op->streams[stream].peer)
+		return NPULINK_GUILT_ABSENT;
+	return sends ? NPULINK_GUILT_SENDS : NPULINK_GUILT_TAKES;
+}
+
+/*
+ * Which peer and step an operation waits for, of several the one that it is most likely to hang
+ * on; false if for none (it computes), or only after many units that do not wait.
  */
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 {
+	enum npulink_guilt worst = NPULINK_GUILT_NONE, guilt;
 	const struct npulink_plan *plan = op->plan;
 	s32 left = NPULINK_BLAME_UNITS;
 	u32 i, k;
@@ -418,15 +445,20 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	lockdep_assert_held(&op->rank->lock);
 	if (op->raw)
 		return false;	/* see npulink_meet_dissolve() */
-	for (i = 0; i < plan->nunits && left > 0; i++) {
+	for (i = 0; i < plan->nunits && left > 0 && worst < NPULINK_GUILT_ABSENT; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->units[i].phase;
 
 		left -= un->nsteps;
 		if (phase == NPULINK_UNIT_SENT) {
-			*step = un->first + un->nsteps - 1;
-			*peer = plan->steps[*step].send_peer;
-			return true;
+			k = un->first + un->nsteps - 1;
+			guilt = npulink_op_guilt(op, plan->pos[k].send_stream, false);
+			if (guilt > worst) {
+				worst = guilt;
+				*step = k;
+				*peer = plan->steps[k].send_peer;
+			}
+			continue;
 		}
 		if (phase != NPULINK_UNIT_ACTIVE)
 			continue;
@@ -445,12 +477,15 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 			}
 			if (avail > op->units[i].done + 1)
 				continue;
-			*step = k;
-			*peer = plan->steps[k].recv_peer;
-			return true;
+			guilt = npulink_op_guilt(op, plan->pos[k].recv_stream, true);
+			if (guilt > worst) {
+				worst = guilt;
+				*step = k;
+				*peer = plan->steps[k].recv_peer;
+			}
 		}
 	}
-	return false;
+	return worst != NPULINK_GUILT_NONE;
 }
 
 /* A step of @op that is not done, and meets @peer; see npulink_blame_step(). */

@@ -26,6 +26,22 @@ void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *
 	npulink_remote_post(remote, &msg, NULL, 0);
 }
 
+/* Is it known that the peer of @conn has called what @op belongs to? Under the rank's lock. */
+bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink_conn *conn)
+{
+	const struct npulink_remote *remote = conn->remote;
+	bool p2p = op->plan->p2p;
+
+	lockdep_assert_held(&op->rank->lock);
+	if (!remote)
+		return false;
+	if (remote->opened[p2p][op->number % NPULINK_MAX_INFLIGHT] == op->number + 1)
+		return true;
+	return remote->answered_ns && !(remote->answer.flags & NPULINK_WIRE_P2P) == !p2p &&
+	       le64_to_cpu(remote->answer.number) == op->number &&
+	       remote->answer.status.called != NPULINK_WIRE_NOT_CALLED;
+}
+
 /* ---- answering ------------------------------------------------------------------------- */
 
 /* The operation of ours that the peer asks for, or NULL with *called set. */
