@@ -2,7 +2,8 @@
 /*
  * rdma_shrink.c - three machines whose ranks go on after a failure, in a communicator of those
  * who are left: ranks are killed, one never asks, one is late, machines cannot reach each other,
- * and the machine that decides is killed while they agree. What all who go on then compute is right.
+ * and the machine that decides is killed while they agree. What all who go on then compute is
+ * right.
  *
  * npulink-test: machines=3 mem=512 modules=none timeout=300
  */
