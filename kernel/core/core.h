@@ -123,6 +123,7 @@ void npulink_remote_op_free(struct npulink_op *op);
 int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause);
 int npulink_remote_op_strangers(struct npulink_op *op, struct npulink_cause *cause);
 bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink_conn *conn);
+bool npulink_remote_waits_for(const struct npulink_op *op, u32 *peer, u32 *step);
 void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run);
 void npulink_remote_abort(struct npulink_rank *rank);
 void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);

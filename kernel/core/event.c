@@ -297,6 +297,7 @@ static struct npulink_op *npulink_overdue(struct npulink_file *file)
  */
 #define NPULINK_BLAME_HOPS	1024
 #define NPULINK_BLAME_WORK	(64 * NPULINK_BLAME_UNITS)
+#define NPULINK_BLAME_FAR	16	/* ranks elsewhere, perhaps in a circle */
 
 /* What @rank waits for in @op, or in its own part of the same collective; NULL: nothing. */
 static struct npulink_op *npulink_blame_op(struct npulink_rank *rank, struct npulink_op *op,
@@ -320,7 +321,24 @@ static struct npulink_op *npulink_blame_op(struct npulink_rank *rank, struct npu
 	return NULL;
 }
 
-/* Follow who waits for whom on this node to the one that everything hangs on. */
+/* The same of those elsewhere, from the one that @op waits for on, as far as it is known here. */
+static void npulink_blame_far(const struct npulink_op *op, struct npulink_cause *cause)
+{
+	u32 peer = cause->peer, step, hops;
+
+	for (hops = 0; hops < NPULINK_BLAME_FAR; hops++) {
+		if (!npulink_remote_waits_for(op, &peer, &step))
+			return;
+		cause->rank = cause->peer;
+		cause->peer = peer;
+		cause->step = step;
+	}
+}
+
+/*
+ * Follow who waits for whom on this node to the one that everything hangs on; and on others, as
+ * far as they have said so.
+ */
 void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 {
 	struct npulink_comm *comm = op->rank->comm;
@@ -334,8 +352,10 @@ void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 
 		spin_lock_irq(&rank->lock);
 		o = npulink_blame_op(rank, op, cause);
-		if (o)
+		if (o) {
 			work += min_t(u32, o->plan->nunits, NPULINK_BLAME_UNITS);
+			npulink_blame_far(o, cause);
+		}
 		spin_unlock_irq(&rank->lock);
 		/* They wait in a circle: each of them is as good as any (Brent's way to see it). */
 		if (!o || cause->peer == first || cause->peer == been)

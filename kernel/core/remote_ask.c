@@ -26,6 +26,14 @@ void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *
 	npulink_remote_post(remote, &msg, NULL, 0);
 }
 
+/* Has the peer's kernel said how it is with what @op belongs to? */
+static bool npulink_remote_has_said(const struct npulink_remote *remote,
+				    const struct npulink_op *op)
+{
+	return remote->answered_ns && le64_to_cpu(remote->answer.number) == op->number &&
+	       !(remote->answer.flags & NPULINK_WIRE_P2P) == !op->plan->p2p;
+}
+
 /* Is it known that the peer of @conn has called what @op belongs to? Under the rank's lock. */
 bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink_conn *conn)
 {
@@ -37,9 +45,30 @@ bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink
 		return false;
 	if (remote->opened[p2p][op->number % NPULINK_MAX_INFLIGHT] == op->number + 1)
 		return true;
-	return remote->answered_ns && !(remote->answer.flags & NPULINK_WIRE_P2P) == !p2p &&
-	       le64_to_cpu(remote->answer.number) == op->number &&
+	return npulink_remote_has_said(remote, op) &&
 	       remote->answer.status.called != NPULINK_WIRE_NOT_CALLED;
+}
+
+/*
+ * Whom does rank *peer, on another machine, wait for in what @op belongs to, and in which step?
+ * False if that is not known, or nobody. Under the rank's lock.
+ */
+bool npulink_remote_waits_for(const struct npulink_op *op, u32 *peer, u32 *step)
+{
+	u32 at = npulink_find_peer(op->plan, *peer);
+	const struct npulink_remote *remote;
+	const struct npulink_wire_status *st;
+
+	lockdep_assert_held(&op->rank->lock);
+	remote = at == ~0U ? NULL : op->plan->peers[at].conn->remote;
+	if (!remote || !npulink_remote_has_said(remote, op))
+		return false;
+	st = &remote->answer.status;
+	if (st->called != NPULINK_WIRE_RUNNING || le32_to_cpu(st->peer) == NPULINK_NO_PEER)
+		return false;
+	*peer = le32_to_cpu(st->peer);
+	*step = le32_to_cpu(st->step);
+	return true;
 }
 
 /* ---- answering ------------------------------------------------------------------------- */
