@@ -249,9 +249,9 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * MASTER_ADDR. Rank 0 listens there only, if that is an address, localhost, or a name that has
  * one address besides loopback, and if that is its machine's own; by another name, such as one
  * that is 127.0.1.1 in its own /etc/hosts, at all addresses of its machine, unless
- * LOCAL_WORLD_SIZE says that all ranks are there. If COLL_KEY is set, the same secret text for all, they prove to each other
- * that they have it, and the communicator's secret does not travel; if not
- * and the ranks are on several machines, coll_comm_warning() says so. Otherwise, if
+ * LOCAL_WORLD_SIZE says that all ranks are there. If COLL_KEY is set, the same secret text
+ * for all, they prove to each other that they have it, and the communicator's secret does not
+ * travel; if not and the ranks are on several machines, coll_comm_warning() says so. Otherwise, if
  * PMIX_RANK is set (Open MPI's mpirun, prterun, srun --mpi=pmix), they meet by PMIx, which
  * the launcher authenticates. Waits for all ranks.
  *
