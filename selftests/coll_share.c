@@ -336,7 +336,10 @@ static int one_leaves(struct ranks *ranks, struct coll_comm *comm)
 		rc = coll_test(&req);
 		pause_us(1000);
 	}
-	/* A rank whose own steps are over before may end well. */
+	/* A rank whose own steps are over before may end well, but its end is not the others'. */
+	__atomic_add_fetch(&ranks->number[0], 1, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&ranks->number[0], __ATOMIC_SEQ_CST) < RANKS - 1 && now_ms() < end)
+		pause_us(1000);
 	if (rc && rc != -ESHUTDOWN)
 		return rank_fail(ranks, rank, "%d: %s", rc, coll_comm_last_error(comm));
 	_exit(0);
