@@ -435,7 +435,7 @@ static void test_failures(void)
 {
 	struct coll_request *req = NULL;
 	struct coll_state state;
-	int x[8] = { }, rc;
+	int x[12] = { }, rc;
 
 	make_comms(2, NULL);
 	rc = coll_iallreduce(comms[0], x, x + 4, 4, COLL_INT32, COLL_SUM, &req);
