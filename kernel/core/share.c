@@ -125,7 +125,9 @@ static bool share_items(const struct npulink_script *s, struct share_range *rang
 			};
 	}
 	sort(written, s->nreqs, sizeof(*written), share_cmp_reqs, NULL);
+	cond_resched();
 	sort(copied, ncopied, sizeof(*copied), share_cmp_reqs, NULL);
+	cond_resched();
 	for (i = 1; i < s->nreqs; i++)
 		if (!share_cmp(&written[i - 1], &written[i]))
 			return false;
@@ -158,6 +160,7 @@ static bool share_independent(const struct npulink_script *s, struct share_range
 			};
 	}
 	sort(ranges, n, sizeof(*ranges), share_cmp, NULL);
+	cond_resched();
 	/* Of ranges that hang together, all are the same one, or none is written. */
 	for (i = 0; i < n; i = k) {
 		const struct share_range *r = &ranges[i];
@@ -268,6 +271,7 @@ bool npulink_share_make(struct npulink_script *s, u32 max_src)
 		for (i = 0; i < s->nreqs; i++)
 			keys[i] = (struct share_key) { .item = item[i], .req = i };
 		sort(keys, s->nreqs, sizeof(*keys), share_cmp_keys, NULL);
+		cond_resched();
 		ok = share_order(s, sh, keys);
 	}
 	kvfree(ranges);
@@ -324,12 +328,14 @@ static u64 npulink_share_block(const struct npulink_script *s, u32 block, struct
 	u32 i;
 	int rc;
 
-	/* Pairs with npulink_comm_record(). */
-	if (smp_load_acquire(&comm->failed)) {
-		WRITE_ONCE(s->share->bad, true);
-		return 0;
-	}
 	for (i = it->first; i < it->first + it->nreqs; i++) {
+		/* Thousands may copy the same block. */
+		cond_resched();
+		/* Pairs with npulink_comm_record(). */
+		if (smp_load_acquire(&comm->failed)) {
+			WRITE_ONCE(s->share->bad, true);
+			return 0;
+		}
 		rc = npulink_script_req_run(s, &s->reqs[i], req, at, n);
 		if (rc) {
 			WRITE_ONCE(s->share->bad, true);
