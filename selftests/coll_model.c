@@ -27,14 +27,15 @@
 
 enum what {
 	NEW, CALL, BURST, GROUP, BAD, DIFFER, ABORT, LEAVE, LATE, SHRINK, AGAIN, KNOB, DEFAULT,
-	WHATS
+	LARGE, MIDDLE, WHATS
 };
 
 static const char * const what_names[] = {
 	"communicators made", "collectives", "requests in flight together", "groups",
 	"bad arguments", "calls that differ", "aborts", "ranks that left", "deadlines",
 	"shrunk communicators", "calls after a failure", "devices made slow, or to stutter",
-	"default deadlines",
+	"default deadlines", "large collectives, which all ranks run together",
+	"of them, aborted in the middle",
 };
 
 /* Shared by all processes. */
@@ -306,6 +307,63 @@ static int one_call(struct track *t, struct slot *s)
 	return trial_run(s->comm, &c, text, sizeof(text)) ? wrong(t, "%s", text) : 0;
 }
 
+/* Of what can be run in one go, so much that all ranks do it together (core/share.c). */
+static struct coll_case draw_large(struct track *t, const struct slot *s)
+{
+	static const uint32_t colls[] = {
+		NPULINK_COLL_ALLREDUCE, NPULINK_COLL_REDUCE, NPULINK_COLL_BROADCAST,
+		NPULINK_COLL_ALLGATHER, NPULINK_COLL_REDUCE_SCATTER, NPULINK_COLL_ALLTOALL,
+	};
+	struct coll_case c = draw_case(t, s);
+
+	c.collective = colls[draw(t, ARRAY_SIZE(colls))];
+	c.root = trial_rooted(c.collective) ? draw(t, RANKS) % s->n : 0;
+	c.count = ((256 << 10) + draw(t, 100000)) / coll_dtype_size(c.dtype);
+	return c;
+}
+
+/*
+ * The same several times: the first one only shows how. Then one of the ranks may abort, at any
+ * moment of another one, which ends well or with that.
+ */
+static int large(struct track *t, struct slot *s)
+{
+	struct coll_case c = draw_large(t, s);
+	unsigned int times = 2 + draw(t, 3), who = draw(t, RANKS) % s->n, code = draw(t, 1000);
+	bool aborts = !draw(t, 3);
+	struct trial_run run;
+	char text[900];
+	int rc;
+
+	if (aborts) {
+		fail(s, -ECANCELED, "abort", who);
+		s->code = code;
+	}
+	for (unsigned int i = 0; s->comm && i < times; i++) {
+		did(t, s, LARGE);
+		if (trial_run(s->comm, &c, text, sizeof(text)))
+			return wrong(t, "%s", text);
+	}
+	if (!aborts)
+		return 0;
+	if (meet(t, s) || !s->comm)
+		return s->comm ? -1 : 0;
+	did(t, s, MIDDLE);
+	c.form = s->self == who || draw_own(t, 2) ? CASE_REQUEST : CASE_BLOCKING;
+	rc = trial_begin(s->comm, &c, &run);
+	if (s->self == who) {
+		usleep(draw_own(t, 4000));
+		coll_comm_abort(s->comm, code);
+	}
+	rc = rc ? rc : trial_wait(&run);
+	if (rc && rc != -ECANCELED)
+		return wrong(t, "aborted: %d, %s", rc, coll_comm_last_error(s->comm));
+	c.form = CASE_BLOCKING;
+	if (trial_end(s->comm, &run, rc, text, sizeof(text)) && !rc)
+		return wrong(t, "%s", text);
+	return expect_failure(t, s);
+}
+
 /* Requests on all communicators at once: each rank has its own order of starting and waiting. */
 static int burst(struct track *t)
 {
@@ -559,10 +617,10 @@ static int shrink(struct track *t, struct slot *s)
 static int statement(struct track *t)
 {
 	struct slot *s = &t->slot[draw(t, SLOTS)];
-	unsigned int what = draw(t, 22);
+	unsigned int what = draw(t, 24);
 
 #define DO(name, call) (t->doing = what_names[name], call)
-	if (what > 19)
+	if (what > 21)
 		return DO(KNOB, turn_knob(t));
 	if (!s->used)
 		return DO(NEW, make(t, s, draw_deadline(t)));
@@ -597,6 +655,9 @@ static int statement(struct track *t)
 	case 12:
 	case 13:
 		return DO(BURST, burst(t));
+	case 14:
+	case 15:
+		return DO(LARGE, large(t, s));
 	default:
 		return DO(CALL, one_call(t, s));
 	}
@@ -618,16 +679,24 @@ static int killed_in_the_middle(struct track *t, struct coll_comm *all, unsigned
 {
 	struct slot s = { .comm = all, .n = RANKS, .self = t->process, .used = true };
 	unsigned int calls = draw(t, 40);
-	static int64_t buf[3000];
+	static int64_t buf[60000];
+	/* Either it does so itself, between two calls, or somebody else, in the middle of any. */
+	bool together = draw(t, 2);
 	int rc = 0;
 
-	t->doing = "a death";
+	t->doing = together ? "a death in the middle of what all do together" : "a death";
 	for (unsigned int i = 0; i < RANKS; i++)
 		s.member[i] = i;
+	if (together && t->process == victim && !fork()) {
+		usleep(draw_own(t, 100000));
+		kill(getppid(), SIGKILL);
+		_exit(0);
+	}
 	for (unsigned int i = 0; !rc; i++) {
-		if (t->process == victim && i == calls)
+		if (!together && t->process == victim && i == calls)
 			raise(SIGKILL);
-		rc = coll_allreduce(all, COLL_IN_PLACE, buf, 1 + 77 * (i % 30), COLL_INT64,
+		rc = coll_allreduce(all, COLL_IN_PLACE, buf,
+				    together ? ARRAY_SIZE(buf) : 1 + 77 * (i % 30), COLL_INT64,
 				    COLL_MAX);
 	}
 	fail(&s, -EOWNERDEAD, "death", victim);
