@@ -192,7 +192,12 @@ $(B)/bench/reduce: tools/bench/peers/reduce.c selftests/soft_loops.h $(wildcard 
 		-ffp-contract=off -o $@ $<
 
 # Between machines.
-bench-net-programs: $(if $(openmpi),$(B)/bench/net-mpi)
+bench-net-programs: $(B)/bench/net-exchange $(if $(openmpi),$(B)/bench/net-mpi)
+
+$(B)/bench/net-exchange: tools/bench/net/exchange.c
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -lrdmacm -libverbs
 
 $(B)/bench/net-mpi: tools/bench/net/mpi.c
 	@$(call say,LD,$@)
