@@ -402,6 +402,8 @@ LIE(lie_grant_far, m->type = NPULINK_WIRE_GRANT; m->off = LEN - 4; m->size = LEN
 LIE(lie_abort, m->type = NPULINK_WIRE_ABORT)
 LIE(lie_ask, m->type = NPULINK_WIRE_ASK; m->status.next = 1)
 LIE(lie_status, m->type = NPULINK_WIRE_STATUS; memset(&m->status, 0, sizeof(m->status)))
+LIE(lie_itself, m->type = NPULINK_WIRE_STATUS; memset(&m->status, 0, sizeof(m->status));
+    m->status.task = 'S'; m->status.called = NPULINK_WIRE_RUNNING; m->status.peer = 0)
 
 #define PLAIN(text, fn) { .what = text, .make = fn }
 
@@ -433,6 +435,8 @@ static const struct lie lies[] = {
 	{ .what = "a question with an answer", .make = lie_ask,
 	  .len = sizeof(struct npulink_wire_msg) },
 	{ .what = "an answer without meaning", .make = lie_status,
+	  .len = sizeof(struct npulink_wire_msg) },
+	{ .what = "that it waits for itself", .make = lie_itself,
 	  .len = sizeof(struct npulink_wire_msg) },
 	{ .what = "half a header", .make = lie_none, .len = 60 },
 };

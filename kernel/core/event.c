@@ -324,10 +324,11 @@ static struct npulink_op *npulink_blame_op(struct npulink_rank *rank, struct npu
 /* The same of those elsewhere, from the one that @op waits for on, as far as it is known here. */
 static void npulink_blame_far(const struct npulink_op *op, struct npulink_cause *cause)
 {
-	u32 peer = cause->peer, step, hops;
+	u32 first = cause->peer, peer = first, step, hops;
 
 	for (hops = 0; hops < NPULINK_BLAME_FAR; hops++) {
-		if (!npulink_remote_waits_for(op, &peer, &step))
+		/* Of a circle each is as good as any, and always the same one is better. */
+		if (!npulink_remote_waits_for(op, &peer, &step) || peer == first)
 			return;
 		cause->rank = cause->peer;
 		cause->peer = peer;

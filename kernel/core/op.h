@@ -216,7 +216,7 @@ int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
 bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op);
 void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
 
-/* Units that are looked at for somebody to blame, with interrupts off. */
+/* Steps that are looked at for somebody to blame, with interrupts off. */
 #define NPULINK_BLAME_UNITS	BIT(16)
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
 void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);

@@ -26,12 +26,22 @@ void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *
 	npulink_remote_post(remote, &msg, NULL, 0);
 }
 
-/* Has the peer's kernel said how it is with what @op belongs to? */
+/*
+ * What the peer's kernel has said is true for so long, if it does not say so again: it is asked
+ * each tick.
+ */
+#define NPULINK_SAID_NS	(4ULL * NPULINK_TICK_MS * NSEC_PER_MSEC)
+
+/* Has the peer's kernel ever said how it is with what @op belongs to? */
 static bool npulink_remote_has_said(const struct npulink_remote *remote,
 				    const struct npulink_op *op)
 {
+	u8 flags = remote->answer.flags;
+	bool p2p = op->plan->p2p;
+
 	return remote->answered_ns && le64_to_cpu(remote->answer.number) == op->number &&
-	       !(remote->answer.flags & NPULINK_WIRE_P2P) == !op->plan->p2p;
+	       !(flags & NPULINK_WIRE_P2P) == !p2p &&
+	       (!p2p || !(flags & NPULINK_WIRE_SENDS) == !op->plan->p2p_send);
 }
 
 /* Is it known that the peer of @conn has called what @op belongs to? Under the rank's lock. */
@@ -61,7 +71,8 @@ bool npulink_remote_waits_for(const struct npulink_op *op, u32 *peer, u32 *step)
 
 	lockdep_assert_held(&op->rank->lock);
 	remote = at == ~0U ? NULL : op->plan->peers[at].conn->remote;
-	if (!remote || !npulink_remote_has_said(remote, op))
+	if (!remote || !npulink_remote_has_said(remote, op) ||
+	    npulink_clock() - remote->answered_ns > NPULINK_SAID_NS)
 		return false;
 	st = &remote->answer.status;
 	if (st->called != NPULINK_WIRE_RUNNING || le32_to_cpu(st->peer) == NPULINK_NO_PEER)
@@ -173,7 +184,8 @@ const char *npulink_remote_check_ask(const struct npulink_remote *remote,
 		return "reserved bytes";
 	if (st->called > NPULINK_WIRE_OVER || st->kind > NPULINK_WAIT_WORKER ||
 	    !isalpha(st->task) ||
-	    (peer != NPULINK_NO_PEER && peer >= remote->rank->comm->nranks))
+	    (peer != NPULINK_NO_PEER &&
+	     (peer >= remote->rank->comm->nranks || peer == remote->conn->rank)))
 		return "status";
 	return NULL;
 }
