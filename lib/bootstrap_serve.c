@@ -269,7 +269,8 @@ static int hear(struct coll_bootstrap *b, struct coll_conn *c)
 	if (n <= 0) {
 		struct coll_tcp *t = b->priv;
 
-		t->hung_up++;
+		/* Who leaves an entry of its machine comes to rank 0 yet. */
+		t->hung_up += !c->door->local;
 		coll_conn_close(c);
 		return 0;
 	}
@@ -464,8 +465,8 @@ static int fail_missing(struct coll_bootstrap *b)
 			 t->other_keys, b->key_is, t->other_key_from);
 	if (t->hung_up)
 		snprintf(hung_up, sizeof(hung_up),
-			 "; %u came and hung up at once: if they were ranks, they say why (as if %s is set here only)",
-			 t->hung_up, b->key_is);
+			 "; %u came and hung up at once: if they were ranks, they say why (as if %s is set %s only)",
+			 t->hung_up, b->key_is, *b->key ? "here" : "there");
 	return coll_text(b->text, sizeof(b->text), -ETIMEDOUT,
 			 "rank %s did not come to %s port %u in time%s%s%s", missing, b->host,
 			 b->port, t->elsewhere ? ", which is no address of rank 0's machine" : "",

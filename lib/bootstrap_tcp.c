@@ -87,6 +87,9 @@ static int gather_from(struct coll_bootstrap *b, struct coll_conn *c, size_t len
 			rc = coll_hear_member(b, &f, heap->data + heap->len);
 			if (rc && rc != -EBADMSG)
 				return rc;
+			/* It might say so for ever. */
+			if (!rc && !coll_remaining_ms(b))
+				rc = -ETIMEDOUT;
 		}
 	} while (!rc && f.type == FRAME_MEMBER);
 	if (!rc && f.type == FRAME_ERROR && f.status < 0 && f.status > -4096)

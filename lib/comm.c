@@ -277,7 +277,7 @@ int coll_comm_destroy(struct coll_comm *comm)
 	pthread_mutex_unlock(&dev->lock);
 	if (rc)
 		return coll_fail(comm, rc,
-				 "%s: there are requests that were not waited for: call coll_wait, or coll_comm_abort first",
+				 "%s: there are requests that were not waited for: call coll_wait, coll_group_end, or coll_comm_abort first",
 				 __func__);
 	coll_comm_discard(comm);
 	coll_dev_put(dev);
