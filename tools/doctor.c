@@ -578,7 +578,6 @@ static void check_rdma(void)
 
 /* ---- limits */
 
-/* Buffers of the kernel are charged to the memory cgroup, too. */
 /* What goes on now: the oldest operation of each communicator, if it is old. */
 static void check_jobs(void)
 {
@@ -605,6 +604,7 @@ static void check_jobs(void)
 	free(ops);
 }
 
+/* Buffers of the kernel are charged to the memory cgroup, too. */
 static void check_cgroup(uint64_t need)
 {
 	char line[512], path[600], limit[64], a[16], b[16];
