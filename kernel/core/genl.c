@@ -254,6 +254,31 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 }
 
 /* Tell the group "events" in all network namespaces. Task context. */
+/*
+ * To each network namespace by itself: genlmsg_multicast_allns() ends with the first one that has
+ * a listener who is too slow and wants senders to know it (NETLINK_BROADCAST_ERROR).
+ */
+static int npulink_genl_send_all(struct sk_buff *skb)
+{
+	struct sk_buff *copy;
+	struct net *net;
+	int rc = 0, one;
+
+	rcu_read_lock();
+	for_each_net_rcu(net) {
+		copy = skb_clone(skb, GFP_ATOMIC);
+		one = -ENOMEM;
+		if (copy)
+			one = genlmsg_multicast_netns(&npulink_genl_family, net, copy, 0, 0,
+						      GFP_ATOMIC);
+		/* Nobody listens, or one listener was too slow, which sees that itself. */
+		if (one && one != -ESRCH && one != -ENOBUFS)
+			rc = one;
+	}
+	rcu_read_unlock();
+	return rc;
+}
+
 int npulink_genl_multicast(const struct npulink_notice *notice)
 {
 	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
@@ -269,11 +294,9 @@ int npulink_genl_multicast(const struct npulink_notice *notice)
 		return rc;
 	}
 	genlmsg_end(skb, header);
-	rcu_read_lock();
-	rc = genlmsg_multicast_allns(&npulink_genl_family, skb, 0, 0);
-	rcu_read_unlock();
-	/* Nobody listens, or one listener was too slow, which sees that itself. */
-	return rc == -ESRCH || rc == -ENOBUFS ? 0 : rc;
+	rc = npulink_genl_send_all(skb);
+	nlmsg_free(skb);
+	return rc;
 }
 
 static const struct genl_ops npulink_genl_ops[] = {
