@@ -15,7 +15,8 @@ static int random_traffic(struct coll_comm *comm, unsigned int rank)
 {
 	unsigned int n = coll_comm_size(comm);
 
-	return random_operations(getenv("NPULINK_SOAK") ? 2000 : 100, rank, n, n / MACHINES);
+	return random_operations(getenv("NPULINK_SOAK") ? 2000 : 100, rank, n, n / MACHINES,
+				 RANDOM_SEED);
 }
 
 /*

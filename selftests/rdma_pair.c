@@ -46,7 +46,7 @@ static int random_traffic(struct coll_comm *comm, unsigned int rank)
 {
 	unsigned int n = coll_comm_size(comm);
 
-	return random_operations(random_ops, rank, n, n / machines);
+	return random_operations(random_ops, rank, n, n / machines, RANDOM_SEED);
 }
 
 /* Sends and receives in both directions at a time, also longer than what is granted. */

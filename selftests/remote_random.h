@@ -11,6 +11,7 @@
 #define RANDOM_COMMS	3	/* at a time */
 #define RANDOM_LIFE	50	/* operations; then one of them is replaced */
 #define RANDOM_RANKS	16
+#define RANDOM_SEED	20261122
 
 struct random_comm {
 	struct coll_comm *comm;		/* NULL: we are not in it */
@@ -40,18 +41,43 @@ static inline int random_comm_new(struct random_comm *c, unsigned int me, unsign
 	return !c->comm;
 }
 
+/* The next call of @n ranks. */
+static inline struct coll_case random_case(unsigned int *seed, unsigned int n, bool large)
+{
+	struct coll_case c = {
+		.collective = rand_r(seed) % ARRAY_SIZE(trial_names),
+		.dtype = rand_r(seed) % 2 ? COLL_INT32 : COLL_FLOAT64,
+		.op = rand_r(seed) % 2 ? COLL_SUM : COLL_MIN,
+		.in_place = rand_r(seed) % 2, .form = rand_r(seed) % CASE_FORMS,
+	};
+	unsigned int bits = rand_r(seed) % (large ? 17 : 11);
+
+	c.count = rand_r(seed) % (1U << bits) + 1;
+	c.root = rand_r(seed) % n;
+	if (!trial_rooted(c.collective))
+		c.root = 0;
+	return c;
+}
+
+/* The first of so many ports for those who join at present; others take it over in the end. */
+#define RANDOM_PORTS	500
+
+static inline unsigned int random_port(void)
+{
+	return 10000 + remote_port / 2 % 40 * RANDOM_PORTS;
+}
+
 /* So many of them, in a process that is number @me of @total. */
 static inline int random_operations(unsigned int ops, unsigned int me, unsigned int total,
-				    unsigned int per)
+				    unsigned int per, unsigned int seed)
 {
-	unsigned int port = 10000 + (remote_port - 5000) * 250, seed = 20261122;
+	unsigned int port = random_port();
 	struct random_comm comms[RANDOM_COMMS] = { };
 	int bad = 0;
 
 	for (unsigned int i = 0; i < ops && !bad; i++) {
 		struct random_comm *at = &comms[i / RANDOM_LIFE % RANDOM_COMMS];
 		struct coll_case c;
-		unsigned int bits;
 
 		if (i % RANDOM_LIFE == 0) {
 			for (unsigned int k = 0; k < RANDOM_COMMS && !bad; k++) {
@@ -65,17 +91,7 @@ static inline int random_operations(unsigned int ops, unsigned int me, unsigned 
 				break;
 		}
 		at = &comms[rand_r(&seed) % RANDOM_COMMS];
-		c = (struct coll_case) {
-			.collective = rand_r(&seed) % ARRAY_SIZE(trial_names),
-			.dtype = rand_r(&seed) % 2 ? COLL_INT32 : COLL_FLOAT64,
-			.op = rand_r(&seed) % 2 ? COLL_SUM : COLL_MIN,
-			.in_place = rand_r(&seed) % 2, .form = rand_r(&seed) % CASE_FORMS,
-		};
-		bits = rand_r(&seed) % (i % 16 ? 11 : 17);
-		c.count = rand_r(&seed) % (1U << bits) + 1;
-		c.root = rand_r(&seed) % at->n;
-		if (!trial_rooted(c.collective))
-			c.root = 0;
+		c = random_case(&seed, at->n, i % 16 == 0);
 		if (at->comm)
 			bad = remote_case(at->comm, at->rank, &c);
 	}
