@@ -7,6 +7,7 @@
  * npulink-test: machines=4 mem=512 modules=none timeout=300 named
  */
 #include <sys/mman.h>
+#include "remote_deaths.h"
 #include "remote_random.h"
 
 #define MACHINES	4
@@ -80,38 +81,6 @@ static int abort_reaches_all(struct coll_comm *comm, unsigned int rank)
 
 static volatile double *killed;		/* when a machine was, 0: not yet */
 
-/* What a rank, and npulink, have to say of rank @dead, whose machine, number @where, has died. */
-static int check_death(struct coll_comm *comm, unsigned int rank, int rc, unsigned int dead,
-		       unsigned int where)
-{
-	const char *text = coll_comm_last_error(comm);
-	double took = now() - *killed;
-	struct coll_state state;
-	char host[16];
-
-	snprintf(host, sizeof(host), "vm%u", where);
-
-	if (rc != -ENOLINK || coll_comm_status(comm, &state) || strcmp(state.cause, "link"))
-		return remote_fail("rank %u: %d: %s", rank, rc, text);
-	if (state.peer != dead || strcmp(state.machine, host) ||
-	    strncmp(state.port, "rxe", 3) || state.code != EHOSTDOWN)
-		return remote_fail("rank %u: rank %u on \"%s\" over \"%s\", error %u", rank,
-				   state.peer, state.machine, state.port, state.code);
-	if (state.step == UINT32_MAX || state.number == UINT64_MAX)
-		return remote_fail("rank %u: no operation and step", rank);
-	if (!strstr(text, host) || !strstr(text, "over port rxe") || !strstr(text, ", step "))
-		return remote_fail("rank %u: %s", rank, text);
-	if (!*killed || !remote_in_time(took))
-		return remote_fail("rank %u: noticed after %.2f s", rank, took);
-	if (run("build/tools/npulink -j comm show | jq -e 'any(.[].cause; .cause == \"link\" and "
-		".peer == %u and .machine == \"10.77.0.%u\" and (.port | startswith(\"rxe\")) and "
-		".number >= 0 and .step >= 0 and (.text | contains(\" on 10.77.0.%u over port \")))' "
-		">/dev/null", dead, where + 1, where + 1))
-		return remote_fail("rank %u: npulink comm does not say where", rank);
-	ksft_print_msg("rank %u: noticed after %.2f s\n", rank, took);
-	return 0;
-}
-
 #define EVENTS	"/tmp/events"
 
 /* Does npulink monitor say of a lost link to machine @where? */
@@ -154,7 +123,7 @@ static int dies_at_work(struct coll_comm *comm, unsigned int rank)
 	}
 	while (!rc)
 		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
-	return check_death(comm, rank, rc, MACHINES - 1, MACHINES - 1) |
+	return remote_check_death(comm, rank, rc, MACHINES - 1, 1, MACHINES - 1, killed) |
 	       check_event(MACHINES - 1);
 }
 
@@ -174,7 +143,7 @@ static int bereaved(unsigned int rank, unsigned int n, unsigned int port, unsign
 			pause();
 	}
 	rc = coll_allreduce(comm, &x, &y, 1, COLL_INT32, COLL_SUM);
-	rc = check_death(comm, rank, rc, dead, n - 1);
+	rc = remote_check_death(comm, rank, rc, dead, 1, n - 1, killed);
 	return rc | !!coll_comm_destroy(comm);
 }
 

@@ -7,7 +7,7 @@
  *
  * npulink-test: machines=3 mem=512 modules=none timeout=300
  */
-#include "remote.h"
+#include "remote_deaths.h"
 
 #define MACHINES	3
 
@@ -68,35 +68,10 @@ static int check_all(struct coll_comm *comm)
 /* How many times that may be waited for until it is known who is left; the host may be busy. */
 #define PATIENCE	4
 
-/* Go on with those in @left, a mask of ranks, of which we have been @rank. NULL: it failed. */
 static struct coll_comm *go_on(struct coll_comm *comm, unsigned int rank, unsigned int left,
 			       uint64_t deadline_ns)
 {
-	struct coll_config config = COLL_CONFIG_INIT;
-	unsigned int n = __builtin_popcount(left);
-	unsigned int place = __builtin_popcount(left & ((1U << rank) - 1));
-	struct coll_comm *shrunk, *again;
-	double start = now();
-	int rc;
-
-	config.deadline_ns = deadline_ns;
-	rc = coll_comm_shrink(comm, &shrunk, &config);
-	if (rc) {
-		remote_fail("rank %u: shrink: %d: %s", rank, rc, coll_comm_last_error(comm));
-		return NULL;
-	}
-	ksft_print_msg("rank %u: %u of %u after %.2f s\n", rank, coll_comm_rank(shrunk),
-		       coll_comm_size(shrunk), now() - start);
-	if (now() - start > PATIENCE * atof(bound))
-		remote_fail("rank %u: that is too late", rank);
-	else if (coll_comm_size(shrunk) != n || coll_comm_rank(shrunk) != place)
-		remote_fail("rank %u: not %u of %u", rank, place, n);
-	else if (coll_comm_shrink(comm, &again, NULL) != -EEXIST)
-		remote_fail("rank %u: there are two places for it", rank);
-	else
-		return shrunk;
-	coll_comm_destroy(shrunk);
-	return NULL;
+	return remote_go_on(comm, rank, left, deadline_ns, PATIENCE * atof(bound));
 }
 
 #define LONG	240000000000ULL
