@@ -2,14 +2,51 @@
 /*
  * rdma_faults.c - two machines whose network loses packets, whose cable is pulled, whose
  * RDMA device or port is taken away under load. Never a wrong byte or a hang, an error
- * within the bound that names machine and port, and then all works again.
+ * within the bound that names machine and port, and then all works again. A hundred times
+ * each in make soak; NPULINK_ROUNDS says another number.
  *
  * npulink-test: machines=2 mem=768 modules=none timeout=300
  */
 #include <sys/mman.h>
+#include "cases.h"
 #include "remote.h"
 
 #define NDEV	1
+#define NPULINK	"build/tools/npulink"
+
+static unsigned int rounds;
+
+/* How long the ranks of this machine took: to notice, or for what they had to do. */
+static volatile struct {
+	unsigned int n;
+	double sum, worst;
+} *times;
+
+static void note(double took)
+{
+	times->n++;
+	times->sum += took;
+	if (took > times->worst)
+		times->worst = took;
+}
+
+/* All rounds, or the other machine waits for this one. */
+static int repeat(int (*one)(void), const char *what)
+{
+	int bad = 0;
+
+	memset((void *)times, 0, sizeof(*times));
+	for (unsigned int i = 0; i < rounds; i++) {
+		int rc = one();
+
+		if (rc)
+			remote_fail("%s: round %u of %u failed", what, i + 1, rounds);
+		bad += !!rc;
+	}
+	ksft_print_msg("%s: %u times, %.3f s in the mean, %.3f s at most\n", what, times->n,
+		       times->n ? times->sum / times->n : 0, times->worst);
+	return bad;
+}
 
 static int traffic(struct coll_comm *comm, unsigned int rank)
 {
@@ -27,13 +64,27 @@ static int traffic(struct coll_comm *comm, unsigned int rank)
 	return bad;
 }
 
+static int timed_traffic(struct coll_comm *comm, unsigned int rank)
+{
+	double start = now();
+	int bad = traffic(comm, rank);
+
+	note(now() - start);
+	return bad;
+}
+
+static int traffic_once(void)
+{
+	return remote_ranks(1, timed_traffic);
+}
+
 static int lossy(void)
 {
 	int bad = run("tc qdisc add dev eth0 root netem loss 1%% delay 1ms reorder 2%%");
 
 	if (bad)
 		return remote_fail("no netem");
-	bad = remote_ranks(1, traffic);
+	bad = repeat(traffic_once, "a collective each of six with loss");
 	return bad | run("tc qdisc del dev eth0 root");
 }
 
@@ -66,8 +117,8 @@ static int lossy_much(void)
 	return bad | run("tc qdisc del dev eth0 root");
 }
 
-/* What machine 1, or each, does to the network, some time after all ranks have begun. */
-static const char *blow;
+/* What machine 1, or each, does to the network some time after all ranks have begun, and undoes. */
+static const char *blow, *repair;
 /* A cable has two ends. What is in flight then waits, and names its step. */
 static bool cable;
 
@@ -93,78 +144,114 @@ static int check_words(struct coll_comm *comm, unsigned int rank)
 	return 0;
 }
 
-/* Until it fails; then it must be the link, and soon. */
+/* Some time from now; *when is shared, and the other machine is told. */
+static void strike(unsigned int rank, volatile double *when)
+{
+	unsigned int seed = remote_port, us = 300000 + rand_r(&seed) % 400000;
+	char path[256];
+	int rc;
+
+	*when = 0;
+	if (!rank && !cable) {
+		remote_watch("struck", remote_port, when);
+		return;
+	}
+	if (fork())
+		return;
+	usleep(us);
+	rc = system(blow);
+	*when = now();
+	remote_shared_path(path, "struck", remote_port);
+	_exit(rc || run("touch %s", path));
+}
+
+/* Right sums until it fails; then it must be the link, and soon. */
 static int until_lost(struct coll_comm *comm, unsigned int rank)
 {
-	static char in[300000], out[300000];
-	double *blown = mmap(NULL, sizeof(*blown), PROT_READ | PROT_WRITE,
-			     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	static uint8_t in[300000], out[300000], want[300000];
+	volatile double *blown = mmap(NULL, sizeof(*blown), PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	double took;
 	int rc = 0;
 
-	*blown = 0;
-	if ((rank == 1 || cable) && !fork()) {
-		usleep(500000);
-		rc = system(blow);
-		*blown = now();
-		_exit(!!rc);
+	for (size_t i = 0; i < sizeof(in); i++) {
+		in[i] = i / 7 + rank;
+		want[i] = i / 7 * 2 + 1;
 	}
-	while (!rc)
-		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
-	if (rc != -ENOLINK)
-		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
+	strike(rank, blown);
+	while (!rc) {
+		memset(out, 0, sizeof(out));
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_UINT8, COLL_SUM);
+		if (!rc && memcmp(out, want, sizeof(out)))
+			rc = -EILSEQ;
+	}
 	took = now();
+	/* What is still to be done would otherwise come after it was undone. */
 	while (wait(NULL) > 0)
 		;
-	/* Who is told by the other one does not know when that was, nor who was quicker. */
+	if (rc != -ENOLINK)
+		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
+	/* The other machine may hear of the loss before it sees when that was. */
 	took = *blown && *blown < took ? took - *blown : 0;
-	if (!remote_in_time(took) || (cable && !*blown))
+	if (!remote_in_time(took) || !*blown)
 		return remote_fail("rank %u: noticed after %.2f s", rank, took);
 	ksft_print_msg("rank %u: noticed after %.2f s\n", rank, took);
+	note(took);
 	return check_words(comm, rank);
 }
 
-static int lose(const char *how, const char *repair)
+static int lose_once(void)
 {
 	int bad;
 
-	blow = how;
 	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
 	bad = remote_ranks(1, until_lost);
 	unsetenv("COLL_PEER_TIMEOUT");
 	if (machine == 1 || cable)
 		bad |= run("%s", repair);
 	/* The address comes back a moment after the device. */
-	sleep(2);
+	for (int i = 0; i < 400 && run(NPULINK " link ports | grep 'rxe0/1 .*npu0' | "
+				       "grep -q 'bound$'"); i++)
+		usleep(50000);
 	return bad | remote_ranks(1, traffic);
+}
+
+static int lose(const char *what, const char *how, const char *undo)
+{
+	blow = how;
+	repair = undo;
+	return repeat(lose_once, what);
 }
 
 int main(void)
 {
 	remote_setup(NDEV, 20000);
 	run("modprobe sch_netem");
+	times = mmap(NULL, sizeof(*times), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	rounds = remote_rounds(100);
 	ksft_print_header();
 	ksft_set_plan(7);
 	/* rxe takes half a second for many a packet that is lost. */
-	if (getenv("NPULINK_SOAK"))
-		ksft_test_result(!lossy(), "1 %% of packets lost, some reordered\n");
+	if (rounds > 1)
+		chosen_result(!lossy(), "1 %% of packets lost, some reordered\n");
 	else
 		ksft_test_result_skip("1 %% of packets lost: only in make soak\n");
-	ksft_test_result(!lossy_much(), "much data, of which some packets are lost\n");
+	chosen_result(!lossy_much(), "much data, of which some packets are lost\n");
 	/*
 	 * Not by taking the interface down: when rxe of 6.1 cannot send a datagram, it
 	 * never connects again.
 	 */
 	cable = true;
-	ksft_test_result(!lose("tc qdisc add dev eth0 root netem loss 100%",
-			       "tc qdisc del dev eth0 root"), "a cable is pulled\n");
+	chosen_result(!lose("cable", "tc qdisc add dev eth0 root netem loss 100%",
+			    "tc qdisc del dev eth0 root"), "a cable is pulled\n");
 	cable = false;
-	ksft_test_result(!lose("build/tools/npulink link del npu0 rdma rxe0/1",
-			       "build/tools/npulink link add npu0 rdma rxe0/1"),
-			 "a port is unbound under load\n");
-	ksft_test_result(!lose("rdma link delete rxe0",
-			       "rdma link add rxe0 type rxe netdev eth0"),
-			 "an RDMA device is removed under load\n");
+	chosen_result(!lose("port", NPULINK " link del npu0 rdma rxe0/1",
+			    NPULINK " link add npu0 rdma rxe0/1"),
+		      "a port is unbound under load\n");
+	chosen_result(!lose("device", "rdma link delete rxe0",
+			    "rdma link add rxe0 type rxe netdev eth0"),
+		      "an RDMA device is removed under load\n");
 	ksft_test_result(remote_idle(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");
 	ksft_finished();

@@ -94,19 +94,41 @@ static inline int remote_kill(unsigned int which)
 	return run("touch %s/../kill-%u", getenv("NPULINK_RESULTS"), which);
 }
 
-/* Notes in *when, which is shared, that it has happened. */
-static inline void remote_watch_kill(unsigned int which, volatile double *when)
+/* Where all machines see it. */
+static inline void remote_shared_path(char path[256], const char *name, unsigned int number)
+{
+	snprintf(path, 256, "%s/../%s-%u", getenv("NPULINK_RESULTS"), name, number);
+}
+
+/* Notes in *when, which is shared, that there is a file of that name. */
+static inline void remote_watch(const char *name, unsigned int number, volatile double *when)
 {
 	char path[256];
 
 	*when = 0;
 	if (fork())
 		return;
-	snprintf(path, sizeof(path), "%s/../killed-%u", getenv("NPULINK_RESULTS"), which);
+	remote_shared_path(path, name, number);
 	for (int i = 0; i < 10000 && access(path, F_OK); i++)
 		usleep(20000);
 	*when = now();
 	_exit(0);
+}
+
+/* The same: that a machine was killed. */
+static inline void remote_watch_kill(unsigned int which, volatile double *when)
+{
+	remote_watch("killed", which, when);
+}
+
+/* How often to do what is done once in make test. */
+static inline unsigned int remote_rounds(unsigned int soak)
+{
+	const char *rounds = getenv("NPULINK_ROUNDS");
+
+	if (rounds)
+		return atoi(rounds);
+	return getenv("NPULINK_SOAK") ? soak : 1;
 }
 
 static inline void remote_setup(unsigned int ndev, unsigned int timeout_ms)
