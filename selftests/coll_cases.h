@@ -528,7 +528,10 @@ static inline int trial_begin(struct coll_comm *comm, const struct coll_case *c,
 	return trial_call(comm, r);
 }
 
-/* Wait if it was called (@rc 0), and look at the buffers. */
+/*
+ * Wait if it was called (@rc 0), and look at the buffers. 0, or the error of the call, or -EILSEQ
+ * for a wrong byte, and a line about it.
+ */
 static inline int trial_end(struct coll_comm *comm, struct trial_run *r, int rc, char *text,
 			    size_t size)
 {
@@ -551,10 +554,10 @@ static inline int trial_end(struct coll_comm *comm, struct trial_run *r, int rc,
 	trial_buf_free(&r->send);
 	trial_buf_free(&r->recv);
 	free(r->scounts);
-	return rc || bad_send || bad_recv ? -1 : 0;
+	return rc ? rc : bad_send || bad_recv ? -EILSEQ : 0;
 }
 
-/* 0, or -1 with a line about what is wrong. */
+/* The whole of it. */
 static inline int trial_run(struct coll_comm *comm, const struct coll_case *c, char *text,
 			    size_t size)
 {
