@@ -191,7 +191,7 @@ static inline struct coll_comm *remote_join_at(unsigned int rank, unsigned int n
 {
 	struct coll_config config = COLL_CONFIG_INIT;
 	struct coll_comm *comm;
-	char number[12], text[600];
+	char number[16], text[600];
 
 	snprintf(number, sizeof(number), "%u", rank);
 	setenv("RANK", number, 1);
