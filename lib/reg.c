@@ -300,6 +300,7 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_reg *reg;
+	bool beside = false;
 	int rc = coll_comm_enter(comm);
 
 	if (rc)
@@ -311,11 +312,14 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 	if (!rc) {
 		reg->pins++;
 		/* Beside what is there it does not stay. */
-		if (!reg->listed)
-			rc = -EOPNOTSUPP;
+		beside = !reg->listed;
 		coll_reg_put(dev, reg);
 	}
 	pthread_mutex_unlock(&dev->lock);
+	if (beside)
+		return coll_fail(comm, -EOPNOTSUPP,
+				 "the %zu bytes at %p overlap memory that is registered, and cannot be pinned together with it: deregister that first, also if it has been unmapped",
+				 len, addr);
 	return rc ? coll_fail_pin(comm, NULL, addr, len, rc) : 0;
 }
 

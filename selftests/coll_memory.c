@@ -240,6 +240,24 @@ static int registered(struct ranks *ranks, struct coll_comm *comm)
 	return rc ? rc : coll_deregister(comm, b, LEN);
 }
 
+/* What is left of it keeps other memory out, and the text says what to do. */
+static int registered_and_unmapped(struct ranks *ranks, struct coll_comm *comm)
+{
+	char *a = map(NULL, 2 * LEN), *b = a + LEN / 2;
+	int rc = coll_register(comm, a, LEN);
+
+	if (rc)
+		return rc;
+	munmap(a, LEN / 2);
+	rc = coll_register(comm, b, LEN);
+	if (rc != -EOPNOTSUPP || !strstr(coll_comm_last_error(comm), "deregister that first"))
+		return rank_fail(ranks, coll_comm_rank(comm), "%d: %s", rc,
+				 coll_comm_last_error(comm));
+	rc = coll_deregister(comm, a, LEN);
+	rc = rc ? rc : coll_register(comm, b, LEN);
+	return rc ? rc : coll_deregister(comm, b, LEN);
+}
+
 static int not_mapped(struct ranks *ranks, struct coll_comm *comm)
 {
 	char *a = map(NULL, LEN);
@@ -277,7 +295,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(12);
+	ksft_set_plan(13);
 	ksft_test_result(!ranks_of(2, found_again), "pinned once, found again\n");
 	ksft_test_result(!ranks_of(2, mapped_again), "unmapped and mapped again\n");
 	ksft_test_result(!ranks_of(2, forked), "fork while pinned\n");
@@ -288,6 +306,7 @@ int main(void)
 	ksft_test_result(!ranks_of(2, untouched), "memory that was never written\n");
 	ksft_test_result(!ranks_of(2, allocated), "coll_mem_alloc\n");
 	ksft_test_result(!ranks_of(2, registered), "coll_register\n");
+	ksft_test_result(!ranks_of(2, registered_and_unmapped), "coll_register and munmap\n");
 	ksft_test_result(!ranks_of(2, not_mapped), "a hole\n");
 	ksft_test_result(!ranks_of(2, unmapped_in_flight), "unmapped in flight\n");
 	ksft_finished();
