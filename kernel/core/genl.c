@@ -253,7 +253,6 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	return 0;
 }
 
-/* Tell the group "events" in all network namespaces. Task context. */
 /*
  * To each network namespace by itself: genlmsg_multicast_allns() ends with the first one that has
  * a listener who is too slow and wants senders to know it (NETLINK_BROADCAST_ERROR).
@@ -266,12 +265,14 @@ static int npulink_genl_send_all(struct sk_buff *skb)
 
 	rcu_read_lock();
 	for_each_net_rcu(net) {
+		if (!genl_has_listeners(&npulink_genl_family, net, 0))
+			continue;
 		copy = skb_clone(skb, GFP_ATOMIC);
 		one = -ENOMEM;
 		if (copy)
 			one = genlmsg_multicast_netns(&npulink_genl_family, net, copy, 0, 0,
 						      GFP_ATOMIC);
-		/* Nobody listens, or one listener was too slow, which sees that itself. */
+		/* Who has listened has gone, or was too slow, which it sees itself. */
 		if (one && one != -ESRCH && one != -ENOBUFS)
 			rc = one;
 	}
@@ -279,6 +280,7 @@ static int npulink_genl_send_all(struct sk_buff *skb)
 	return rc;
 }
 
+/* Tell the group "events" in all network namespaces. Task context. */
 int npulink_genl_multicast(const struct npulink_notice *notice)
 {
 	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
