@@ -402,8 +402,13 @@ LIE(lie_grant_far, m->type = NPULINK_WIRE_GRANT; m->off = LEN - 4; m->size = LEN
 LIE(lie_abort, m->type = NPULINK_WIRE_ABORT)
 LIE(lie_ask, m->type = NPULINK_WIRE_ASK; m->status.next = 1)
 LIE(lie_status, m->type = NPULINK_WIRE_STATUS; memset(&m->status, 0, sizeof(m->status)))
-LIE(lie_itself, m->type = NPULINK_WIRE_STATUS; memset(&m->status, 0, sizeof(m->status));
-    m->status.task = 'S'; m->status.called = NPULINK_WIRE_RUNNING; m->status.peer = 0)
+
+static void lie_itself(struct npulink_wire_msg *m)
+{
+	lie_status(m);
+	m->status.task = 'S';
+	m->status.called = NPULINK_WIRE_RUNNING;
+}
 
 #define PLAIN(text, fn) { .what = text, .make = fn }
 

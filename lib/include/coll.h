@@ -270,8 +270,8 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config
  * No failure for the others unless they still need this rank. A process that ends without
  * it has died, as far as they are concerned: also what it has finished and they have not
  * fails then. Requests that are not persistent must have been waited for, also if they are done:
- * -EBUSY otherwise, and nothing is done (after a failure or coll_comm_abort() they are freed). Frees
- * persistent requests, but not the memory of coll_mem_alloc(), which must be freed before.
+ * -EBUSY otherwise, and nothing is done (after a failure or coll_comm_abort() they are freed).
+ * Frees persistent requests, but not the memory of coll_mem_alloc(), which must be freed before.
  *
  * Return: 0, or -EBUSY.
  */
