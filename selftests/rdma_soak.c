@@ -105,7 +105,7 @@ static bool no_growth(void)
 {
 	bool ok = pauses->n >= 5;
 
-	for (unsigned int i = 0; i < FIGURES && ok; i++) {
+	for (unsigned int i = 0; i < FIGURES && pauses->n >= 5; i++) {
 		long before = least(i, 1), after = least(i, 4);
 
 		ksft_print_msg("%s: %ld KiB, in the end %ld KiB\n", figures[i].name, before, after);
