@@ -198,13 +198,15 @@ static bool silent(FIXTURE_DATA(cgroups) *self, uint32_t r)
 /* Its peers have a deadline, and say who it was; it does so, too, when it goes on. */
 TEST_F(cgroups, deadline_names_the_frozen)
 {
+	/* By then all have called, and done what they can. */
+	uint64_t deadline_ns = (slow() ? 5 : 1) * 1000000000ULL;
 	struct answer a;
 	uint32_t r;
 
 	start(_metadata, self, 1 << ODD, ODD, 4096);
 	FREEZE(self->pid[ODD]);
 	for (r = 0; r < N; r++)
-		ASSERT_TRUE(give(self, r, 300000000, 1));
+		ASSERT_TRUE(give(self, r, deadline_ns, 1));
 	for (r = 0; r < N; r++) {
 		if (r == ODD)
 			continue;
@@ -557,14 +559,14 @@ static long long life_of_another(int family)
  */
 TEST_F(cgroups, slowed_down_keep_nobody)
 {
-	unsigned int i, lives = 0, seen[HUNGRY] = {};
+	unsigned int i, lives = 0, late = 0, seen[HUNGRY] = {};
 	int sock = nl_open(), family = nl_family(sock, NULL);
 	struct npulink_comm_status st;
 	int sk[HUNGRY][2];
 	uint8_t secret[16];
 	pid_t pid[HUNGRY];
 	struct member m[HUNGRY];
-	uint64_t until, span = (slow() ? 20 : 5) * 1000000000ULL, late = 0;
+	uint64_t until, span = (slow() ? 20 : 5) * 1000000000ULL;
 	long long ns;
 
 	close(sock);
@@ -593,7 +595,7 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 		ASSERT_LT(0, ns);
 		lives++;
 		/* Half of what one of them sleeps at a time. */
-		late += ns > 1000000000LL ? ns : 0;
+		late += ns > 1000000000LL;
 		raw_sleep_ms(20);
 	}
 	/* What is had in small pieces may be paid for on the way out. */
@@ -601,8 +603,9 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 		EXPECT_LE(i >= ALLOCATES, seen[i]);
 		TH_LOG("%s was found asleep %u times", hungry_names[i], seen[i]);
 	}
-	TH_LOG("%u lives of others, %.1f s in those that took long", lives, late * 1e-9);
-	EXPECT_LT(late, span / 4);
+	TH_LOG("%u lives of others, of which %u took long", lives, late);
+	/* The host may stand still now and then; a lock that is held is in the way of most. */
+	EXPECT_LT(2 * late, lives);
 	/* Their peers, and the device. */
 	for (i = 0; i < HUNGRY; i++) {
 		until = raw_now();
@@ -610,7 +613,7 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 		EXPECT_EQ(0, raw_status(m[i].fd, m[i].comm, &st));
 		EXPECT_EQ(NPULINK_CAUSE_ABORT, st.out_cause);
 		member_leave(&m[i]);
-		EXPECT_LT(raw_now() - until, (slow() ? 20 : 2) * 1000000000ULL)
+		EXPECT_LT(raw_now() - until, (slow() ? 20 : 10) * 1000000000ULL)
 			TH_LOG("%s", hungry_names[i]);
 	}
 	EXPECT_EQ(0, remove_device("npu8"));
