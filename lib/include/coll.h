@@ -36,7 +36,8 @@ extern "C" {
  * After a failure that concerns the operation of other ranks as well
  * (-ECANCELED, -ETIMEDOUT, -EOWNERDEAD, -ESHUTDOWN, -EPROTO, -ENOLINK, -EIO,
  * -EBADMSG, -EDEADLK, -ENODEV from an operation), the communicator has failed on
- * all ranks with the first cause; all that is left to do with it is
+ * all ranks with the first cause (a machine that was not connected with it before gets
+ * -ENOLINK, and a text that it had failed there); all that is left to do with it is
  * coll_comm_shrink() and coll_comm_destroy(). Errors that a call is refused with
  * before it starts (-EINVAL, -ENOMEM, -EFAULT, ..) leave it as it was.
  *
