@@ -336,7 +336,7 @@ int main(void)
 {
 	/* No machine is lost here; one that has no memory may be silent for long. */
 	remote_setup(PER, 120000);
-	/* Flight recorders of ranks that have gone are kept up to that, which would be reached late. */
+	/* So much of flight recorders is kept when ranks have gone: to be reached soon. */
 	pressure_write("/sys/module/npulink/parameters/flight_keep", "256");
 	seconds = getenv("NPULINK_SECONDS") ? atoi(getenv("NPULINK_SECONDS")) : 1800;
 	pauses = mmap(NULL, sizeof(*pauses), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
