@@ -559,7 +559,7 @@ static long long life_of_another(int family)
  */
 TEST_F(cgroups, slowed_down_keep_nobody)
 {
-	unsigned int i, lives = 0, late = 0, seen[HUNGRY] = {};
+	unsigned int i, lives = 0, seen[HUNGRY] = {};
 	int sock = nl_open(), family = nl_family(sock, NULL);
 	struct npulink_comm_status st;
 	int sk[HUNGRY][2];
@@ -567,7 +567,7 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 	pid_t pid[HUNGRY];
 	struct member m[HUNGRY];
 	uint64_t until, span = (slow() ? 20 : 5) * 1000000000ULL;
-	long long ns;
+	long long ns, late = 0, longest = 0;
 
 	close(sock);
 	if (raw_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
@@ -595,7 +595,8 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 		ASSERT_LT(0, ns);
 		lives++;
 		/* Half of what one of them sleeps at a time. */
-		late += ns > 1000000000LL;
+		late += ns > 1000000000LL ? ns : 0;
+		longest = ns > longest ? ns : longest;
 		raw_sleep_ms(20);
 	}
 	/* What is had in small pieces may be paid for on the way out. */
@@ -603,9 +604,11 @@ TEST_F(cgroups, slowed_down_keep_nobody)
 		EXPECT_LE(i >= ALLOCATES, seen[i]);
 		TH_LOG("%s was found asleep %u times", hungry_names[i], seen[i]);
 	}
-	TH_LOG("%u lives of others, of which %u took long", lives, late);
-	/* The host may stand still now and then; a lock that is held is in the way of most. */
-	EXPECT_LT(2 * late, lives);
+	TH_LOG("%u lives of others, %.1f s in those that took long, %.1f s at worst", lives,
+	       late * 1e-9, longest * 1e-9);
+	/* The host may stand still for once. On a debug kernel each of them takes long enough. */
+	if (!slow())
+		EXPECT_LT(late - longest, (long long)span / 4);
 	/* Their peers, and the device. */
 	for (i = 0; i < HUNGRY; i++) {
 		until = raw_now();
