@@ -149,6 +149,7 @@ static void strike(unsigned int rank, volatile double *when)
 {
 	unsigned int seed = remote_port, us = 300000 + rand_r(&seed) % 400000;
 	char path[256];
+	int bad;
 
 	*when = 0;
 	if (!rank && !cable) {
@@ -161,7 +162,9 @@ static void strike(unsigned int rank, volatile double *when)
 	/* Before it is done: that may take a while itself. */
 	*when = now();
 	remote_shared_path(path, "struck", remote_port);
-	_exit(run("touch %s", path) | system(blow));
+	bad = run("touch %s", path);
+	bad |= system(blow);
+	_exit(!!bad);
 }
 
 /* Right sums until it fails; then it must be the link, and soon. */
