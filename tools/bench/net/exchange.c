@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * exchange.c - the least that an allreduce of two machines can take with verbs: both send a
- * few bytes at the same time, and go on when the other's have come. ib_send_lat has one of
- * the two send at a time, and halves the round trip.
+ * exchange.c - what an allreduce of two machines takes by verbs alone, from user space: both
+ * send a few bytes at the same time, and go on when the other's have come. ib_send_lat has one
+ * of the two send at a time, and halves the round trip.
  *
  * Usage: net-exchange [-e] [-n ITERATIONS] [ADDRESS]; without one it waits to be called. -e: sleeps
  * until an event comes, else polls. The caller prints microseconds for each exchange.
