@@ -436,6 +436,7 @@ int npulink_script_req_run(const struct npulink_script *s, const struct npulink_
 	req->remote = NPULINK_CHAIN_MAX + 1;
 	req->dtype = sr->dtype;
 	req->redop = sr->redop;
+	req->nontemporal = sr->nontemporal;
 	req->small = true;
 	req->cancelled = false;
 	req->div = sr->div ? s->nranks : 0;

@@ -23,6 +23,7 @@ struct npulink_script_req {
 	u8 dtype;
 	u8 redop;
 	bool div;
+	bool nontemporal;	/* nobody reads the result again before it is out of the cache */
 	u64 len;
 };
 

@@ -238,6 +238,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	list_del(&req->core.node);
 	op->inflight++;
 	req->dev = dev;
+	req->nontemporal = false;
 	req->small = n * req->nsrc <= READ_ONCE(dev->inline_max);
 	trace_npulink_issue(req);
 	if (req->small) {

@@ -18,6 +18,10 @@
 #include "core.h"
 #include "script.h"
 
+static unsigned int npulink_nontemporal_kib = 65536;
+module_param_named(nontemporal_kib, npulink_nontemporal_kib, uint, 0644);
+MODULE_PARM_DESC(nontemporal_kib, "KiB that a collective of one machine reads and writes in all, from which no cache has its results anyway and they are stored past it");
+
 #define SHARE_OPERANDS		16384U		/* of a script that is looked at */
 #define SHARE_BLOCK		(32U << 10)	/* bytes at a time .. */
 #define SHARE_BLOCK_MIN		(8U << 10)	/* .. less if there are many inputs .. */
@@ -239,6 +243,21 @@ static bool share_order(struct npulink_script *s, struct npulink_share *sh,
 	return true;
 }
 
+/* Of more data than a cache has, results that are not copied afterwards need not go through it. */
+static void share_nontemporal(struct npulink_script *s)
+{
+	const struct npulink_share *sh = s->share;
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < s->nreqs; i++)
+		bytes += s->reqs[i].len * (s->reqs[i].nsrc + 1);
+	if (bytes >> 10 < READ_ONCE(npulink_nontemporal_kib))
+		return;
+	for (i = 0; i < sh->nitems; i++)
+		s->reqs[sh->items[i].first].nontemporal = sh->items[i].nreqs == 1;
+}
+
 /*
  * Divide @s, of whose ranks each has a request with room for @max_src inputs. False if that is
  * not possible. May sleep.
@@ -273,6 +292,8 @@ bool npulink_share_make(struct npulink_script *s, u32 max_src)
 		sort(keys, s->nreqs, sizeof(*keys), share_cmp_keys, NULL);
 		cond_resched();
 		ok = share_order(s, sh, keys);
+		if (ok)
+			share_nontemporal(s);
 	}
 	kvfree(ranges);
 	kvfree(item);

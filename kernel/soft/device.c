@@ -256,8 +256,10 @@ static int __init soft_init(void)
 	if (rc)
 		return rc;
 	soft_wq = alloc_workqueue("npulink_soft", WQ_UNBOUND, 0);
-	if (!soft_wq)
-		return -ENOMEM;
+	if (!soft_wq) {
+		rc = -ENOMEM;
+		goto err_select;
+	}
 	soft_root = root_device_register("npulink_soft");
 	if (IS_ERR(soft_root)) {
 		rc = PTR_ERR(soft_root);
@@ -279,6 +281,8 @@ err_devices:
 	root_device_unregister(soft_root);
 err_wq:
 	destroy_workqueue(soft_wq);
+err_select:
+	soft_select_exit();
 	return rc;
 }
 
@@ -290,6 +294,7 @@ static void __exit soft_exit(void)
 	soft_debugfs_exit();
 	root_device_unregister(soft_root);
 	destroy_workqueue(soft_wq);
+	soft_select_exit();
 }
 
 module_init(soft_init);

@@ -12,9 +12,11 @@
 #include "lanes.h"
 #include "instance_int.h"
 #include "instance_float.h"
+#include "tmpl_stream.h"
 
 const struct soft_variant soft_fp_avx2 = {
 	.name = "avx2",
+	.stream = SOFT_FN(u64, stream),
 	.fpu = true,
 	.reduce = {
 		SOFT_INT_TABLE,

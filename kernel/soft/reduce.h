@@ -31,6 +31,16 @@
 #define SOFT_NAN32	0x7fc00000U
 #define SOFT_NAN64	0x7ff8000000000000ULL
 
+/* After non-temporal stores, before anybody is told of them. */
+#ifdef __x86_64__
+#define SOFT_STREAM_FENCE()	asm volatile("sfence" : : : "memory")
+#else
+#define SOFT_STREAM_FENCE()	do { } while (0)
+#endif
+
+#define SOFT_LINE	64	/* bytes of a cache line */
+#define SOFT_SCRATCH	4096	/* bytes of a result that are made at a time before they are stored */
+
 /* Divisors up to here are exact in a float. Communicators are smaller. */
 #define SOFT_DIV_MAX	0x1000000
 
@@ -38,6 +48,8 @@
  * struct soft_variant - one way to compile the loops
  * @reduce: dst[i] = a[i] (+) b[i] for n elements; dst may be a or b
  * @div: dst[i] /= by for n elements
+ * @stream: copies n bytes by non-temporal stores; both addresses and n are multiples of
+ *	    SOFT_LINE. NULL in those without vector registers
  * @name: for people
  * @fpu: uses vector or floating point registers
  *
@@ -47,6 +59,7 @@ struct soft_variant {
 	void (*reduce[NPULINK_DTYPES][NPULINK_REDOPS])(void *dst, const void *a,
 						       const void *b, size_t n);
 	void (*div[NPULINK_DTYPES])(void *dst, size_t n, u32 by);
+	void (*stream)(void *dst, const void *src, size_t n);
 	const char *name;
 	bool fpu;
 };
@@ -63,10 +76,15 @@ extern const struct soft_variant soft_fp_avx512;
 void soft_float16_div(void *dst, size_t n, u32 by);
 void soft_bfloat16_div(void *dst, size_t n, u32 by);
 
-/* One reduction as chosen: what walk.c needs to know. */
+/*
+ * One reduction as chosen: what walk.c needs to know. With @stream, the result is made in @scratch
+ * (SOFT_SCRATCH bytes at a multiple of SOFT_LINE), and stored past the cache.
+ */
 struct soft_kernel {
 	void (*reduce)(void *dst, const void *a, const void *b, size_t n);
 	void (*div)(void *dst, size_t n, u32 by);
+	void (*stream)(void *dst, const void *src, size_t n);
+	void *scratch;
 	u32 by;
 	u32 shift;		/* log2 of the element size */
 };

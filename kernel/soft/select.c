@@ -8,6 +8,7 @@
 #include <linux/kernel.h>
 #include <linux/ktime.h>
 #include <linux/nospec.h>
+#include <linux/percpu.h>
 #include <linux/preempt.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -42,7 +43,17 @@ static const char *const soft_redop_names[NPULINK_REDOPS] = { "sum", "prod", "mi
 static const struct soft_variant *soft_best[NPULINK_DTYPES][NPULINK_REDOPS];
 static bool soft_forced;
 
-static u32 soft_rates[ARRAY_SIZE(soft_variants)][NPULINK_DTYPES][NPULINK_REDOPS]; /* MB/s */
+/* MB/s */
+static u32 soft_rates[ARRAY_SIZE(soft_variants)][NPULINK_DTYPES][NPULINK_REDOPS];
+static u32 soft_stream_rates[ARRAY_SIZE(soft_variants)];
+
+/*
+ * Is a non-temporal result worth it? Not where computing takes longer than memory does. A variant
+ * that was asked for is to be tested with all it has.
+ */
+static bool soft_streams[NPULINK_DTYPES][NPULINK_REDOPS];
+
+void __percpu *soft_scratch;
 
 static bool soft_variant_runs(const struct soft_variant *v)
 {
@@ -57,7 +68,10 @@ static bool soft_variant_runs(const struct soft_variant *v)
 	return true;
 }
 
-/* MB/s of results; the best of three, of which the first warms up. */
+/*
+ * MB/s of results of a loop, or of non-temporal stores with NPULINK_DTYPES; the best of three, of
+ * which the first warms up.
+ */
 static u32 soft_measure(const struct soft_variant *v, unsigned int dtype, unsigned int redop,
 			u8 *buf)
 {
@@ -72,9 +86,13 @@ static u32 soft_measure(const struct soft_variant *v, unsigned int dtype, unsign
 		start = ktime_get_ns();
 		n = 0;
 		do {
-			v->reduce[dtype][redop](buf, buf + SOFT_BENCH_BYTES,
-						buf + 2 * SOFT_BENCH_BYTES,
-						SOFT_BENCH_BYTES >> soft_dtype_shift(dtype));
+			if (dtype == NPULINK_DTYPES)
+				v->stream(buf, buf + SOFT_BENCH_BYTES, SOFT_BENCH_BYTES);
+			else
+				v->reduce[dtype][redop](buf, buf + SOFT_BENCH_BYTES,
+							buf + 2 * SOFT_BENCH_BYTES,
+							SOFT_BENCH_BYTES >>
+							soft_dtype_shift(dtype));
 			n += SOFT_BENCH_BYTES;
 			ns = ktime_get_ns() - start;
 		} while (ns < SOFT_BENCH_NS);
@@ -95,6 +113,7 @@ static void soft_choose(const char *name)
 	for (d = 0; d < NPULINK_DTYPES; d++) {
 		for (r = 0; r < NPULINK_REDOPS; r++) {
 			const struct soft_variant *best = NULL;
+			bool stream = false;
 			u32 rate = 0;
 
 			for (v = 0; v < ARRAY_SIZE(soft_variants); v++) {
@@ -102,14 +121,17 @@ static void soft_choose(const char *name)
 					continue;
 				if (name && !strcmp(name, soft_variants[v]->name)) {
 					best = soft_variants[v];
+					stream = best->stream;
 					break;
 				}
 				if (soft_rates[v][d][r] <= rate)
 					continue;
 				rate = soft_rates[v][d][r];
 				best = soft_variants[v];
+				stream = best->stream && rate >= soft_stream_rates[v];
 			}
 			WRITE_ONCE(soft_best[d][r], best);
+			WRITE_ONCE(soft_streams[d][r], stream);
 		}
 	}
 }
@@ -120,9 +142,15 @@ int soft_select_init(void)
 	u32 rate;
 	u8 *buf;
 
-	buf = kmalloc(3 * SOFT_BENCH_BYTES, GFP_KERNEL);
-	if (!buf)
+	soft_scratch = __alloc_percpu(SOFT_SCRATCH, SOFT_LINE);
+	if (!soft_scratch)
 		return -ENOMEM;
+	/* Whole pages, so that it begins with a line. */
+	buf = kmalloc(4 * SOFT_BENCH_BYTES, GFP_KERNEL);
+	if (!buf) {
+		free_percpu(soft_scratch);
+		return -ENOMEM;
+	}
 	/* A normal, harmless number in all formats. */
 	memset(buf, 0x3c, 3 * SOFT_BENCH_BYTES);
 	for (v = 0; v < ARRAY_SIZE(soft_variants); v++) {
@@ -136,11 +164,19 @@ int soft_select_init(void)
 				soft_rates[v][d][r] = max(rate, 1U);
 			}
 		}
+		if (soft_variants[v]->stream)
+			soft_stream_rates[v] = soft_measure(soft_variants[v], NPULINK_DTYPES, 0,
+							    buf);
 		cond_resched();
 	}
 	kfree(buf);
 	soft_choose(NULL);
 	return 0;
+}
+
+void soft_select_exit(void)
+{
+	free_percpu(soft_scratch);
 }
 
 /* Types that have all reductions: without floating point, the integers. */
@@ -176,10 +212,13 @@ void soft_select_describe(char *text, size_t size)
  * @redop: reduction
  * @by: divisor
  * @len: bytes
+ * @past: with non-temporal stores, where they are worth it
  *
- * Return: whether they need the floating point unit.
+ * Return: whether they need the floating point unit, whose user sets @k->scratch if there is a
+ * @k->stream.
  */
-bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len)
+bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len,
+		 bool past)
 {
 	const struct soft_variant *v;
 	bool fpu;
@@ -191,6 +230,7 @@ bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, 
 	    !READ_ONCE(soft_forced))
 		v = &soft_int_scalar;
 	k->reduce = v->reduce[dtype][redop];
+	k->stream = past && READ_ONCE(soft_streams[dtype][redop]) ? v->stream : NULL;
 	k->shift = soft_dtype_shift(dtype);
 	k->by = by;
 	fpu = v->fpu;
@@ -228,7 +268,10 @@ int soft_select_force(const char *name)
 	return -EINVAL;
 }
 
-/* One line for each type and reduction: what is used, and MB/s of all variants. */
+/*
+ * One line for each type and reduction: what is used, also for non-temporal results, and MB/s of
+ * all variants; then those of such stores.
+ */
 void soft_select_show(struct seq_file *m)
 {
 	unsigned int v, d, r;
@@ -237,8 +280,9 @@ void soft_select_show(struct seq_file *m)
 		for (r = 0; r < NPULINK_REDOPS; r++) {
 			const struct soft_variant *best = READ_ONCE(soft_best[d][r]);
 
-			seq_printf(m, "%-8s %-4s %-6s", soft_dtype_names[d], soft_redop_names[r],
-				   best ? best->name : "none");
+			seq_printf(m, "%-8s %-4s %-6s %s", soft_dtype_names[d],
+				   soft_redop_names[r], best ? best->name : "none",
+				   READ_ONCE(soft_streams[d][r]) ? "stream" : "cached");
 			for (v = 0; v < ARRAY_SIZE(soft_variants); v++) {
 				if (soft_rates[v][d][r])
 					seq_printf(m, " %s=%u", soft_variants[v]->name,
@@ -247,4 +291,10 @@ void soft_select_show(struct seq_file *m)
 			seq_putc(m, '\n');
 		}
 	}
+	seq_puts(m, "stores");
+	for (v = 0; v < ARRAY_SIZE(soft_variants); v++) {
+		if (soft_stream_rates[v])
+			seq_printf(m, " %s=%u", soft_variants[v]->name, soft_stream_rates[v]);
+	}
+	seq_putc(m, '\n');
 }

@@ -202,10 +202,14 @@ extern struct mutex soft_devices_lock;
 extern struct list_head soft_devices;
 
 /* select.c */
+extern void __percpu *soft_scratch;	/* SOFT_SCRATCH bytes, whoever has the unit */
+
 int soft_select_init(void);
+void soft_select_exit(void);
 u32 soft_select_dtypes(void);
 void soft_select_describe(char *text, size_t size);
-bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len);
+bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len,
+		 bool past);
 int soft_select_force(const char *name);
 void soft_select_show(struct seq_file *m);
 

@@ -94,6 +94,30 @@ static void soft_piece(const struct soft_kernel *k, void *dst, const struct npul
 		k->div(dst, len >> k->shift, k->by);
 }
 
+/*
+ * The same, for a result that nobody looks at as long as the cache has it: what is overwritten is
+ * not read, which is a quarter of the traffic of two inputs and one result.
+ */
+static void soft_piece_past(const struct soft_kernel *k, void *dst,
+			    const struct npulink_operand *src, unsigned int nsrc, u64 at, u32 len,
+			    u32 *hint)
+{
+	u32 pos = -(unsigned long)dst & (SOFT_LINE - 1), n;
+
+	/* Elements lie across lines: where one begins is never a multiple. */
+	if ((unsigned long)dst & ((1U << k->shift) - 1) || pos >= len)
+		pos = len;
+	if (pos)
+		soft_piece(k, dst, src, nsrc, at, pos, hint);
+	for (; len - pos >= SOFT_LINE; pos += n) {
+		n = len - pos < SOFT_SCRATCH ? (len - pos) / SOFT_LINE * SOFT_LINE : SOFT_SCRATCH;
+		soft_piece(k, k->scratch, src, nsrc, at + pos, n, hint);
+		k->stream(dst + pos, k->scratch, n);
+	}
+	if (pos < len)
+		soft_piece(k, dst + pos, src, nsrc, at + pos, len - pos, hint);
+}
+
 /**
  * soft_walk_reduce() - reduce a block of a request
  * @k: loops, division, element size
@@ -115,7 +139,9 @@ void soft_walk_reduce(const struct soft_kernel *k, const struct npulink_operand 
 		void *p = soft_at(dst, at, hint, &left);
 
 		n = left < len ? left >> k->shift << k->shift : len;
-		if (n) {
+		if (n && k->stream) {
+			soft_piece_past(k, p, src, nsrc, at, n, hint + 1);
+		} else if (n) {
 			soft_piece(k, p, src, nsrc, at, n, hint + 1);
 		} else {
 			n = 1U << k->shift;

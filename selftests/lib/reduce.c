@@ -518,6 +518,21 @@ static void copy_out(uint8_t *to, struct npulink_buf *buf, uint64_t off, size_t 
 #define NSRC 6
 #define LEN 4096
 
+#ifdef __x86_64__
+static const struct soft_variant *streaming;
+static size_t streamed;
+
+/* Non-temporal stores, as they are to be asked for. */
+static void stream(void *dst, const void *src, size_t n)
+{
+	if ((uintptr_t)dst % SOFT_LINE || (uintptr_t)src % SOFT_LINE || n % SOFT_LINE ||
+	    n > SOFT_SCRATCH)
+		abort();
+	streaming->stream(dst, src, n);
+	streamed += n;
+}
+#endif
+
 TEST(chain_equals_step_by_step)
 {
 	static const struct soft_variant *const variants[] = {
@@ -594,6 +609,79 @@ TEST(chain_equals_step_by_step)
 			unscatter(dst.buf, dst_memory);
 	}
 }
+
+#ifdef __x86_64__
+/* Long and short, at any address, in one piece or many: the same with and without. */
+TEST(past_the_cache)
+{
+	static const struct soft_variant *const variants[] = {
+		&soft_fp_sse2, &soft_fp_avx2, &soft_fp_avx512,
+	};
+	static uint8_t scratch[SOFT_SCRATCH] __attribute__((aligned(SOFT_LINE)));
+	const unsigned int most = 20000;
+	uint8_t *got = malloc(most + 16), *want = malloc(most + 16), *flat = malloc(most);
+
+	for (int round = 0; round < 3000; round++) {
+		int dtype = rnd() % NPULINK_DTYPES, op = rnd() % NPULINK_REDOPS, v = rnd() % 3;
+		unsigned int size = size_of(dtype), page = 256 << rnd() % 8;
+		unsigned int nsrc = 2 + rnd() % (NSRC - 1);
+		unsigned int len = (1 + rnd() % (rnd() & 1 ? 100 : most / size)) * size;
+		struct npulink_operand src[NSRC], a, b;
+		u32 hint[NSRC + 1] = { 0 };
+		void *memory[NSRC], *a_memory, *b_memory;
+		struct soft_kernel k = { .shift = soft_dtype_shift(dtype) };
+		size_t before = streamed;
+
+		if ((v == 1 && (!__builtin_cpu_supports("avx2") ||
+				!__builtin_cpu_supports("f16c"))) ||
+		    (v == 2 && (!__builtin_cpu_supports("avx512bw") ||
+				!__builtin_cpu_supports("avx512dq"))))
+			v = 0;
+		streaming = variants[v];
+		k.reduce = streaming->reduce[dtype][op];
+		if (!k.reduce)
+			continue;
+		if (streaming->div[dtype] && rnd() & 1) {
+			k.by = nsrc;
+			k.div = streaming->div[dtype];
+		}
+		for (unsigned int i = 0; i < nsrc; i++) {
+			src[i].off = rnd() % 100;
+			src[i].buf = scatter(src[i].off + len + 8, page, &memory[i]);
+			fill(dtype, flat, len / size);
+			copy_in(src[i].buf, src[i].off, flat, len);
+		}
+		/* Both in the same way, so that they begin at like addresses. */
+		a.off = 8 + rnd() % 100;
+		b.off = a.off;
+		a.buf = scatter(a.off + len + 8, page, &a_memory);
+		b.buf = scatter(b.off + len + 8, page, &b_memory);
+		soft_walk_reduce(&k, &a, src, nsrc, 0, len, hint);
+		memset(hint, 0, sizeof(hint));
+		k.stream = stream;
+		k.scratch = scratch;
+		soft_walk_reduce(&k, &b, src, nsrc, 0, len, hint);
+		copy_out(want, a.buf, a.off - 8, len + 16);
+		copy_out(got, b.buf, b.off - 8, len + 16);
+		ASSERT_EQ(0, memcmp(got, want, len + 16)) {
+			TH_LOG("%s %s op %d nsrc %u len %u page %u", streaming->name,
+			       dtype_names[dtype], op, nsrc, len, page);
+		}
+		/* Of bytes there are always some that can be stored so. */
+		if (size == 1 && page >= 512 && len > 1000)
+			ASSERT_GT(streamed, before);
+		for (unsigned int i = 0; i < nsrc; i++)
+			unscatter(src[i].buf, memory[i]);
+		unscatter(a.buf, a_memory);
+		unscatter(b.buf, b_memory);
+	}
+	TH_LOG("%zu bytes past the cache", streamed);
+	EXPECT_GT(streamed, 1000000);
+	free(got);
+	free(want);
+	free(flat);
+}
+#endif
 
 TEST(copy)
 {

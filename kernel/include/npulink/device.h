@@ -66,6 +66,8 @@ struct npulink_operand {
  * @redop: reduction, only with @nsrc > 1
  * @div: divide the result by this; 0 or 1: do not
  * @step: index of the step in its plan (for fault knobs and traces)
+ * @nontemporal: nobody looks at the result as long as a cache would have it, so that stores
+ *		 past the cache are better, where there are any
  * @small: at most npulink_device.inline_max bytes
  * @cancelled: set before npulink_device_ops.cancel is called, which may be earlier
  *	       than submit: a cancelled request must come back without delay
@@ -85,6 +87,7 @@ struct npulink_req {
 	u16 remote;
 	u8 dtype;
 	u8 redop;
+	bool nontemporal;
 	bool small;
 	bool cancelled;
 	u32 div;

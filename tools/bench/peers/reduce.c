@@ -146,6 +146,54 @@ static double mpi_rate(unsigned int type, unsigned int op, size_t len)
 }
 #endif
 
+#ifdef __x86_64__
+static const struct soft_variant *streaming;
+static reduce_fn *streaming_reduce;
+static unsigned int streaming_shift;
+
+/* As walk.c stores results that no cache will have. */
+static void reduce_past_cache(void *d, const void *x, const void *y, size_t n)
+{
+	static char scratch[SOFT_SCRATCH] __attribute__((aligned(SOFT_LINE)));
+	size_t bytes = n << streaming_shift;
+
+	for (size_t i = 0; i < bytes; i += sizeof(scratch)) {
+		streaming_reduce(scratch, x + i, y + i, sizeof(scratch) >> streaming_shift);
+		streaming->stream(d + i, scratch, sizeof(scratch));
+		/* After a block of two inputs, see engine.c. */
+		if (i / sizeof(scratch) % 4 == 3)
+			SOFT_STREAM_FENCE();
+	}
+	SOFT_STREAM_FENCE();
+}
+
+static void stream_alone(void *d, const void *x, const void *y, size_t n)
+{
+	(void)y;
+	streaming->stream(d, x, n);
+}
+
+/* What select.c does with it, too: where computing takes longer, results stay in the cache. */
+static double past_cache(const struct soft_variant *v, unsigned int type, unsigned int op)
+{
+	size_t size = 1UL << soft_dtype_shift(type);
+
+	if (!v->stream)
+		return 0;
+	streaming = v;
+	streaming_reduce = v->reduce[type][op];
+	streaming_shift = soft_dtype_shift(type);
+	if (rate(stream_alone, dst, SOFT_SCRATCH, 1) > rate(streaming_reduce, dst, SOFT_SCRATCH, size))
+		return 0;
+	return rate(reduce_past_cache, dst, OUT_OF_CACHE, size);
+}
+#else
+static double past_cache(const struct soft_variant *v, unsigned int type, unsigned int op)
+{
+	return 0;
+}
+#endif
+
 /* The one that does @len bytes fastest, as select.c would choose. */
 static double best_variant(unsigned int type, unsigned int op, void *to, size_t len)
 {
@@ -165,6 +213,10 @@ static double best_variant(unsigned int type, unsigned int op, void *to, size_t 
 #endif
 		r = rate(variants[v]->reduce[type][op], to, len, 1UL << soft_dtype_shift(type));
 		best = r > best ? r : best;
+		if (to == dst && len == OUT_OF_CACHE) {
+			r = past_cache(variants[v], type, op);
+			best = r > best ? r : best;
+		}
 	}
 	return best;
 }
