@@ -228,7 +228,8 @@ TEST_F(cgroups, deadline_names_the_frozen)
 TEST_F(cgroups, late_when_thawed)
 {
 	const char *hang = "npulink -j hang -t 0 | jq -e '.[-1] | .state == \"hangs\" and"
-			   " ([.culprits[].rank] == [2]) and .culprits[0].why == \"never-called\"'"
+			   " ([.culprits[].rank] == [2]) and .culprits[0].why == \"frozen\" and"
+			   " .culprits[0].process_state == \"F\"'"
 			   " >/dev/null";
 	struct answer a;
 	uint32_t r;

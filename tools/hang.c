@@ -154,6 +154,7 @@ static const char *why_task(char state)
 {
 	switch (state) {
 	case 'T':	return "stopped";
+	case 'F':	return "frozen";
 	case 't':	return "traced";
 	case 'D':	return "blocked";
 	case 'Z':
@@ -483,6 +484,7 @@ static const char *const whys[][2] = {
 	{ "death",		"is dead" },
 	{ "stopped",		"has not called it: its process is stopped by a signal" },
 	{ "traced",		"has not called it: its process is stopped by a debugger" },
+	{ "frozen",		"has not called it: its process is frozen with its cgroup" },
 	{ "blocked",		"has not called it: its process is blocked in the kernel" },
 	{ "waits-elsewhere",	"has not called it: its process waits in another communicator" },
 	{ "late",		"was waited for until the deadline" },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * proc.c - what /proc tells of a process that others wait for: its name, whether it
- * runs, sleeps or is stopped, where in the kernel, and by whom it is traced.
+ * runs, sleeps, is stopped or frozen, where in the kernel, and by whom it is traced.
  */
 #include <pwd.h>
 #include <stdio.h>
@@ -14,6 +14,45 @@ static FILE *proc_open(uint32_t pid, const char *file)
 
 	snprintf(path, sizeof(path), "/proc/%u/%s", pid, file);
 	return fopen(path, "re");
+}
+
+static bool group_frozen(const char *group)
+{
+	char path[600], c = '0';
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/cgroup.freeze", group);
+	f = fopen(path, "re");
+	if (f) {
+		c = fgetc(f);
+		fclose(f);
+	}
+	return c == '1';
+}
+
+/*
+ * By what was asked for, of its cgroup and those above: whether it has come about is said of all
+ * tasks there together, of which some may be the kernel's, and are never frozen.
+ */
+static bool proc_frozen(uint32_t pid)
+{
+	FILE *f = proc_open(pid, "cgroup");
+	char line[512], *group = NULL, *end;
+
+	while (f && !group && fgets(line, sizeof(line), f))
+		if (!strncmp(line, "0::/", 4))
+			group = line + 3;
+	if (f)
+		fclose(f);
+	if (!group)
+		return false;
+	group[strcspn(group, "\n")] = 0;
+	for (end = strrchr(group, '/'); end && end[1]; end = strrchr(group, '/')) {
+		if (group_frozen(group))
+			return true;
+		*end = 0;
+	}
+	return false;
 }
 
 void proc_read(uint32_t pid, struct proc *proc)
@@ -37,6 +76,9 @@ void proc_read(uint32_t pid, struct proc *proc)
 			proc->wchan[0] = 0;
 		fclose(f);
 	}
+	/* To /proc it sleeps. */
+	if (proc->state == 'S' && proc_frozen(pid))
+		proc->state = 'F';
 }
 
 const char *proc_state_text(char state)
@@ -46,6 +88,7 @@ const char *proc_state_text(char state)
 	case 'S':	return "sleeping";
 	case 'D':	return "blocked in the kernel (D)";
 	case 'T':	return "stopped by a signal";
+	case 'F':	return "frozen with its cgroup";
 	case 't':	return "stopped by a debugger";
 	case 'Z':
 	case 'X':	return "dead";

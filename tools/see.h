@@ -151,7 +151,7 @@ struct json_object *wait_json(const struct see_wait *wait);
 /* proc.c: of a process, as /proc tells it */
 struct proc {
 	char name[32];
-	char state;		/* R, S, D, T, t, Z, X; ?: not known */
+	char state;		/* R, S, D, T, t, Z, X; F: frozen; ?: not known */
 	char wchan[64];
 	uint32_t tracer;
 };
