@@ -119,14 +119,17 @@ static inline void pressure_signal(const pid_t pids[2], int sig)
 
 /* ---- what the kernel has */
 
-/* Without it, what is counted is not what is used: processors keep some of each kind. */
+/*
+ * Without it, what is counted is not what is used: processors keep some of each kind, and files
+ * whose contents are in memory keep theirs.
+ */
 static inline void pressure_settle(void)
 {
 	DIR *dir = opendir("/sys/kernel/slab");
 	struct dirent *entry;
 	char path[512];
 
-	pressure_write("/proc/sys/vm/drop_caches", "2");
+	pressure_write("/proc/sys/vm/drop_caches", "3");
 	while (dir && (entry = readdir(dir))) {
 		/* Others are names for the same. */
 		if (entry->d_type != DT_DIR || entry->d_name[0] == '.')
