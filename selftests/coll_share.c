@@ -198,7 +198,8 @@ static void past_the_cache(unsigned int n)
 	raw_write(ENGINE, "auto");
 	probes_reset();
 	ksft_test_result(!bad && !memcmp(a, b, sizeof(a)) && !cached && past,
-			 "%u ranks: the same past the cache, %lu stores and %lu\n", n, cached, past);
+			 "%u ranks: the same past the cache, %lu stores and %lu\n", n, cached,
+			 past);
 }
 
 /* ---- who works ---- */

@@ -55,7 +55,7 @@ static void soft_run_block(struct soft_run *run, const struct npulink_req *req,
 		run->k.scratch = this_cpu_ptr(soft_scratch);
 	soft_walk_reduce(&run->k, &req->dst, req->src, req->nsrc, at, n, hint);
 	if (run->k.stream)
-		SOFT_STREAM_FENCE();
+		soft_stream_fence();
 	if (run->fpu)
 		soft_fpu_end();
 }

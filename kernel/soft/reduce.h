@@ -31,15 +31,8 @@
 #define SOFT_NAN32	0x7fc00000U
 #define SOFT_NAN64	0x7ff8000000000000ULL
 
-/* After non-temporal stores, before anybody is told of them. */
-#ifdef __x86_64__
-#define SOFT_STREAM_FENCE()	asm volatile("sfence" : : : "memory")
-#else
-#define SOFT_STREAM_FENCE()	do { } while (0)
-#endif
-
 #define SOFT_LINE	64	/* bytes of a cache line */
-#define SOFT_SCRATCH	4096	/* bytes of a result that are made at a time before they are stored */
+#define SOFT_SCRATCH	4096	/* bytes of a result that are made before they are stored */
 
 /* Divisors up to here are exact in a float. Communicators are smaller. */
 #define SOFT_DIV_MAX	0x1000000
@@ -94,6 +87,14 @@ void soft_walk_reduce(const struct soft_kernel *k, const struct npulink_operand 
 		      u64 at, u32 len, u32 *hint);
 void soft_walk_copy(const struct npulink_operand *dst, const struct npulink_operand *src,
 		    u64 at, u32 len, u32 *hint);
+
+/* After non-temporal stores, before anybody is told of them. */
+static inline void soft_stream_fence(void)
+{
+#ifdef __x86_64__
+	asm volatile("sfence" : : : "memory");
+#endif
+}
 
 static inline u32 soft_dtype_shift(unsigned int dtype)
 {

@@ -2,24 +2,26 @@
 /*
  * tmpl_stream.h - non-temporal stores, for the VARIANT at hand: what they overwrite is not read
  * from memory before, and what else is in the cache stays there. They are in no order with other
- * stores: see SOFT_STREAM_FENCE().
+ * stores: see soft_stream_fence().
  */
+#define WORD	LANES(u64)
+
 #if VBYTES == 16
-#define STREAM_STORE(p, w)	asm volatile("movntdq %1, %0" : "=m" (*(p)) : "x" (w))
+#define STREAM	"movntdq"
 #else
-#define STREAM_STORE(p, w)	asm volatile("vmovntdq %1, %0" : "=m" (*(p)) : "v" (w))
+#define STREAM	"vmovntdq"
 #endif
 
 static void SOFT_FN(u64, stream)(void *dst, const void *src, size_t n)
 {
-	LANES(u64) *to = dst;
-	LANES(u64) w;
 	size_t i;
+	WORD w;
 
-	for (i = 0; i < n / sizeof(w); i++) {
-		__builtin_memcpy(&w, src + i * sizeof(w), sizeof(w));
-		STREAM_STORE(to + i, w);
+	for (i = 0; i < n; i += sizeof(w)) {
+		__builtin_memcpy(&w, src + i, sizeof(w));
+		asm volatile(STREAM " %1, (%0)" : : "r" (dst + i), "v" (w) : "memory");
 	}
 }
 
-#undef STREAM_STORE
+#undef STREAM
+#undef WORD

@@ -162,9 +162,9 @@ static void reduce_past_cache(void *d, const void *x, const void *y, size_t n)
 		streaming->stream(d + i, scratch, sizeof(scratch));
 		/* After a block of two inputs, see engine.c. */
 		if (i / sizeof(scratch) % 4 == 3)
-			SOFT_STREAM_FENCE();
+			soft_stream_fence();
 	}
-	SOFT_STREAM_FENCE();
+	soft_stream_fence();
 }
 
 static void stream_alone(void *d, const void *x, const void *y, size_t n)
@@ -183,7 +183,8 @@ static double past_cache(const struct soft_variant *v, unsigned int type, unsign
 	streaming = v;
 	streaming_reduce = v->reduce[type][op];
 	streaming_shift = soft_dtype_shift(type);
-	if (rate(stream_alone, dst, SOFT_SCRATCH, 1) > rate(streaming_reduce, dst, SOFT_SCRATCH, size))
+	if (rate(stream_alone, dst, SOFT_SCRATCH, 1) >
+	    rate(streaming_reduce, dst, SOFT_SCRATCH, size))
 		return 0;
 	return rate(reduce_past_cache, dst, OUT_OF_CACHE, size);
 }
