@@ -229,7 +229,8 @@ TEST_F(cgroups, late_when_thawed)
 {
 	const char *hang = "npulink -j hang -t 0 | jq -e '.[-1] | .state == \"hangs\" and"
 			   " ([.culprits[].rank] == [2]) and .culprits[0].why == \"frozen\" and"
-			   " .culprits[0].process_state == \"F\"'"
+			   " .culprits[0].process_state == \"F\" and"
+			   " .culprits[0].frozen == \"/npulink-cgroups\"'"
 			   " >/dev/null";
 	struct answer a;
 	uint32_t r;

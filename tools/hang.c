@@ -542,6 +542,8 @@ static void culprit_text(const struct culprit *c)
 	       c->at->dev, proc_state_text(proc.state));
 	if (proc.tracer)
 		printf(" by process %u", proc.tracer);
+	if (*proc.group)
+		printf(" %s", proc.group);
 	if (*proc.wchan)
 		printf(", in %s", proc.wchan);
 	printf("\n");
@@ -668,6 +670,8 @@ static struct json_object *culprit_json(const struct culprit *c)
 	put_u64(obj, "pid", c->at->pid);
 	put_str(obj, "process", *proc.name ? proc.name : NULL);
 	put_str(obj, "process_state", text);
+	if (*proc.group)
+		put_str(obj, "frozen", proc.group);
 	put_str(obj, "wchan", *proc.wchan ? proc.wchan : NULL);
 	put_str(obj, "stack", *stack ? stack : NULL);
 	return obj;
@@ -828,7 +832,7 @@ int hang_cmd(int argc, char **argv)
 		if (c == ':')
 			return EXIT_USAGE;
 		if (!parse_u64(optarg, 1000000, &seconds))
-			return usage_error("hang: \"%s\" is no number of seconds", optarg);
+			return usage_error("hang: \"%s\" is no whole number of seconds", optarg);
 	}
 	if (optind < argc && argc + 1 - optind > 1)
 		return usage_error("hang: unknown word \"%s\"", words[optind + 1]);

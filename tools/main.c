@@ -172,7 +172,7 @@ bool cmd_watch(int argc, char **argv, uint64_t *seconds)
 	*seconds = 2;
 	if (!text || (parse_u64(text, 3600, seconds) && *seconds))
 		return true;
-	usage_error("%s: \"%s\" is no number of seconds", argv[0], text);
+	usage_error("%s: \"%s\" is no whole number of seconds", argv[0], text);
 	return false;
 }
 

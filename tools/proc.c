@@ -34,7 +34,7 @@ static bool group_frozen(const char *group)
  * By what was asked for, of its cgroup and those above: whether it has come about is said of all
  * tasks there together, of which some may be the kernel's, and are never frozen.
  */
-static bool proc_frozen(uint32_t pid)
+static bool proc_frozen(uint32_t pid, char *frozen, size_t size)
 {
 	FILE *f = proc_open(pid, "cgroup");
 	char line[512], *group = NULL, *end;
@@ -48,8 +48,10 @@ static bool proc_frozen(uint32_t pid)
 		return false;
 	group[strcspn(group, "\n")] = 0;
 	for (end = strrchr(group, '/'); end && end[1]; end = strrchr(group, '/')) {
-		if (group_frozen(group))
+		if (group_frozen(group)) {
+			snprintf(frozen, size, "%s", group);
 			return true;
+		}
 		*end = 0;
 	}
 	return false;
@@ -77,7 +79,7 @@ void proc_read(uint32_t pid, struct proc *proc)
 		fclose(f);
 	}
 	/* To /proc it sleeps. */
-	if (proc->state == 'S' && proc_frozen(pid))
+	if (proc->state == 'S' && proc_frozen(pid, proc->group, sizeof(proc->group)))
 		proc->state = 'F';
 }
 

@@ -153,6 +153,7 @@ struct proc {
 	char name[32];
 	char state;		/* R, S, D, T, t, Z, X; F: frozen; ?: not known */
 	char wchan[64];
+	char group[512];	/* the cgroup that is frozen, with F */
 	uint32_t tracer;
 };
 

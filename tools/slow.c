@@ -24,6 +24,8 @@ struct blamed {
 	uint32_t comm, rank, dev, pid;
 	char task[20];
 	bool known;			/* its own recorder is there */
+	bool left;			/* and the rank has gone */
+	uint64_t all;			/* waited in its communicator, for anybody */
 	uint64_t steps, waited, own, taken;
 	uint64_t late[BUCKETS];
 };
@@ -72,6 +74,7 @@ static void add_rank(struct blamed *to, const struct blamed *b)
 {
 	if (b->known) {
 		to->known = true;
+		to->left = b->left;
 		to->dev = b->dev;
 		to->pid = b->pid;
 		memcpy(to->task, b->task, sizeof(to->task));
@@ -95,6 +98,19 @@ static void add_link(struct slow_link *to, const struct slow_link *l)
 		to->slow[i] += l->slow[i];
 }
 
+/* Those of the communicator that begins at @i, which is the base of blame. The next one's begin. */
+static size_t add_comm(struct ledger *sum, size_t i)
+{
+	size_t end = i, k;
+	uint64_t all = 0;
+
+	for (; end < sum->nranks && sum->ranks[end].comm == sum->ranks[i].comm; end++)
+		all += sum->ranks[end].waited;
+	for (k = i; k < end; k++)
+		sum->ranks[k].all = all;
+	return end;
+}
+
 /* One line for each rank's peers, and for the rank itself; then equal ones are added. */
 static int add_up(const struct flight_log *log, struct ledger *sum)
 {
@@ -112,7 +128,7 @@ static int add_up(const struct flight_log *log, struct ledger *sum)
 		struct blamed *self = &sum->ranks[sum->nranks++];
 
 		*self = (struct blamed){ .comm = f->comm, .rank = f->rank, .dev = f->dev,
-			.pid = f->pid, .known = true };
+			.pid = f->pid, .known = true, .left = f->left };
 		memcpy(self->task, f->task, sizeof(self->task));
 		for (size_t p = 0; p < f->npeers; p++) {
 			const struct npulink_flight_peer *peer = &f->peers[p];
@@ -142,6 +158,8 @@ static int add_up(const struct flight_log *log, struct ledger *sum)
 			sum->ranks[k++] = sum->ranks[i];
 	}
 	sum->nranks = k;
+	for (size_t i = 0; i < k; i = add_comm(sum, i))
+		;
 	qsort(sum->links, sum->nlinks, sizeof(*sum->links), by_ends);
 	k = 0;
 	for (size_t i = 0; i < sum->nlinks; i++) {
@@ -260,7 +278,7 @@ static void print_ranks(const struct ledger *sum)
 		if (b->known) {
 			snprintf(pid, sizeof(pid), "%u", b->pid);
 			snprintf(share, sizeof(share), "%.0f %%",
-				 sum->waited ? 100. * blame(b) / sum->waited : 0);
+				 b->all ? 100. * blame(b) / b->all : 0);
 		}
 		printf("%4u %5u %-8s %7s %11s %11s %6s %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
 		       b->rank, dev, pid, human_time(b->waited / 1e9, waited),
@@ -293,14 +311,33 @@ static void print_links(const struct ledger *sum)
 	}
 }
 
-/* Who stands out, if somebody does. */
+/* Does the rank at @i, by blame, stand out in its communicator? */
+static bool stands_out(const struct ledger *sum, size_t i)
+{
+	const struct blamed *b = &sum->ranks[i];
+
+	if (blame(b) < b->all / 4 || blame(b) < WORTH)
+		return false;
+	for (size_t k = 0; k < sum->nranks; k++)
+		if (k != i && sum->ranks[k].comm == b->comm && blame(&sum->ranks[k]) > blame(b) / 2)
+			return false;
+	return true;
+}
+
+/* Who stands out most, if somebody does; of those that have gone only if there is no other. */
 static const struct blamed *culprit(const struct ledger *sum)
 {
-	const struct blamed *b = sum->ranks;
+	const struct blamed *gone = NULL;
 
-	if (!sum->nranks || blame(b) < sum->waited / 4 || blame(b) < WORTH)
-		return NULL;
-	return sum->nranks == 1 || blame(b) / 2 >= blame(b + 1) ? b : NULL;
+	for (size_t i = 0; i < sum->nranks && blame(&sum->ranks[i]) >= WORTH; i++) {
+		if (!stands_out(sum, i))
+			continue;
+		if (!sum->ranks[i].left)
+			return &sum->ranks[i];
+		if (!gone)
+			gone = &sum->ranks[i];
+	}
+	return gone;
 }
 
 /*
@@ -325,8 +362,9 @@ static void print_findings(const struct ledger *sum)
 	char time[16];
 
 	if (b && b->known)
-		printf("rank %u of communicator %u (%s, pid %u) keeps the others waiting: %s\n\n",
-		       b->rank, b->comm, b->task, b->pid, human_time(blame(b) / 1e9, time));
+		printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: %s\n\n",
+		       b->rank, b->comm, b->task, b->pid, b->left ? "has gone; it kept" : "keeps",
+		       human_time(blame(b) / 1e9, time));
 	else if (b)
 		printf("most of the waiting is for rank %u of communicator %u: %s; whom that one waited for is known on its machine, see npulink slow there\n\n",
 		       b->rank, b->comm, human_time(blame(b) / 1e9, time));
@@ -580,6 +618,8 @@ int slow_cmd(int argc, char **argv)
 			print_findings(&sum);
 			print_ranks(&sum);
 			print_links(&sum);
+		} else if (!probes) {
+			printf("no rank that you may see has called a collective\n");
 		}
 		if (probes && !opts.json)
 			printf("not counted: %zu ranks of npulink doctor and npulink link test\n",
