@@ -23,7 +23,7 @@ enum { SLAB, UNRECLAIM, STACKS, TABLES, PERCPU, VMALLOC, KMALLOC, FIGURES };
 
 /*
  * KiB by which each may grow: what one pause differs by from the next one. Of Slab, what is not
- * in SUnreclaim belongs to files of the kernel's own, no module's.
+ * in SUnreclaim is what the kernel knows of files, also those that programs run at pauses.
  */
 static const struct {
 	const char *name;
@@ -342,8 +342,6 @@ int main(void)
 	remote_setup(PER, 120000);
 	/* So much of flight recorders is kept when ranks have gone: to be reached soon. */
 	pressure_write("/sys/module/npulink/parameters/flight_keep", "256");
-	/* An emulated processor can be at that for 20 s at a time, which counts as a lockup. */
-	pressure_write("/proc/sys/vm/compaction_proactiveness", "0");
 	seconds = getenv("NPULINK_SECONDS") ? atoi(getenv("NPULINK_SECONDS")) : 1800;
 	pauses = mmap(NULL, sizeof(*pauses), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);

@@ -127,7 +127,7 @@ static void npulink_asked_wait(struct npulink_op *op, struct npulink_wire_status
 	st->len = cpu_to_le64(op->plan->steps[step].len);
 }
 
-/* As ps has it. */
+/* As ps has it, but that F is frozen with its cgroup, which to ps is asleep. */
 static char npulink_file_task_state(const struct npulink_file *file)
 {
 	struct task_struct *task;
@@ -137,6 +137,10 @@ static char npulink_file_task_state(const struct npulink_file *file)
 	task = pid_task(file->tgid, PIDTYPE_TGID);
 	if (task && !READ_ONCE(file->dead))
 		state = task_state_to_char(task);
+#ifdef CONFIG_CGROUPS
+	if (state == 'S' && task->frozen)
+		state = 'F';
+#endif
 	rcu_read_unlock();
 	return state;
 }

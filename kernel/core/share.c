@@ -20,7 +20,7 @@
 
 static unsigned int npulink_nontemporal_kib = 65536;
 module_param_named(nontemporal_kib, npulink_nontemporal_kib, uint, 0644);
-MODULE_PARM_DESC(nontemporal_kib, "KiB that a collective of one machine reads and writes in all, from which no cache has its results anyway and they are stored past it");
+MODULE_PARM_DESC(nontemporal_kib, "KiB that all requests of a collective of one machine read and write, from which no cache has its results anyway and they are stored past it (65536); taken when it is first run");
 
 #define SHARE_OPERANDS		16384U		/* of a script that is looked at */
 #define SHARE_BLOCK		(32U << 10)	/* bytes at a time .. */
@@ -255,7 +255,8 @@ static void share_nontemporal(struct npulink_script *s)
 	if (bytes >> 10 < READ_ONCE(npulink_nontemporal_kib))
 		return;
 	for (i = 0; i < sh->nitems; i++)
-		s->reqs[sh->items[i].first].nontemporal = sh->items[i].nreqs == 1;
+		s->reqs[sh->items[i].first].nontemporal =
+			sh->items[i].nreqs == 1 && s->reqs[sh->items[i].first].nsrc > 1;
 }
 
 /*

@@ -23,10 +23,11 @@ struct soft_run {
 	u32 block;
 };
 
-/* Then the cache has what is overwritten. */
-static bool soft_in_place(const struct npulink_req *req)
+/* Is the result to be stored past the cache? In place, that has what is overwritten. */
+static bool soft_past(const struct npulink_req *req)
 {
-	return req->dst.buf == req->src[0].buf && req->dst.off == req->src[0].off;
+	return req->nontemporal &&
+	       (req->dst.buf != req->src[0].buf || req->dst.off != req->src[0].off);
 }
 
 static void soft_run_init(struct soft_run *run, const struct npulink_req *req)
@@ -37,7 +38,7 @@ static void soft_run_init(struct soft_run *run, const struct npulink_req *req)
 		return;
 	}
 	run->fpu = soft_select(&run->k, req->dtype, req->redop, req->div, req->len,
-			       req->nontemporal && !soft_in_place(req));
+			       soft_past(req));
 	run->block = max_t(u32, rounddown(SOFT_BLOCK_INPUT / req->nsrc, 64), SOFT_BLOCK_MIN);
 }
 
@@ -54,8 +55,10 @@ static void soft_run_block(struct soft_run *run, const struct npulink_req *req,
 	if (run->k.stream)
 		run->k.scratch = this_cpu_ptr(soft_scratch);
 	soft_walk_reduce(&run->k, &req->dst, req->src, req->nsrc, at, n, hint);
-	if (run->k.stream)
+	if (run->k.stream) {
 		soft_stream_fence();
+		soft_select_streamed();
+	}
 	if (run->fpu)
 		soft_fpu_end();
 }
@@ -93,7 +96,9 @@ static bool soft_run_small(const struct npulink_req *req)
 	for (i = 1; i < req->nsrc; i++)
 		if (!soft_contiguous(&req->src[i], req->len))
 			return false;
-	fpu = soft_select(&k, req->dtype, req->redop, req->div, req->len, false);
+	fpu = soft_select(&k, req->dtype, req->redop, req->div, req->len, soft_past(req));
+	if (k.stream)
+		return false;
 	if (fpu) {
 		if (!soft_fpu_usable())
 			return false;
@@ -141,8 +146,8 @@ static int soft_run(struct npulink_req *req)
 			 (req->dtype >= NPULINK_DTYPES || req->redop >= NPULINK_REDOPS ||
 			  !(req->dev->dtypes & BIT(req->dtype)) || req->div > SOFT_DIV_MAX)))
 		return -EINVAL;
-	if (req->len * req->nsrc <= SOFT_BLOCK_INPUT && !req->nontemporal &&
-	    !READ_ONCE(req->cancelled) && soft_run_small(req))
+	if (req->len * req->nsrc <= SOFT_BLOCK_INPUT && !READ_ONCE(req->cancelled) &&
+	    soft_run_small(req))
 		return 0;
 	return soft_run_blocks(req);
 }

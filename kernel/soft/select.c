@@ -53,6 +53,8 @@ static u32 soft_stream_rates[ARRAY_SIZE(soft_variants)];
  */
 static bool soft_streams[NPULINK_DTYPES][NPULINK_REDOPS];
 
+static atomic64_t soft_blocks_streamed;
+
 void __percpu *soft_scratch;
 
 static bool soft_variant_runs(const struct soft_variant *v)
@@ -145,7 +147,7 @@ int soft_select_init(void)
 	soft_scratch = __alloc_percpu(SOFT_SCRATCH, SOFT_LINE);
 	if (!soft_scratch)
 		return -ENOMEM;
-	/* Whole pages, so that it begins with a line. */
+	/* A power of two, so that it begins with a line. */
 	buf = kmalloc(4 * SOFT_BENCH_BYTES, GFP_KERNEL);
 	if (!buf) {
 		free_percpu(soft_scratch);
@@ -268,9 +270,15 @@ int soft_select_force(const char *name)
 	return -EINVAL;
 }
 
+/* A block was stored past the cache. */
+void soft_select_streamed(void)
+{
+	atomic64_inc(&soft_blocks_streamed);
+}
+
 /*
  * One line for each type and reduction: what is used, also for non-temporal results, and MB/s of
- * all variants; then those of such stores.
+ * all variants; then those of such stores, and how many blocks of results there were.
  */
 void soft_select_show(struct seq_file *m)
 {
@@ -291,7 +299,7 @@ void soft_select_show(struct seq_file *m)
 			seq_putc(m, '\n');
 		}
 	}
-	seq_puts(m, "stores");
+	seq_printf(m, "stores %lld", (long long)atomic64_read(&soft_blocks_streamed));
 	for (v = 0; v < ARRAY_SIZE(soft_variants); v++) {
 		if (soft_stream_rates[v])
 			seq_printf(m, " %s=%u", soft_variants[v]->name, soft_stream_rates[v]);

@@ -211,6 +211,7 @@ void soft_select_describe(char *text, size_t size);
 bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len,
 		 bool past);
 int soft_select_force(const char *name);
+void soft_select_streamed(void);
 void soft_select_show(struct seq_file *m);
 
 /* engine.c */

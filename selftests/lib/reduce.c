@@ -651,7 +651,6 @@ TEST(past_the_cache)
 			fill(dtype, flat, len / size);
 			copy_in(src[i].buf, src[i].off, flat, len);
 		}
-		/* Both in the same way, so that they begin at like addresses. */
 		a.off = 8 + rnd() % 100;
 		b.off = a.off;
 		a.buf = scatter(a.off + len + 8, page, &a_memory);

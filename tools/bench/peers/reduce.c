@@ -6,6 +6,7 @@
  * MPI's MPI_Reduce_local(), which can only do that, if it was built with it. One line of JSON
  * each, in GB/s of result.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,50 +174,53 @@ static void stream_alone(void *d, const void *x, const void *y, size_t n)
 	streaming->stream(d, x, n);
 }
 
-/* What select.c does with it, too: where computing takes longer, results stay in the cache. */
-static double past_cache(const struct soft_variant *v, unsigned int type, unsigned int op)
+/* Is computing faster than such stores? Otherwise select.c leaves results in the cache. */
+static bool streams(const struct soft_variant *v, unsigned int type, unsigned int op)
 {
-	size_t size = 1UL << soft_dtype_shift(type);
-
-	if (!v->stream)
-		return 0;
 	streaming = v;
 	streaming_reduce = v->reduce[type][op];
 	streaming_shift = soft_dtype_shift(type);
-	if (rate(stream_alone, dst, SOFT_SCRATCH, 1) >
-	    rate(streaming_reduce, dst, SOFT_SCRATCH, size))
-		return 0;
-	return rate(reduce_past_cache, dst, OUT_OF_CACHE, size);
+	return v->stream && rate(streaming_reduce, dst, SOFT_SCRATCH, 1UL << streaming_shift) >=
+			    rate(stream_alone, dst, SOFT_SCRATCH, 1);
 }
 #else
-static double past_cache(const struct soft_variant *v, unsigned int type, unsigned int op)
+static bool streams(const struct soft_variant *v, unsigned int type, unsigned int op)
 {
-	return 0;
+	return false;
+}
+
+static void reduce_past_cache(void *d, const void *x, const void *y, size_t n)
+{
 }
 #endif
 
-/* The one that does @len bytes fastest, as select.c would choose. */
-static double best_variant(unsigned int type, unsigned int op, void *to, size_t len)
+static bool runs(const struct soft_variant *v)
 {
-	double best = 0;
+#ifdef __x86_64__
+	if (v == &soft_fp_avx2)
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+	if (v == &soft_fp_avx512)
+		return __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+#endif
+	return true;
+}
+
+/* The one that is fastest in cache, as select.c chooses. */
+static const struct soft_variant *choose(unsigned int type, unsigned int op)
+{
+	const struct soft_variant *best = NULL;
+	double most = 0;
 
 	for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
 		double r;
 
-		if (!variants[v]->reduce[type][op])
+		if (!variants[v]->reduce[type][op] || !runs(variants[v]))
 			continue;
-#ifdef __x86_64__
-		if (variants[v] == &soft_fp_avx2 && !__builtin_cpu_supports("avx2"))
-			continue;
-		if (variants[v] == &soft_fp_avx512 && !(__builtin_cpu_supports("avx512bw") &&
-							__builtin_cpu_supports("avx512dq")))
-			continue;
-#endif
-		r = rate(variants[v]->reduce[type][op], to, len, 1UL << soft_dtype_shift(type));
-		best = r > best ? r : best;
-		if (to == dst && len == OUT_OF_CACHE) {
-			r = past_cache(variants[v], type, op);
-			best = r > best ? r : best;
+		r = rate(variants[v]->reduce[type][op], dst, SOFT_SCRATCH,
+			 1UL << soft_dtype_shift(type));
+		if (r > most) {
+			most = r;
+			best = variants[v];
 		}
 	}
 	return best;
@@ -238,16 +242,20 @@ int main(void)
 	b = a + OUT_OF_CACHE + 4096 + 64;
 	for (unsigned int type = 0; type < NPULINK_DTYPES; type++) {
 		for (unsigned int op = 0; op < NPULINK_REDOPS; op++) {
+			const struct soft_variant *v = choose(type, op);
+			reduce_fn *fn = v->reduce[type][op];
+			reduce_fn *past = streams(v, type, op) ? reduce_past_cache : fn;
+			size_t size = 1UL << soft_dtype_shift(type);
+
 			/* Beside each figure, so that both see the same machine. */
 			in = best_stream(IN_CACHE);
 			out = best_stream(OUT_OF_CACHE);
 			printf("{\"type\":\"%s\",\"op\":\"%s\",", types[type], ops[op]);
 			printf("\"best_in\":%.3f,\"best_out\":%.3f,", in / 1e9, out / 1e9);
-			printf("\"in\":%.3f,", best_variant(type, op, dst, IN_CACHE) / 1e9);
-			printf("\"out\":%.3f,", best_variant(type, op, dst, OUT_OF_CACHE) / 1e9);
-			printf("\"place_in\":%.3f,", best_variant(type, op, a, IN_CACHE) / 1e9);
-			printf("\"place_out\":%.3f,",
-			       best_variant(type, op, a, OUT_OF_CACHE) / 1e9);
+			printf("\"in\":%.3f,", rate(fn, dst, IN_CACHE, size) / 1e9);
+			printf("\"out\":%.3f,", rate(past, dst, OUT_OF_CACHE, size) / 1e9);
+			printf("\"place_in\":%.3f,", rate(fn, a, IN_CACHE, size) / 1e9);
+			printf("\"place_out\":%.3f,", rate(fn, a, OUT_OF_CACHE, size) / 1e9);
 			printf("\"mpi_in\":%.3f,", mpi_rate(type, op, IN_CACHE) / 1e9);
 			printf("\"mpi_out\":%.3f}\n", mpi_rate(type, op, OUT_OF_CACHE) / 1e9);
 		}
