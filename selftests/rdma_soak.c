@@ -120,7 +120,7 @@ static bool no_growth(void)
 	return ok;
 }
 
-/* Did the kernel have to look for memory before at least three in four pauses? */
+/* Did the kernel have to look for memory before most pauses, each of which leaves it some? */
 static bool was_short(void)
 {
 	unsigned int n = pauses->n, idle = 0;
@@ -130,7 +130,7 @@ static bool was_short(void)
 	if (n)
 		ksft_print_msg("%u pauses, %u without want; %ld pages looked at, %ld processes killed\n",
 			       n, idle, pauses->at[n - 1].scanned, pauses->at[n - 1].killed);
-	return n > 1 && idle <= (n + 3) / 4;
+	return n > 1 && idle <= n / 2;
 }
 
 /* ---- traffic -------------------------------------------------------------------------- */
@@ -351,7 +351,7 @@ int main(void)
 		ksft_exit_fail_msg("memory does not get short\n");
 	ksft_test_result(!remote_ranks(PER, mixed), "%u s of mixed traffic\n", seconds);
 	pressure_signal(pressure, SIGKILL);
-	ksft_test_result(was_short(), "memory was short all the time\n");
+	ksft_test_result(was_short(), "memory was short most of the time\n");
 	ksft_test_result(pauses->n && !pauses->bad, "at pauses nothing is pinned and no key valid\n");
 	ksft_test_result(no_growth(), "what the kernel has does not grow\n");
 	run("build/tools/npulink stat show | sed 's/^/# /'");
