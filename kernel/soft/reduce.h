@@ -32,6 +32,7 @@
 #define SOFT_NAN64	0x7ff8000000000000ULL
 
 #define SOFT_LINE	64	/* bytes of a cache line */
+#define SOFT_STREAM_RATE	8000	/* see select.c */
 #define SOFT_SCRATCH	4096	/* bytes of a result that are made before they are stored */
 
 /* Divisors up to here are exact in a float. Communicators are smaller. */

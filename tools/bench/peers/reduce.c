@@ -168,20 +168,14 @@ static void reduce_past_cache(void *d, const void *x, const void *y, size_t n)
 	soft_stream_fence();
 }
 
-static void stream_alone(void *d, const void *x, const void *y, size_t n)
-{
-	(void)y;
-	streaming->stream(d, x, n);
-}
-
-/* Is computing faster than such stores? Otherwise select.c leaves results in the cache. */
+/* Is memory what the loop waits for? Otherwise select.c leaves results in the cache. */
 static bool streams(const struct soft_variant *v, unsigned int type, unsigned int op)
 {
 	streaming = v;
 	streaming_reduce = v->reduce[type][op];
 	streaming_shift = soft_dtype_shift(type);
 	return v->stream && rate(streaming_reduce, dst, SOFT_SCRATCH, 1UL << streaming_shift) >=
-			    rate(stream_alone, dst, SOFT_SCRATCH, 1);
+			    SOFT_STREAM_RATE * 1e6;
 }
 #else
 static bool streams(const struct soft_variant *v, unsigned int type, unsigned int op)
