@@ -391,7 +391,7 @@ struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 	}
 	if (ok && m.bytes > npulink_meet_bytes(npulink_script_bytes, nranks,
 					       list->rank->dev->processors))
-		ok = npulink_share_make(m.s, max_src);
+		ok = npulink_share_make(m.s, max_src, m.bytes);
 	else
 		ok = ok && npulink_coll_meets(list->plan->call.collective);
 	if (m.ranks)

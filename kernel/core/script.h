@@ -66,7 +66,7 @@ void npulink_script_count(const struct npulink_script *s);
 
 /* ---- share.c --------------------------------------------------------------- */
 
-bool npulink_share_make(struct npulink_script *s, u32 max_src);
+bool npulink_share_make(struct npulink_script *s, u32 max_src, u64 bytes);
 void npulink_share_free(struct npulink_script *s);
 void npulink_share_post(struct npulink_op *list, struct npulink_run *run);
 bool npulink_share_withdraw(struct npulink_op *op);

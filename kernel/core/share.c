@@ -244,14 +244,11 @@ static bool share_order(struct npulink_script *s, struct npulink_share *sh,
 }
 
 /* Of more data than a cache has, results that are not copied afterwards need not go through it. */
-static void share_nontemporal(struct npulink_script *s)
+static void share_nontemporal(struct npulink_script *s, u64 bytes)
 {
 	const struct npulink_share *sh = s->share;
-	u64 bytes = 0;
 	u32 i;
 
-	for (i = 0; i < s->nreqs; i++)
-		bytes += s->reqs[i].len * (s->reqs[i].nsrc + 1);
 	if (bytes >> 10 < READ_ONCE(npulink_nontemporal_kib))
 		return;
 	for (i = 0; i < sh->nitems; i++)
@@ -260,10 +257,10 @@ static void share_nontemporal(struct npulink_script *s)
 }
 
 /*
- * Divide @s, of whose ranks each has a request with room for @max_src inputs. False if that is
- * not possible. May sleep.
+ * Divide @s, of whose ranks each has a request with room for @max_src inputs, and whose requests
+ * read and write @bytes. False if that is not possible. May sleep.
  */
-bool npulink_share_make(struct npulink_script *s, u32 max_src)
+bool npulink_share_make(struct npulink_script *s, u32 max_src, u64 bytes)
 {
 	struct share_range *ranges;
 	struct npulink_share *sh;
@@ -294,7 +291,7 @@ bool npulink_share_make(struct npulink_script *s, u32 max_src)
 		cond_resched();
 		ok = share_order(s, sh, keys);
 		if (ok)
-			share_nontemporal(s);
+			share_nontemporal(s, bytes);
 	}
 	kvfree(ranges);
 	kvfree(item);
