@@ -15,51 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/npulink_genl.h>
-#include "see.h"
+#include "hang.h"
 
-#define MAX_CULPRITS	16
 #define EXIT_HANGS	3
 #define ASKING_NS	2000000000ULL	/* who waits asks several times a second */
 
-struct culprit {
-	uint32_t rank;
-	const char *why;
-	const struct see_rank *at;	/* NULL: not on this machine */
-	const struct see_conn *far;	/* on another one */
-	const struct see_wait *wait;	/* that nothing else explains */
-	const struct see_op *elsewhere;
-};
-
-/* A rank that waits, and what for. */
-struct hop {
-	uint32_t rank, steps;
-	const struct see_wait *waits;
-	unsigned int nwaits, lead;	/* the one that is followed */
-	const struct see_conn *far;	/* it is on another machine */
-};
-
-/* One communicator, and what was found out. */
-struct report {
-	const struct see_comm *comm;
-	const char *state;
-	const struct see_op *op;	/* the oldest one */
-	const struct see_conn *asked;	/* without: who waits on another machine */
-	uint64_t number;
-	struct culprit culprits[MAX_CULPRITS];
-	size_t nculprits;		/* may be more than there is room for */
-	struct hop *chain;
-	size_t nchain;
-	bool circle;
-};
-
-static struct {
-	struct see_comm *comms;
-	struct see_rank *ranks;
-	struct see_op *ops;
-	struct see_conn *conns;
-	struct see_file *files;
-	size_t ncomms, nranks, nops, nconns, nfiles;
-} all;
+struct seen all;
 
 static const struct see_rank *find_rank(uint32_t comm, uint32_t rank)
 {
@@ -232,7 +193,7 @@ static void find_lagging(struct report *rep)
 	}
 }
 
-static const struct see_wait *root_wait(const struct hop *hop)
+const struct see_wait *root_wait(const struct hop *hop)
 {
 	for (unsigned int k = 0; k < hop->nwaits; k++)
 		if (hop->waits[k].kind == NPULINK_WAIT_ENGINE ||
@@ -429,7 +390,7 @@ static void examine(struct report *rep, uint64_t limit_ns)
  * By rank, who is neither here, nor gone, nor said to be on another machine; to be freed. NULL:
  * nobody, or it has failed, so that nobody comes any more.
  */
-static bool *find_missing(const struct see_comm *c)
+bool *find_missing(const struct see_comm *c)
 {
 	size_t n = c->nranks;
 	bool *missing;
@@ -464,305 +425,12 @@ static bool *find_missing(const struct see_comm *c)
 }
 
 /* It has a device open, and no communicator. */
-static bool is_joining(const struct see_file *f)
+bool is_joining(const struct see_file *f)
 {
 	for (size_t i = 0; i < all.nranks; i++)
 		if (all.ranks[i].known && all.ranks[i].file == f->id)
 			return false;
 	return true;
-}
-
-/* ---- output */
-
-static const char *const whys[][2] = {
-	{ "never-called",	"has not called it" },
-	{ "not-joined",		"has never joined the communicator" },
-	{ "other-machine",	"is on another machine, whose kernel has not answered yet" },
-	{ "not-connected",	"is on another machine, and there is no connection to it yet" },
-	{ "left",		"has left the communicator" },
-	{ "dead",		"is dead" },
-	{ "death",		"is dead" },
-	{ "stopped",		"has not called it: its process is stopped by a signal" },
-	{ "traced",		"has not called it: its process is stopped by a debugger" },
-	{ "frozen",		"has not called it: its process is frozen with its cgroup" },
-	{ "blocked",		"has not called it: its process is blocked in the kernel" },
-	{ "waits-elsewhere",	"has not called it: its process waits in another communicator" },
-	{ "late",		"was waited for until the deadline" },
-	{ "mismatch",		"called something else than its peer" },
-	{ "link",		"gets its bytes over a link that is slow, or lost" },
-	{ "engine",		"waits for the engine of its device" },
-	{ "not-run",		"is not run: its process gets no processor" },
-	{ "abort",		"aborted the communicator" },
-	{ "device",		"has a device that reported a fault" },
-	{ "removed",		"has lost its device" },
-	{ "deadlock",		"waits for a rank that waits for it" },
-	{ "checksum",		"got damaged data" },
-};
-
-static const char *why_text(const char *why)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(whys); i++)
-		if (!strcmp(whys[i][0], why))
-			return whys[i][1];
-	return why;
-}
-
-static void culprit_text(const struct culprit *c)
-{
-	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
-	struct proc proc;
-
-	printf("  -> rank %u %s\n", c->rank, why_text(c->why));
-	if (c->wait) {
-		printf("     step %u: %s of %s done, the rest since %s", c->wait->step,
-		       human_bytes(c->wait->done, a), human_bytes(c->wait->len, b),
-		       human_ns(c->wait->since, since));
-		if (c->wait->dev != c->wait->peer_dev)
-			printf(" over the link npu%u -> npu%u", c->wait->dev, c->wait->peer_dev);
-		printf("\n");
-	}
-	if (c->far) {
-		printf("     it is on %s", ip_text(c->far->ip, ip));
-		if (c->far->state)
-			printf(", over %s (%s)", *c->far->via ? c->far->via : "no port yet",
-			       conn_state_name(c->far->state));
-		if (c->far->answered)
-			printf(", whose kernel said so %s ago",
-			       human_ns(c->far->status.age, since));
-		printf("; run npulink hang there\n");
-	}
-	if (c->elsewhere)
-		printf("     its process waits for operation %" PRIu64 " of communicator %u: %s\n",
-		       c->elsewhere->number, c->elsewhere->comm,
-		       call_text(&c->elsewhere->call, c->elsewhere->p2p, text, sizeof(text)));
-	if (!c->at || !c->at->known || !c->at->pid)
-		return;
-	proc_read(c->at->pid, &proc);
-	printf("     process %u (%s) on npu%u is %s", c->at->pid, *proc.name ? proc.name : "?",
-	       c->at->dev, proc_state_text(proc.state));
-	if (proc.tracer)
-		printf(" by process %u", proc.tracer);
-	if (*proc.group)
-		printf(" %s", proc.group);
-	if (*proc.wchan)
-		printf(", in %s", proc.wchan);
-	printf("\n");
-	proc_stack(c->at->pid, stack, sizeof(stack));
-	for (char *line = strtok(stack, "\n"); line; line = strtok(NULL, "\n"))
-		printf("       %s\n", line);
-}
-
-static void missing_text(const struct see_comm *c)
-{
-	bool *missing = find_missing(c);
-	const char *before = "  not joined yet: rank ";
-
-	for (uint32_t rank = 0; missing && rank < c->nranks; rank++) {
-		uint32_t first = rank;
-
-		if (!missing[rank])
-			continue;
-		while (rank + 1 < c->nranks && missing[rank + 1])
-			rank++;
-		printf("%s%u", before, first);
-		if (rank > first)
-			printf("-%u", rank);
-		before = ", ";
-	}
-	if (missing)
-		printf("\n");
-	free(missing);
-}
-
-static void joining_text(void)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < all.nfiles; i++) {
-		const struct see_file *f = &all.files[i];
-		struct proc proc;
-
-		if (!is_joining(f))
-			continue;
-		if (!n)
-			printf("no communicator yet: either these wait for a rank that has not come, or they need none\n");
-		if (n++ == MAX_CULPRITS) {
-			printf("  and more\n");
-			break;
-		}
-		proc_read(f->pid, &proc);
-		printf("  process %u (%s) on npu%u is %s\n", f->pid, *proc.name ? proc.name : "?",
-		       f->dev, proc_state_text(proc.state));
-	}
-}
-
-static void report_text(const struct report *rep)
-{
-	const struct see_comm *c = rep->comm;
-	char text[CAUSE_TEXT], age[24], ip[48];
-
-	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
-	if (c->failed)
-		printf("  %s\n", cause_text(&c->cause, text, sizeof(text)));
-	missing_text(c);
-	if (rep->op && !strcmp(rep->state, "hangs"))
-		printf("  operation %" PRIu64 ", %s%s%s, for %s\n", rep->number,
-		       call_text(&rep->op->call, rep->op->p2p, text, sizeof(text)),
-		       *rep->op->algorithm ? ", " : "", rep->op->algorithm,
-		       human_ns(rep->op->age, age));
-	if (rep->asked)
-		printf("  operation %" PRIu64 ", which rank %u at %s has called, for %s\n",
-		       rep->number, rep->asked->peer, ip_text(rep->asked->ip, ip),
-		       human_ns(rep->asked->asked_since + rep->asked->asked_age, age));
-	for (size_t i = 0; i < rep->nchain; i++) {
-		const struct hop *hop = &rep->chain[i];
-
-		const struct see_wait *w = &hop->waits[hop->lead];
-
-		if (!hop->nwaits || w->peer == NONE || root_wait(hop))
-			continue;
-		printf("  rank %u waits for rank %u (step %u", hop->rank, w->peer, w->step);
-		if (hop->steps)
-			printf(" of %u", hop->steps);
-		printf(", %s)", human_ns(w->since, age));
-		if (hop->far)
-			printf(", says %s", ip_text(hop->far->ip, ip));
-		printf("\n");
-	}
-	if (rep->circle)
-		printf("  ... and so on in a circle\n");
-	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
-		culprit_text(&rep->culprits[i]);
-	if (rep->nculprits > MAX_CULPRITS)
-		printf("  -> and %zu more\n", rep->nculprits - MAX_CULPRITS);
-}
-
-static struct json_object *culprit_json(const struct culprit *c)
-{
-	struct json_object *obj = json_object_new_object();
-	char stack[1024], text[8], ip[48];
-	struct proc proc;
-
-	put_u64(obj, "rank", c->rank);
-	put_str(obj, "why", c->why);
-	put_str(obj, "text", why_text(c->why));
-	if (c->wait)
-		json_object_object_add(obj, "wait", wait_json(c->wait));
-	if (c->elsewhere) {
-		put_u64(obj, "elsewhere_comm", c->elsewhere->comm);
-		put_u64(obj, "elsewhere_number", c->elsewhere->number);
-	}
-	if (c->far) {
-		put_str(obj, "machine", ip_text(c->far->ip, ip));
-		put_str(obj, "via", *c->far->via ? c->far->via : NULL);
-		put_str(obj, "connection", conn_state_name(c->far->state));
-	}
-	if (c->far && c->far->answered) {
-		snprintf(text, sizeof(text), "%c", c->far->status.task);
-		put_u64(obj, "answered_ns", c->far->status.age);
-		put_str(obj, "process_state", text);
-	}
-	if (!c->at || !c->at->known)
-		return obj;
-	proc_read(c->at->pid, &proc);
-	proc_stack(c->at->pid, stack, sizeof(stack));
-	snprintf(text, sizeof(text), "%c", proc.state);
-	put_u64(obj, "pid", c->at->pid);
-	put_str(obj, "process", *proc.name ? proc.name : NULL);
-	put_str(obj, "process_state", text);
-	if (*proc.group)
-		put_str(obj, "frozen", proc.group);
-	put_str(obj, "wchan", *proc.wchan ? proc.wchan : NULL);
-	put_str(obj, "stack", *stack ? stack : NULL);
-	return obj;
-}
-
-static struct json_object *report_json(const struct report *rep)
-{
-	struct json_object *obj = json_object_new_object(), *not_joined = json_object_new_array();
-	bool *missing = find_missing(rep->comm);
-	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
-	char ip[48];
-
-	put_u64(obj, "comm", rep->comm->id);
-	put_str(obj, "state", rep->state);
-	json_object_object_add(obj, "cause", rep->comm->failed ?
-			       cause_json(&rep->comm->cause) : NULL);
-	if (!strcmp(rep->state, "hangs"))
-		put_u64(obj, "number", rep->number);
-	if (rep->asked) {
-		put_u64(obj, "age_ns", rep->asked->asked_since + rep->asked->asked_age);
-		put_u64(obj, "asked_by", rep->asked->peer);
-		put_str(obj, "asked_from", ip_text(rep->asked->ip, ip));
-	} else if (rep->op && !strcmp(rep->state, "hangs")) {
-		put_u64(obj, "age_ns", rep->op->age);
-		json_object_object_add(obj, "call", call_json(&rep->op->call, rep->op->p2p));
-		put_str(obj, "algorithm", *rep->op->algorithm ? rep->op->algorithm : NULL);
-	}
-	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
-		json_object_array_add(culprits, culprit_json(&rep->culprits[i]));
-	for (size_t i = 0; i < rep->nchain; i++) {
-		const struct hop *hop = &rep->chain[i];
-		struct json_object *link = json_object_new_object();
-		struct json_object *waits = json_object_new_array();
-
-		put_u64(link, "rank", hop->rank);
-		if (hop->far)
-			put_str(link, "machine", ip_text(hop->far->ip, ip));
-		for (unsigned int k = 0; k < hop->nwaits; k++)
-			json_object_array_add(waits, wait_json(&hop->waits[k]));
-		json_object_object_add(link, "waits", waits);
-		json_object_array_add(chain, link);
-	}
-	put_u64(obj, "nculprits", rep->nculprits);
-	json_object_object_add(obj, "culprits", culprits);
-	json_object_object_add(obj, "chain", chain);
-	put_bool(obj, "circle", rep->circle);
-	for (uint32_t rank = 0; missing && rank < rep->comm->nranks; rank++)
-		if (missing[rank])
-			json_object_array_add(not_joined, json_object_new_uint64(rank));
-	json_object_object_add(obj, "not_joined", not_joined);
-	free(missing);
-	return obj;
-}
-
-/* In the form of a communicator that is not there yet. NULL: nobody has a device open for one. */
-static struct json_object *joining_json(void)
-{
-	struct json_object *obj, *processes = json_object_new_array(), *o;
-	struct proc proc;
-	char text[16];
-
-	for (size_t i = 0; i < all.nfiles; i++) {
-		const struct see_file *f = &all.files[i];
-
-		if (!is_joining(f))
-			continue;
-		proc_read(f->pid, &proc);
-		o = json_object_new_object();
-		put_u64(o, "pid", f->pid);
-		put_str(o, "process", *proc.name ? proc.name : NULL);
-		snprintf(text, sizeof(text), "%c", proc.state);
-		put_str(o, "process_state", text);
-		snprintf(text, sizeof(text), "npu%u", f->dev);
-		put_str(o, "dev", text);
-		json_object_array_add(processes, o);
-	}
-	if (!json_object_array_length(processes)) {
-		json_object_put(processes);
-		return NULL;
-	}
-	obj = json_object_new_object();
-	json_object_object_add(obj, "comm", NULL);
-	put_str(obj, "state", "joining");
-	json_object_object_add(obj, "cause", NULL);
-	put_u64(obj, "nculprits", 0);
-	json_object_object_add(obj, "culprits", json_object_new_array());
-	json_object_object_add(obj, "chain", json_object_new_array());
-	put_bool(obj, "circle", false);
-	json_object_object_add(obj, "not_joined", json_object_new_array());
-	json_object_object_add(obj, "processes", processes);
-	return obj;
 }
 
 static const char usage[] =
