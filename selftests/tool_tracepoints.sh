@@ -13,13 +13,6 @@ mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing |
 	{ echo "1..0 # SKIP this kernel has no tracefs"; exit 4; }
 [ -d $events ] || { echo "1..0 # SKIP this kernel has no tracepoints"; exit 4; }
 
-# skip NAME WHY
-skip()
-{
-	count=$((count + 1))
-	echo "ok $count # SKIP $1: $2"
-}
-
 run="npulink bench allreduce -a ring -p 4 -b 64K -e 64K -n 1 -w 0 -c 0"
 for event in post issue step "done" abort link; do
 	check "npulink_$event is there" test -e $events/npulink_$event/format

@@ -8,6 +8,7 @@
 # npulink-test: timeout=240
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+. "${NPULINK_TREE:-.}/selftests/slurm.sh"
 : "${scratch:?}"
 rank=${NPULINK_TESTS:-build/selftests}/lib/bootstrap
 host=$(hostname)
@@ -19,12 +20,6 @@ stop()
 		kill "$pid" 2>/dev/null && wait "$pid"
 	done
 	rm -rf "$scratch"
-}
-
-skip()
-{
-	count=$((count + 1))
-	echo "ok $count $1 # SKIP $2"
 }
 
 # Each line "rank R of N , HOST secret S", each R once, all with one secret.
@@ -101,17 +96,21 @@ open_mpi()
 
 # ---- Slurm, with one node, this machine, and daemons of our own
 
-free_port()
+start_slurm()
 {
-	local port
+	local dir=$scratch/slurm
 
-	for ((port = 20000 + RANDOM % 10000; ; port++)); do
-		(: <>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || break
-	done
-	echo $port
+	mkdir -p "$dir/state" "$dir/spool"
+	export SLURM_CONF=$dir/slurm.conf
+	slurm_conf "$SLURM_CONF" "$dir" "$host" 127.0.0.1 "$(nproc)" "$host 127.0.0.1"
+	slurmctld -D >"$dir/out" 2>&1 &
+	daemons+=($!)
+	slurmd -D -N "$host" >>"$dir/out" 2>&1 &
+	daemons+=($!)
+	slurm_idle 1 || { cat "$dir"/*.log >&2; return 1; }
 }
 
-start_slurm()
+slurm()
 {
 	local dir=$scratch/slurm try
 
