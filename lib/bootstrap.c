@@ -169,15 +169,16 @@ int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *conf
 	unsigned long seconds;
 	int rc;
 
-	b->until_ns = coll_now_ns();
-	if (config->bootstrap_ns) {
-		b->until_ns = coll_later(b->until_ns, config->bootstrap_ns);
+	b->patience_ns = config->bootstrap_ns;
+	if (b->patience_ns) {
+		b->until_ns = coll_later(coll_now_ns(), b->patience_ns);
 		return 0;
 	}
 	rc = env_number("COLL_TIMEOUT", 1000000, &seconds, b->text, sizeof(b->text));
 	if (rc == -EINVAL)
 		return rc;
-	b->until_ns += rc ? DEFAULT_TIMEOUT_NS : seconds * 1000000000ULL;
+	b->patience_ns = rc ? DEFAULT_TIMEOUT_NS : seconds * 1000000000ULL;
+	b->until_ns = coll_now_ns() + b->patience_ns;
 	return 0;
 }
 

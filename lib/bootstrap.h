@@ -44,7 +44,8 @@ struct coll_bootstrap_ops {
  * @key: shared key, "" if there is none
  * @key_is: where @key was said, for texts
  * @one_machine: all ranks are known to be on this machine
- * @until_ns: CLOCK_MONOTONIC time at which to give up
+ * @patience_ns: how long to wait for the others, for texts ..
+ * @until_ns: .. and the CLOCK_MONOTONIC time at which to give up
  * @open_network: not loopback only
  * @text: error text
  * @priv: of @ops
@@ -56,7 +57,7 @@ struct coll_bootstrap {
 	uint16_t port;
 	const char *host_is, *same_address, *other_port;
 	const char *key, *key_is;
-	uint64_t until_ns;
+	uint64_t patience_ns, until_ns;
 	bool one_machine, open_network;
 	char text[COLL_TEXT];
 	void *priv;

@@ -255,8 +255,8 @@ out:
 		wait_put(w);
 	free(here);
 	return coll_text(b->text, sizeof(b->text), -ETIMEDOUT,
-			 "rank %s did not come to the launcher's PMIx fence in time: does every process that the launcher started make this communicator?",
-			 *text ? text : "?");
+			 "rank %s did not come to the launcher's PMIx fence within %.3g s: does every process that the launcher started make this communicator?",
+			 *text ? text : "?", b->patience_ns / 1e9);
 }
 
 static int fence(struct coll_bootstrap *b, const char *key)

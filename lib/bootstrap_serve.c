@@ -468,9 +468,11 @@ static int fail_missing(struct coll_bootstrap *b)
 			 "; %u came and hung up at once: if they were ranks, they say why (as if %s is set %s only)",
 			 t->hung_up, b->key_is, *b->key ? "here" : "there");
 	return coll_text(b->text, sizeof(b->text), -ETIMEDOUT,
-			 "rank %s did not come to %s port %u in time%s%s%s", missing, b->host,
-			 b->port, t->elsewhere ? ", which is no address of rank 0's machine" : "",
-			 keys, hung_up);
+			 "rank %s did not come to %s port %u within %.3g s%s%s%s%s", missing,
+			 b->host, b->port, b->patience_ns / 1e9,
+			 t->elsewhere ? ", which is no address of rank 0's machine" : "", keys,
+			 hung_up, t->elsewhere || t->other_keys || t->hung_up ? "" :
+			 ": does it run, with the same address and port, and is nothing in between that filters them?");
 }
 
 int coll_serve(struct coll_bootstrap *b)

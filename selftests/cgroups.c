@@ -232,6 +232,8 @@ TEST_F(cgroups, late_when_thawed)
 			   " .culprits[0].process_state == \"F\" and"
 			   " .culprits[0].frozen == \"/npulink-cgroups\"'"
 			   " >/dev/null";
+	const char *comm = "npulink -j comm show | jq -e '.[-1].ranks |"
+			   " ([.[] | select(.process_state == \"F\").rank] == [2])' >/dev/null";
 	struct answer a;
 	uint32_t r;
 
@@ -240,6 +242,7 @@ TEST_F(cgroups, late_when_thawed)
 	for (r = 0; r < N; r++)
 		ASSERT_TRUE(give(self, r, 0, 1));
 	EXPECT_TRUE(RAW_EVENTUALLY(!system(hang)));
+	EXPECT_EQ(0, system(comm));
 	for (r = 0; r < N; r++)
 		EXPECT_TRUE(silent(self, r));
 	THAW();

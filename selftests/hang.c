@@ -14,7 +14,7 @@
 #define N	4
 #define LEN	65536
 
-enum how { NEVER, STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+enum how { NEVER, STOPPED, ALL_STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
 
 static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int ready, int go)
 {
@@ -30,7 +30,7 @@ static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int re
 		RAW_CHECK(!member_plan(&m));
 	}
 	RAW_CHECK(write(ready, "", 1) == 1 && read(go, &c, 1) == 1);
-	if (odd && how == STOPPED)
+	if ((odd && how == STOPPED) || how == ALL_STOPPED)
 		raise(SIGSTOP);
 	if (odd && how == DEAD)
 		raise(SIGKILL);
@@ -72,7 +72,14 @@ FIXTURE_VARIANT_ADD(hang, never_calls) {
 
 FIXTURE_VARIANT_ADD(hang, stopped) {
 	STOPPED, ".state == \"hangs\" and ([.culprits[].rank] == [2]) and"
-		 " (.culprits[0] | .why == \"stopped\" and .process_state == \"T\")"
+		 " (.culprits[0] | .why == \"stopped\" and .process_state == \"T\" and"
+		 " .to_do == \"kill -CONT \\(.pid)\")"
+};
+
+FIXTURE_VARIANT_ADD(hang, all_stopped) {
+	ALL_STOPPED, ".state == \"stopped\" and ([.culprits[].rank] == [0, 1, 2, 3]) and"
+		     " (.culprits | all(.why == \"stopped\" and .text == \"its process is stopped"
+		     " by a signal\" and .to_do == \"kill -CONT \\(.pid)\"))"
 };
 
 FIXTURE_VARIANT_ADD(hang, dead) {

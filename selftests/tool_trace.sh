@@ -101,7 +101,8 @@ for ((try = 0; try < 4; try++)); do
 done
 json "slow: the straggler" "$straggles" npulink -j slow
 json "slow: and by how much" "$by_much" npulink -j slow
-check "slow: says so" sh -c 'npulink slow | head -n 1 | grep -q "^rank 2 of communicator"'
+check "slow: says so, and that it has gone" sh -c 'npulink slow | head -n 1 |
+	grep -q "^rank 2 of communicator.* has gone; it kept the others waiting: "'
 
 # A link that needs 40 ns for a byte where the others need none: 80 ms for 64K in slices.
 link='.slow_link == { from: "npu1", to: "npu2" }'

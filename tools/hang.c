@@ -6,7 +6,8 @@
  * that have not called it are to blame; if all have, who waits for whom is followed to
  * a rank that waits for nobody, whose engine or link it then is. All this is known to the
  * kernel, so it works also when processes are stopped, traced, or blocked. Of ranks on other
- * machines it knows what their kernels answer. A job of which a rank has never come is seen by
+ * machines it knows what their kernels answer. If nobody waits, ranks whose processes are stopped,
+ * traced or frozen are named: they are why nobody calls anything. A job of which a rank has never come is seen by
  * ranks that are missing, or, before there is a communicator, by open devices without one.
  */
 #include <errno.h>
@@ -349,6 +350,25 @@ static void find_asked(struct report *rep, uint64_t limit_ns)
 		rep->state = "hangs";
 }
 
+/* Nobody waits: is anybody kept from going on? A job that was stopped as a whole looks like that. */
+static void find_stopped(struct report *rep)
+{
+	struct proc proc;
+
+	for (size_t i = 0; i < all.nranks; i++) {
+		const struct see_rank *r = &all.ranks[i];
+
+		if (r->comm != rep->comm->id || r->state != NPULINK_RANK_STATE_JOINED ||
+		    !r->known || !r->pid)
+			continue;
+		proc_read(r->pid, &proc);
+		if (proc.state == 'T' || proc.state == 't' || proc.state == 'F')
+			blame(rep, r->rank, why_task(proc.state), NULL);
+	}
+	if (rep->nculprits)
+		rep->state = "stopped";
+}
+
 static void examine(struct report *rep, uint64_t limit_ns)
 {
 	uint64_t oldest = 0;
@@ -368,6 +388,8 @@ static void examine(struct report *rep, uint64_t limit_ns)
 	}
 	if (!rep->op || oldest < limit_ns) {
 		find_asked(rep, limit_ns);
+		if (!rep->asked)
+			find_stopped(rep);
 		return;
 	}
 	rep->state = "hangs";
@@ -437,8 +459,8 @@ static const char usage[] =
 	"Usage: npulink [-j] hang [-t SECONDS] [COMM]\n"
 	"\n"
 	"Says of each communicator, or of COMM, whether an operation hangs (is older than\n"
-	"SECONDS) or why it failed; which ranks everybody waits for; how that was found out;\n"
-	"and what the processes of these ranks do instead. Asks the kernel only, so it works\n"
+	"SECONDS), processes are stopped, or why it failed; which ranks everybody waits for; how\n"
+	"that was found out; what their processes do instead, and what to do about it. Asks the kernel only, so it works\n"
 	"also if they are stopped or blocked. Names ranks that have not joined, and processes that\n"
 	"have a device open and no communicator: they may wait for others, to make one.\n"
 	"Root sees those of all users, and stacks.\n"
@@ -446,7 +468,7 @@ static const char usage[] =
 	"  -t, --time SECONDS  an operation that is older hangs (1)\n"
 	"  -j, --json          JSON\n"
 	"\n"
-	"Exit status: 0 nothing hangs or has failed, 3 something has.\n";
+	"Exit status: 0 nothing hangs, is stopped or has failed, 3 something.\n";
 
 static int examine_all(uint64_t id, uint64_t limit_ns)
 {

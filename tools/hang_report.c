@@ -10,45 +10,85 @@
 #include <linux/npulink_genl.h>
 #include "hang.h"
 
-static const char *const whys[][2] = {
-	{ "never-called",	"has not called it" },
-	{ "not-joined",		"has never joined the communicator" },
-	{ "other-machine",	"is on another machine, whose kernel has not answered yet" },
-	{ "not-connected",	"is on another machine, and there is no connection to it yet" },
-	{ "left",		"has left the communicator" },
-	{ "dead",		"is dead" },
-	{ "death",		"is dead" },
-	{ "stopped",		"has not called it: its process is stopped by a signal" },
-	{ "traced",		"has not called it: its process is stopped by a debugger" },
-	{ "frozen",		"has not called it: its process is frozen with its cgroup" },
-	{ "blocked",		"has not called it: its process is blocked in the kernel" },
-	{ "waits-elsewhere",	"has not called it: its process waits in another communicator" },
-	{ "late",		"was waited for until the deadline" },
-	{ "mismatch",		"called something else than its peer" },
-	{ "link",		"gets its bytes over a link that is slow, or lost" },
-	{ "engine",		"waits for the engine of its device" },
-	{ "not-run",		"is not run: its process gets no processor" },
-	{ "abort",		"aborted the communicator" },
-	{ "device",		"has a device that reported a fault" },
-	{ "removed",		"has lost its device" },
-	{ "deadlock",		"waits for a rank that waits for it" },
-	{ "checksum",		"got damaged data" },
+/* What is the matter with a rank, and what to do about it on its machine. */
+static const struct reason {
+	const char *why, *text, *to_do;
+} reasons[] = {
+	{ "never-called", "has not called it",
+	  "its stack, or a debugger (gdb -p, py-spy dump --pid), says what it does instead" },
+	{ "not-joined", "has never joined the communicator",
+	  "look at whether its process runs, and at what it wrote" },
+	{ "other-machine", "is on another machine, whose kernel has not answered yet", NULL },
+	{ "not-connected", "is on another machine, and there is no connection to it yet",
+	  NULL },
+	{ "left", "has left the communicator", "look at why it ended before the others" },
+	{ "dead", "is dead", "look at what it wrote, and at dmesg" },
+	{ "death", "is dead", "look at what it wrote, and at dmesg" },
+	{ "stopped", "has not called it: its process is stopped by a signal", "kill -CONT" },
+	{ "traced", "has not called it: its process is stopped by a debugger",
+	  "let it go on there, or end the debugger" },
+	{ "frozen", "has not called it: its process is frozen with its cgroup",
+	  "unpause its container, or write 0 to the file cgroup.freeze of its cgroup" },
+	{ "blocked", "has not called it: its process is blocked in the kernel",
+	  "its stack says in what; mostly a disk or a network file system that does not answer" },
+	{ "waits-elsewhere", "has not called it: its process waits in another communicator",
+	  "have all ranks call communicators in one order, or without waiting" },
+	{ "late", "was waited for until the deadline", NULL },
+	{ "mismatch", "called something else than its peer", NULL },
+	{ "link", "gets its bytes over a link that is slow, or lost", "npulink doctor" },
+	{ "engine", "waits for the engine of its device", "npulink dev show" },
+	{ "not-run", "is not run: its process gets no processor",
+	  "look at its priority, its cgroup's cpu.max, and what else runs on its processors" },
+	{ "abort", "aborted the communicator", NULL },
+	{ "device", "has a device that reported a fault", NULL },
+	{ "removed", "has lost its device", NULL },
+	{ "deadlock", "waits for a rank that waits for it", NULL },
+	{ "checksum", "got damaged data", NULL },
 };
 
-static const char *why_text(const char *why)
+static const struct reason *reason(const char *why)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(whys); i++)
-		if (!strcmp(whys[i][0], why))
-			return whys[i][1];
-	return why;
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++)
+		if (!strcmp(reasons[i].why, why))
+			return &reasons[i];
+	return NULL;
 }
 
-static void culprit_text(const struct culprit *c)
+static const char *reason_text(const struct report *rep, const char *why)
+{
+	const struct reason *r = reason(why);
+	const char *process = r ? strstr(r->text, ": its process ") : NULL;
+
+	if (!r)
+		return why;
+	/* Where nobody waits, there is nothing that it has not called. */
+	return process && !strcmp(rep->state, "stopped") ? process + 2 : r->text;
+}
+
+/* NULL: nothing; what there is to do on another machine is said there. */
+static const char *to_do(const struct culprit *c, char *buf, size_t size)
+{
+	const struct reason *r = reason(c->why);
+
+	if (!r || !r->to_do || c->far)
+		return NULL;
+	if (c->at && !strcmp(r->why, "stopped"))
+		snprintf(buf, size, "%s %u", r->to_do, c->at->pid);
+	else
+		snprintf(buf, size, "%s", r->to_do);
+	return buf;
+}
+
+static void culprit_text(const struct report *rep, const struct culprit *c)
 {
 	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
+	const char *advice = to_do(c, text, sizeof(text));
 	struct proc proc;
 
-	printf("  -> rank %u %s\n", c->rank, why_text(c->why));
+	printf("  -> rank %u%s %s\n", c->rank, !strcmp(rep->state, "stopped") ? ":" : "",
+	       reason_text(rep, c->why));
+	if (advice)
+		printf("     to do: %s\n", advice);
 	if (c->wait) {
 		printf("     step %u: %s of %s done, the rest since %s", c->wait->step,
 		       human_bytes(c->wait->done, a), human_bytes(c->wait->len, b),
@@ -168,20 +208,22 @@ void report_text(const struct report *rep)
 	if (rep->circle)
 		printf("  ... and so on in a circle\n");
 	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
-		culprit_text(&rep->culprits[i]);
+		culprit_text(rep, &rep->culprits[i]);
 	if (rep->nculprits > MAX_CULPRITS)
 		printf("  -> and %zu more\n", rep->nculprits - MAX_CULPRITS);
 }
 
-static struct json_object *culprit_json(const struct culprit *c)
+static struct json_object *culprit_json(const struct report *rep, const struct culprit *c)
 {
 	struct json_object *obj = json_object_new_object();
-	char stack[1024], text[8], ip[48];
+	char stack[1024], text[128], ip[48];
 	struct proc proc;
 
 	put_u64(obj, "rank", c->rank);
 	put_str(obj, "why", c->why);
-	put_str(obj, "text", why_text(c->why));
+	put_str(obj, "text", reason_text(rep, c->why));
+	if (to_do(c, text, sizeof(text)))
+		put_str(obj, "to_do", text);
 	if (c->wait)
 		json_object_object_add(obj, "wait", wait_json(c->wait));
 	if (c->elsewhere) {
@@ -236,7 +278,7 @@ struct json_object *report_json(const struct report *rep)
 		put_str(obj, "algorithm", *rep->op->algorithm ? rep->op->algorithm : NULL);
 	}
 	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
-		json_object_array_add(culprits, culprit_json(&rep->culprits[i]));
+		json_object_array_add(culprits, culprit_json(rep, &rep->culprits[i]));
 	for (size_t i = 0; i < rep->nchain; i++) {
 		const struct hop *hop = &rep->chain[i];
 		struct json_object *link = json_object_new_object();
