@@ -45,7 +45,8 @@ own=/tmp/slurm
 # Until slurmctld, here, knows that slurmd is there on both.
 start_slurm()
 {
-	local make="mkdir -p $own/state $own/spool"
+	# Where systemd would have made a cgroup for it.
+	local make="mkdir -p $own/state $own/spool /sys/fs/cgroup/system.slice"
 
 	mkdir -p "$shared"
 	export SLURM_CONF=$shared/slurm.conf

@@ -37,6 +37,8 @@ slurm_conf()
 		done
 		echo "PartitionName=all Nodes=ALL Default=YES State=UP"
 	} >"$file"
+	# slurmd has cgroups of its own made by systemd, which a virtual machine has not.
+	echo "IgnoreSystemdOnFailure=yes" >"${file%/*}/cgroup.conf"
 }
 
 slurm_port()
