@@ -130,6 +130,8 @@ static int read_torchrun(struct coll_bootstrap *b)
 	}
 	if (rc)
 		return -EINVAL;
+	if (!port)
+		return coll_text(text, size, -EINVAL, "COLL_PORT=0 is no port to meet at: 1 to 65535");
 	b->host = secure_getenv("MASTER_ADDR");
 	b->host_is = "MASTER_ADDR";
 	b->same_address = "are MASTER_ADDR and COLL_PORT the same for all ranks";

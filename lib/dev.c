@@ -28,7 +28,7 @@ static int open_text(int rc, const char *path, char *text, size_t size)
 	case -EACCES:
 	case -EPERM:
 		return coll_text(text, size, rc,
-				 "no permission to open %s: add the user to group npulink (usermod -aG npulink USER) and log in again; in a container, also pass the device in",
+				 "no permission to open %s: add the user to group npulink (usermod -aG npulink USER) and log in again; in a container, also pass the device in; \"npulink doctor\" says which of these it is",
 				 path);
 	default:
 		return coll_text(text, size, rc, "cannot open %s", path);
@@ -89,8 +89,8 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 			     : -ENOMEM;
 	if (rc) {
 		coll_text(text, size, rc,
-			  "cannot map the arena of %zu bytes of %s: raise the limit on locked memory (ulimit -l), or let communicators share a device (coll_config.share)",
-			  dev->arena_size, path);
+			  "cannot map the arena of %zu KiB of %s: each rank needs one, and the limit on locked memory is for all processes of this user: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or let communicators share a device (coll_config.share)",
+			  dev->arena_size / 1024, path);
 		goto err;
 	}
 	dev->arena = map;

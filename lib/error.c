@@ -25,7 +25,7 @@ const char *coll_strerror(int error)
 	case ECANCELED:
 		return "the communicator was aborted";
 	case ETIMEDOUT:
-		return "the deadline has passed";
+		return "timed out";
 	case EOWNERDEAD:
 		return "a rank has died";
 	case ESHUTDOWN:
@@ -42,6 +42,8 @@ const char *coll_strerror(int error)
 		return "operations wait for each other in a circle";
 	case ENODEV:
 		return "the device has gone";
+	case EADDRINUSE:
+		return "the port is in use by another program";
 	case EPROTONOSUPPORT:
 		return "versions that do not fit together";
 	case EPERM:
@@ -449,7 +451,7 @@ static void describe_cause(struct failure *f, const struct coll_comm *comm,
 			break;
 		}
 		happened(f, "%s waited for %s until its deadline", rank, peer);
-		because(f, "see why that rank is late (npulink hang), or raise coll_config.deadline_ns",
+		because(f, "see why that rank is late (npulink hang), or raise coll_config.deadline_ns; coll_comm_shrink() waits for it again, unless its process is ended",
 			"%s computes for longer than that, is stopped, or does not make this call",
 			peer);
 		break;
@@ -457,6 +459,13 @@ static void describe_cause(struct failure *f, const struct coll_comm *comm,
 		describe_death(f, peer, st->out_code);
 		break;
 	case NPULINK_CAUSE_LEFT:
+		/* Seen by all at once: it has never come to what the others shrank to. */
+		if (st->out_peer == st->out_rank) {
+			happened(f, "%s left without joining this communicator", peer);
+			because(f, "every survivor of a failure calls coll_comm_shrink(); coll_comm_shrink() once more goes on without those that do not",
+				"this one was shrunk, and that rank called coll_comm_destroy() instead of coll_comm_shrink()");
+			break;
+		}
 		happened(f, "%s left the communicator while %s still needed it", peer, rank);
 		because(f, "all ranks must make the same calls before coll_comm_destroy()",
 			"%s made fewer calls than %s", peer, rank);

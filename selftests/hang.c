@@ -151,6 +151,14 @@ TEST_F_TIMEOUT(hang, culprit, 100)
 	if (status != 3)
 		system("sed 's/^/# /' /tmp/hang.json; npulink hang -t 0 | sed 's/^/# /'");
 	EXPECT_EQ(3, WEXITSTATUS(system("npulink hang -t 0 | grep -q -e '-> rank' && exit 3")));
+	if (variant->how == STOPPED) {
+		ASSERT_EQ(0, kill(self->pids[1], SIGSTOP));
+		for (tries = 400; !hang_is("", ".also_stopped == [1]", &status) && --tries;)
+			raw_sleep_ms(50);
+		EXPECT_EQ(3, status);
+		EXPECT_EQ(0, WEXITSTATUS(system("npulink hang -t 0 | grep -q "
+						"'rank 1, too, is stopped.* kill -CONT [0-9]'")));
+	}
 	EXPECT_EQ(0, WEXITSTATUS(system("setpriv --reuid=65534 --regid=65534 --clear-groups "
 					"npulink hang | grep -q 'no communicators'")));
 }

@@ -79,6 +79,31 @@ static const char *to_do(const struct culprit *c, char *buf, size_t size)
 	return buf;
 }
 
+/*
+ * The next rank after @after whose process is stopped, and of which that has not been said: when
+ * those that are to blame go on, everybody waits for it.
+ */
+static const struct see_rank *also_stopped(const struct report *rep, const struct see_rank *after)
+{
+	const struct see_rank *r = after ? after + 1 : all.ranks;
+	struct proc proc;
+
+	for (; strcmp(rep->state, "ok") && r < all.ranks + all.nranks; r++) {
+		bool blamed = false;
+
+		for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
+			blamed |= rep->culprits[i].rank == r->rank &&
+				  strcmp(rep->state, "failed");
+		if (blamed || r->comm != rep->comm->id || !r->known || !r->pid ||
+		    r->state != NPULINK_RANK_STATE_JOINED)
+			continue;
+		proc_read(r->pid, &proc);
+		if (proc.state == 'T')
+			return r;
+	}
+	return NULL;
+}
+
 static void culprit_text(const struct report *rep, const struct culprit *c)
 {
 	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
@@ -176,6 +201,7 @@ void report_text(const struct report *rep)
 {
 	const struct see_comm *c = rep->comm;
 	char text[CAUSE_TEXT], age[24], ip[48];
+	const struct see_rank *r;
 
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)
@@ -211,6 +237,9 @@ void report_text(const struct report *rep)
 		culprit_text(rep, &rep->culprits[i]);
 	if (rep->nculprits > MAX_CULPRITS)
 		printf("  -> and %zu more\n", rep->nculprits - MAX_CULPRITS);
+	for (r = also_stopped(rep, NULL); r; r = also_stopped(rep, r))
+		printf("  rank %u%s is stopped by a signal; to do: kill -CONT %u\n", r->rank,
+		       rep->nculprits && strcmp(rep->state, "failed") ? ", too," : "", r->pid);
 }
 
 static struct json_object *culprit_json(const struct report *rep, const struct culprit *c)
@@ -260,6 +289,8 @@ struct json_object *report_json(const struct report *rep)
 	struct json_object *obj = json_object_new_object(), *not_joined = json_object_new_array();
 	bool *missing = find_missing(rep->comm);
 	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
+	struct json_object *stopped = json_object_new_array();
+	const struct see_rank *r;
 	char ip[48];
 
 	put_u64(obj, "comm", rep->comm->id);
@@ -296,6 +327,9 @@ struct json_object *report_json(const struct report *rep)
 	json_object_object_add(obj, "culprits", culprits);
 	json_object_object_add(obj, "chain", chain);
 	put_bool(obj, "circle", rep->circle);
+	for (r = also_stopped(rep, NULL); r; r = also_stopped(rep, r))
+		json_object_array_add(stopped, json_object_new_uint64(r->rank));
+	json_object_object_add(obj, "also_stopped", stopped);
 	for (uint32_t rank = 0; missing && rank < rep->comm->nranks; rank++)
 		if (missing[rank])
 			json_object_array_add(not_joined, json_object_new_uint64(rank));

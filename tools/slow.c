@@ -176,6 +176,8 @@ static int by_blame(const void *a, const void *b)
 {
 	const struct blamed *x = a, *y = b;
 
+	if (x->left != y->left)
+		return x->left ? 1 : -1;
 	if (blame(x) != blame(y))
 		return blame(x) > blame(y) ? -1 : 1;
 	if (x->waited != y->waited)
@@ -276,7 +278,10 @@ static void print_ranks(const struct ledger *sum)
 			snprintf(dev, sizeof(dev), "npu%u", b->dev);
 		/* What one on another machine has waited for itself is only known there. */
 		if (b->known) {
-			snprintf(pid, sizeof(pid), "%u", b->pid);
+			if (b->left)
+				strcpy(pid, "gone");
+			else
+				snprintf(pid, sizeof(pid), "%u", b->pid);
 			snprintf(share, sizeof(share), "%.0f %%",
 				 b->all ? 100. * blame(b) / b->all : 0);
 		}
@@ -327,17 +332,11 @@ static bool stands_out(const struct ledger *sum, size_t i)
 /* Who stands out most, if somebody does; of those that have gone only if there is no other. */
 static const struct blamed *culprit(const struct ledger *sum)
 {
-	const struct blamed *gone = NULL;
-
-	for (size_t i = 0; i < sum->nranks && blame(&sum->ranks[i]) >= WORTH; i++) {
-		if (!stands_out(sum, i))
-			continue;
-		if (!sum->ranks[i].left)
+	/* They come in that order. */
+	for (size_t i = 0; i < sum->nranks; i++)
+		if (blame(&sum->ranks[i]) >= WORTH && stands_out(sum, i))
 			return &sum->ranks[i];
-		if (!gone)
-			gone = &sum->ranks[i];
-	}
-	return gone;
+	return NULL;
 }
 
 /*
