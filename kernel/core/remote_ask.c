@@ -130,11 +130,20 @@ static void npulink_asked_wait(struct npulink_op *op, struct npulink_wire_status
 /* As ps has it, but that F is frozen with its cgroup, which to ps is asleep. */
 static char npulink_file_task_state(const struct npulink_file *file)
 {
-	struct task_struct *task;
+	struct task_struct *task, *thread;
 	char state = 'X';
 
 	rcu_read_lock();
 	task = pid_task(file->tgid, PIDTYPE_TGID);
+	/* The first thread may have ended, and others go on. */
+	if (task && READ_ONCE(task->exit_state)) {
+		for_each_thread(task, thread) {
+			if (READ_ONCE(thread->exit_state))
+				continue;
+			task = thread;
+			break;
+		}
+	}
 	if (task && !READ_ONCE(file->dead))
 		state = task_state_to_char(task);
 #ifdef CONFIG_CGROUPS
