@@ -6,6 +6,7 @@
  *
  * npulink-test: ndev=8 timeout=300
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include "harness.h"
@@ -14,12 +15,20 @@
 #define N	4
 #define LEN	65536
 
-enum how { NEVER, STOPPED, ALL_STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+enum how { NEVER, THREAD, STOPPED, ALL_STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+
+static void *pauses(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
 
 static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int ready, int go)
 {
 	bool odd = r == 2;
 	struct member m;
+	pthread_t thread;
 	char c;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -30,11 +39,17 @@ static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int re
 		RAW_CHECK(!member_plan(&m));
 	}
 	RAW_CHECK(write(ready, "", 1) == 1 && read(go, &c, 1) == 1);
+	/* A process may call itself anything. */
+	if (odd && how == STOPPED)
+		prctl(PR_SET_NAME, "\033]0;X\a\xff");
 	if ((odd && how == STOPPED) || how == ALL_STOPPED)
 		raise(SIGSTOP);
+	/* The first thread ends, and another one goes on, though not with this. */
+	if (odd && how == THREAD && !pthread_create(&thread, NULL, pauses, NULL))
+		pthread_exit(NULL);
 	if (odd && how == DEAD)
 		raise(SIGKILL);
-	if (!odd || how != NEVER)
+	if (!odd || (how != NEVER && how != THREAD))
 		member_run(&m, NULL);
 	/* The communicator stays for those who want to look at it. */
 	for (;;)
@@ -70,9 +85,15 @@ FIXTURE_VARIANT_ADD(hang, never_calls) {
 	       " and .call.collective == \"allreduce\" and .number == 0"
 };
 
+FIXTURE_VARIANT_ADD(hang, first_thread_ended) {
+	THREAD, ".state == \"hangs\" and ([.culprits[].rank] == [2]) and"
+		" (.culprits[0] | .why == \"never-called\" and .process_state == \"S\")"
+};
+
 FIXTURE_VARIANT_ADD(hang, stopped) {
 	STOPPED, ".state == \"hangs\" and ([.culprits[].rank] == [2]) and"
 		 " (.culprits[0] | .why == \"stopped\" and .process_state == \"T\" and"
+		 " .process == \"?]0;X??\" and"
 		 " .to_do == \"kill -CONT \\(.pid)\")"
 };
 

@@ -12,6 +12,7 @@
 #include "link_test.h"
 #include "nl.h"
 #include "plan.h"
+#include "see.h"
 
 /* What is being read: ops and steps are matched when all are there. */
 struct reader {
@@ -53,10 +54,7 @@ static void read_head(struct flight *f, struct nlattr **attrs, struct flight_log
 		log->to_real = get_u64(attrs, NPULINK_A_FLIGHT_NOW_REAL) - monotonic;
 	if (attrs[NPULINK_A_FLIGHT_TASK])
 		nla_strlcpy(f->task, attrs[NPULINK_A_FLIGHT_TASK], sizeof(f->task));
-	/* A process may call itself anything. */
-	for (char *c = f->task; *c; c++)
-		if (*c < ' ' || *c > '~')
-			*c = '?';
+	clean_text(f->task);
 }
 
 static void read_ops(struct flight *f, struct nlattr *attr, int *error)

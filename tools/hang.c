@@ -6,9 +6,10 @@
  * that have not called it are to blame; if all have, who waits for whom is followed to
  * a rank that waits for nobody, whose engine or link it then is. All this is known to the
  * kernel, so it works also when processes are stopped, traced, or blocked. Of ranks on other
- * machines it knows what their kernels answer. If nobody waits, ranks whose processes are stopped,
- * traced or frozen are named: they are why nobody calls anything. A job of which a rank has never come is seen by
- * ranks that are missing, or, before there is a communicator, by open devices without one.
+ * machines it knows what their kernels answer. If nobody waits, ranks whose processes are
+ * stopped, traced or frozen are named: they are why nobody calls anything. A job of which a rank
+ * has never come is seen by ranks that are missing, or, before there is a communicator, by open
+ * devices without one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -23,22 +24,25 @@
 
 struct seen all;
 
+const struct see_rank *ranks_of(const struct report *rep, size_t *n)
+{
+	return see_ranks_of(rep->comm->id, all.ranks, all.nranks, n);
+}
+
 static const struct see_rank *find_rank(uint32_t comm, uint32_t rank)
 {
-	size_t lo = 0, hi = all.nranks;
+	size_t n, lo = 0, hi;
+	const struct see_rank *ranks = see_ranks_of(comm, all.ranks, all.nranks, &n);
 
-	/* They come ordered by communicator, then by rank. */
-	while (lo < hi) {
+	for (hi = n; lo < hi;) {
 		size_t mid = lo + (hi - lo) / 2;
-		const struct see_rank *r = &all.ranks[mid];
 
-		if (r->comm < comm || (r->comm == comm && r->rank < rank))
+		if (ranks[mid].rank < rank)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < all.nranks && all.ranks[lo].comm == comm && all.ranks[lo].rank == rank ?
-	       &all.ranks[lo] : NULL;
+	return lo < n && ranks[lo].rank == rank ? &ranks[lo] : NULL;
 }
 
 /* The operation of @rank that belongs to @like; their first is the oldest. */
@@ -164,13 +168,13 @@ static const char *why_far(const struct report *rep, uint32_t rank, bool remote)
 /* Those that have not called collective @rep->number, if somebody waits for it. */
 static void find_lagging(struct report *rep)
 {
-	for (size_t i = 0; i < all.nranks; i++) {
-		const struct see_rank *r = &all.ranks[i];
+	const struct see_rank *r;
+	size_t n;
 
-		if (r->comm == rep->comm->id &&
-		    (r->state == NPULINK_RANK_STATE_LEFT || r->next <= rep->number))
+	r = ranks_of(rep, &n);
+	for (size_t i = 0; i < n; i++, r++)
+		if (r->state == NPULINK_RANK_STATE_LEFT || r->next <= rep->number)
 			blame(rep, r->rank, why_late(r), NULL);
-	}
 	/* Others that are waited for have not come, or are on another machine. */
 	for (size_t i = 0; i < all.nops; i++) {
 		const struct see_op *op = &all.ops[i];
@@ -350,16 +354,16 @@ static void find_asked(struct report *rep, uint64_t limit_ns)
 		rep->state = "hangs";
 }
 
-/* Nobody waits: is anybody kept from going on? A job that was stopped as a whole looks like that. */
+/* Nobody waits: is anybody kept from it? So looks a job that was stopped as a whole. */
 static void find_stopped(struct report *rep)
 {
+	const struct see_rank *r;
 	struct proc proc;
+	size_t n;
 
-	for (size_t i = 0; i < all.nranks; i++) {
-		const struct see_rank *r = &all.ranks[i];
-
-		if (r->comm != rep->comm->id || r->state != NPULINK_RANK_STATE_JOINED ||
-		    !r->known || !r->pid)
+	r = ranks_of(rep, &n);
+	for (size_t i = 0; i < n; i++, r++) {
+		if (r->state != NPULINK_RANK_STATE_JOINED || !r->known || !r->pid)
 			continue;
 		proc_read(r->pid, &proc);
 		if (proc.state == 'T' || proc.state == 't' || proc.state == 'F')
@@ -388,7 +392,7 @@ static void examine(struct report *rep, uint64_t limit_ns)
 	}
 	if (!rep->op || oldest < limit_ns) {
 		find_asked(rep, limit_ns);
-		if (!rep->asked)
+		if (!rep->op && !rep->asked)
 			find_stopped(rep);
 		return;
 	}
@@ -414,7 +418,8 @@ static void examine(struct report *rep, uint64_t limit_ns)
  */
 bool *find_missing(const struct see_comm *c)
 {
-	size_t n = c->nranks;
+	const struct see_rank *r;
+	size_t n = c->nranks, nof;
 	bool *missing;
 
 	if (c->failed || c->joined + c->left >= c->nranks)
@@ -423,10 +428,9 @@ bool *find_missing(const struct see_comm *c)
 	if (!missing)
 		return NULL;
 	memset(missing, true, n);
-	for (size_t i = 0; i < all.nranks; i++) {
-		const struct see_rank *r = &all.ranks[i];
-
-		if (r->comm == c->id && r->rank < c->nranks && missing[r->rank]) {
+	r = see_ranks_of(c->id, all.ranks, all.nranks, &nof);
+	for (size_t i = 0; i < nof; i++, r++) {
+		if (r->rank < c->nranks && missing[r->rank]) {
 			missing[r->rank] = false;
 			n--;
 		}

@@ -85,16 +85,17 @@ static const char *to_do(const struct culprit *c, char *buf, size_t size)
  */
 static const struct see_rank *also_stopped(const struct report *rep, const struct see_rank *after)
 {
-	const struct see_rank *r = after ? after + 1 : all.ranks;
+	size_t n;
+	const struct see_rank *ranks = ranks_of(rep, &n), *r = after ? after + 1 : ranks;
 	struct proc proc;
 
-	for (; strcmp(rep->state, "ok") && r < all.ranks + all.nranks; r++) {
+	for (; strcmp(rep->state, "ok") && r < ranks + n; r++) {
 		bool blamed = false;
 
 		for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
 			blamed |= rep->culprits[i].rank == r->rank &&
 				  strcmp(rep->state, "failed");
-		if (blamed || r->comm != rep->comm->id || !r->known || !r->pid ||
+		if (blamed || !r->known || !r->pid ||
 		    r->state != NPULINK_RANK_STATE_JOINED)
 			continue;
 		proc_read(r->pid, &proc);
@@ -148,7 +149,7 @@ static void culprit_text(const struct report *rep, const struct culprit *c)
 	if (*proc.wchan)
 		printf(", in %s", proc.wchan);
 	printf("\n");
-	proc_stack(c->at->pid, stack, sizeof(stack));
+	proc_stack(proc.tid, stack, sizeof(stack));
 	for (char *line = strtok(stack, "\n"); line; line = strtok(NULL, "\n"))
 		printf("       %s\n", line);
 }
@@ -272,7 +273,7 @@ static struct json_object *culprit_json(const struct report *rep, const struct c
 	if (!c->at || !c->at->known)
 		return obj;
 	proc_read(c->at->pid, &proc);
-	proc_stack(c->at->pid, stack, sizeof(stack));
+	proc_stack(proc.tid, stack, sizeof(stack));
 	snprintf(text, sizeof(text), "%c", proc.state);
 	put_u64(obj, "pid", c->at->pid);
 	put_str(obj, "process", *proc.name ? proc.name : NULL);

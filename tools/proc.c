@@ -3,6 +3,7 @@
  * proc.c - what /proc tells of a process that others wait for: its name, whether it
  * runs, sleeps, is stopped or frozen, where in the kernel, and by whom it is traced.
  */
+#include <dirent.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,13 +58,20 @@ static bool proc_frozen(uint32_t pid, char *frozen, size_t size)
 	return false;
 }
 
-void proc_read(uint32_t pid, struct proc *proc)
+/* A process may call itself anything, and its cgroup: a terminal would obey, JSON be broken. */
+void clean_text(char *text)
 {
-	char line[256];
-	FILE *f;
+	for (char *c = text; *c; c++)
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+}
 
-	*proc = (struct proc) { .state = '?' };
-	f = pid ? proc_open(pid, "status") : NULL;
+static void read_status(uint32_t pid, struct proc *proc)
+{
+	FILE *f = pid ? proc_open(pid, "status") : NULL;
+	char line[256];
+
+	*proc = (struct proc) { .state = '?', .tid = pid };
 	while (f && fgets(line, sizeof(line), f)) {
 		sscanf(line, "Name: %31[^\n]", proc->name);
 		sscanf(line, "State: %c", &proc->state);
@@ -71,6 +79,47 @@ void proc_read(uint32_t pid, struct proc *proc)
 	}
 	if (f)
 		fclose(f);
+	clean_text(proc->name);
+}
+
+static bool has_ended(const struct proc *proc)
+{
+	return proc->state == 'Z' || proc->state == 'X';
+}
+
+/* Of a process whose first thread has ended: another one, if there is one. */
+static void read_thread(uint32_t pid, struct proc *proc)
+{
+	struct proc thread;
+	struct dirent *d;
+	char path[64];
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%u/task", pid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		unsigned long tid = strtoul(d->d_name, NULL, 10);
+
+		if (!tid || tid == pid)
+			continue;
+		read_status(tid, &thread);
+		if (thread.state == '?' || has_ended(&thread))
+			continue;
+		*proc = thread;
+		break;
+	}
+	if (dir)
+		closedir(dir);
+}
+
+void proc_read(uint32_t pid, struct proc *proc)
+{
+	FILE *f;
+
+	read_status(pid, proc);
+	if (has_ended(proc))
+		read_thread(pid, proc);
+	pid = proc->tid;
 	f = pid ? proc_open(pid, "wchan") : NULL;
 	if (f) {
 		/* "0": it runs, or is not to be known. */
@@ -81,6 +130,7 @@ void proc_read(uint32_t pid, struct proc *proc)
 	/* To /proc it sleeps. */
 	if (proc->state == 'S' && proc_frozen(pid, proc->group, sizeof(proc->group)))
 		proc->state = 'F';
+	clean_text(proc->group);
 }
 
 const char *proc_state_text(char state)
@@ -113,11 +163,19 @@ void proc_stack(uint32_t pid, char *buf, size_t size)
 
 const char *user_name(uint32_t uid, char buf[16])
 {
-	struct passwd *pw = getpwuid(uid);
+	static uint32_t last_uid;
+	static char last[16];
+	struct passwd *pw;
 
-	if (pw)
-		snprintf(buf, 16, "%s", pw->pw_name);
-	else
-		snprintf(buf, 16, "%u", uid);
+	/* A user may have a hundred thousand of what is listed. */
+	if (!*last || uid != last_uid) {
+		pw = getpwuid(uid);
+		if (pw)
+			snprintf(last, sizeof(last), "%s", pw->pw_name);
+		else
+			snprintf(last, sizeof(last), "%u", uid);
+		last_uid = uid;
+	}
+	strcpy(buf, last);
 	return buf;
 }

@@ -128,9 +128,9 @@ static struct json_object *comm_json(const struct see_comm *c, const struct see_
 		put_u64(obj, "parent", c->parent);
 	put_str(obj, "state", c->failed ? "failed" : "ok");
 	json_object_object_add(obj, "cause", c->failed ? cause_json(&c->cause) : NULL);
+	ranks = see_ranks_of(c->id, ranks, nranks, &nranks);
 	for (size_t i = 0; i < nranks; i++)
-		if (ranks[i].comm == c->id)
-			json_object_array_add(array, rank_json(&ranks[i]));
+		json_object_array_add(array, rank_json(&ranks[i]));
 	json_object_object_add(obj, "ranks", array);
 	return obj;
 }
@@ -149,9 +149,9 @@ static void comm_text(const struct see_comm *c, const struct see_rank *ranks, si
 		       cause_text(&c->cause, text, sizeof(text)));
 	printf("  %5s  %-6s %-7s %7s %-17s %-10s %8s %6s %8s %9s\n", "RANK", "STATE", "DEVICE",
 	       "PID", "S PROCESS", "USER", "CALLS", "FLIGHT", "OLDEST", "MOVED");
+	ranks = see_ranks_of(c->id, ranks, nranks, &nranks);
 	for (size_t i = 0; i < nranks; i++)
-		if (ranks[i].comm == c->id)
-			rank_text(&ranks[i]);
+		rank_text(&ranks[i]);
 }
 
 static int comm_once(uint32_t id)

@@ -117,6 +117,9 @@ struct see_event {
 /* Arrays to be freed, in the kernel's order; of one communicator (file) or all. -errno. */
 int see_comms(struct see_comm **comms, size_t *n);
 int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n);
+/* Those of one communicator, among all that were seen. */
+const struct see_rank *see_ranks_of(uint32_t comm, const struct see_rank *ranks, size_t n,
+				    size_t *nof);
 int see_conns(uint32_t comm, struct see_conn **conns, size_t *n);
 int see_ops(uint32_t comm, struct see_op **ops, size_t *n);
 int see_files(struct see_file **files, size_t *n);
@@ -155,9 +158,11 @@ struct proc {
 	char wchan[64];
 	char group[512];	/* the cgroup that is frozen, with F */
 	uint32_t tracer;
+	uint32_t tid;		/* the thread that this is about: the first that has not ended */
 };
 
 void proc_read(uint32_t pid, struct proc *proc);
+void clean_text(char *text);
 const char *proc_state_text(char state);
 /* Its name, or the number. */
 const char *user_name(uint32_t uid, char buf[16]);

@@ -306,6 +306,26 @@ int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n)
 		       (void **)ranks, n);
 }
 
+const struct see_rank *see_ranks_of(uint32_t comm, const struct see_rank *ranks, size_t n,
+				    size_t *nof)
+{
+	size_t lo = 0, hi = n;
+
+	/* They come ordered by communicator, then by rank. */
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (ranks[mid].comm < comm)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*nof = 0;
+	while (lo + *nof < n && ranks[lo + *nof].comm == comm)
+		++*nof;
+	return ranks + lo;
+}
+
 int see_conns(uint32_t comm, struct see_conn **conns, size_t *n)
 {
 	struct list list = {
