@@ -459,7 +459,7 @@ static void describe_cause(struct failure *f, const struct coll_comm *comm,
 		describe_death(f, peer, st->out_code);
 		break;
 	case NPULINK_CAUSE_LEFT:
-		/* Seen by all at once: it has never come to what the others shrank to. */
+		/* Nobody waited for it: it has not come to what the others shrank to. */
 		if (st->out_peer == st->out_rank) {
 			happened(f, "%s left without joining this communicator", peer);
 			because(f, "every survivor of a failure calls coll_comm_shrink(); coll_comm_shrink() once more goes on without those that do not",

@@ -34,6 +34,7 @@ static const struct see_rank *find_rank(uint32_t comm, uint32_t rank)
 	size_t n, lo = 0, hi;
 	const struct see_rank *ranks = see_ranks_of(comm, all.ranks, all.nranks, &n);
 
+	/* Ordered by rank, of which not all need be here. */
 	for (hi = n; lo < hi;) {
 		size_t mid = lo + (hi - lo) / 2;
 

@@ -306,12 +306,11 @@ int see_ranks(uint32_t comm, struct see_rank **ranks, size_t *n)
 		       (void **)ranks, n);
 }
 
-const struct see_rank *see_ranks_of(uint32_t comm, const struct see_rank *ranks, size_t n,
-				    size_t *nof)
+/* The first of that communicator, or of a later one: they come ordered by that, then by rank. */
+static size_t first_rank(uint64_t comm, const struct see_rank *ranks, size_t n)
 {
 	size_t lo = 0, hi = n;
 
-	/* They come ordered by communicator, then by rank. */
 	while (lo < hi) {
 		size_t mid = lo + (hi - lo) / 2;
 
@@ -320,10 +319,16 @@ const struct see_rank *see_ranks_of(uint32_t comm, const struct see_rank *ranks,
 		else
 			hi = mid;
 	}
-	*nof = 0;
-	while (lo + *nof < n && ranks[lo + *nof].comm == comm)
-		++*nof;
-	return ranks + lo;
+	return lo;
+}
+
+const struct see_rank *see_ranks_of(uint32_t comm, const struct see_rank *ranks, size_t n,
+				    size_t *nof)
+{
+	size_t first = first_rank(comm, ranks, n);
+
+	*nof = first_rank((uint64_t)comm + 1, ranks, n) - first;
+	return ranks + first;
 }
 
 int see_conns(uint32_t comm, struct see_conn **conns, size_t *n)

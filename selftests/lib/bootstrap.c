@@ -209,6 +209,11 @@ static void test_environment(void)
 	ksft_test_result(said(0, -EINVAL, "MASTER_PORT is not set"), "no port\n");
 	clean();
 	scratch_env[0][0] = "WORLD_SIZE=2";
+	scratch_env[0][1] = "COLL_PORT=0";
+	run(1, false);
+	ksft_test_result(said(0, -EINVAL, "COLL_PORT=0 is no port"), "a port that is none\n");
+	clean();
+	scratch_env[0][0] = "WORLD_SIZE=2";
 	scratch_env[0][1] = "MASTER_ADDR=no-such-host.invalid";
 	run(1, false);
 	ksft_test_result(said(0, -EHOSTUNREACH, "MASTER_ADDR=\"no-such-host.invalid\""),
@@ -811,7 +816,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 7 + 1 + 5 + 2 + 7 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
+	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
