@@ -112,47 +112,6 @@ start_slurm()
 
 slurm()
 {
-	local dir=$scratch/slurm try
-
-	mkdir -p "$dir/state" "$dir/spool"
-	export SLURM_CONF=$dir/slurm.conf
-	cat >"$SLURM_CONF" <<-END
-		ClusterName=test
-		SlurmctldHost=$host(127.0.0.1)
-		SlurmctldPort=$(free_port)
-		SlurmdPort=$(free_port)
-		SlurmUser=root
-		AuthType=auth/none
-		CredType=cred/none
-		ProctrackType=proctrack/linuxproc
-		TaskPlugin=task/none
-		SwitchType=switch/none
-		SchedulerType=sched/builtin
-		SelectType=select/linear
-		JobAcctGatherType=jobacct_gather/none
-		StateSaveLocation=$dir/state
-		SlurmdSpoolDir=$dir/spool
-		SlurmctldPidFile=$dir/slurmctld.pid
-		SlurmdPidFile=$dir/slurmd.pid
-		SlurmctldLogFile=$dir/slurmctld.log
-		SlurmdLogFile=$dir/slurmd.log
-		NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
-		PartitionName=all Nodes=ALL Default=YES State=UP
-	END
-	slurmctld -D >"$dir/out" 2>&1 &
-	daemons+=($!)
-	slurmd -D -N "$host" >>"$dir/out" 2>&1 &
-	daemons+=($!)
-	for ((try = 0; try < 400; try++)); do
-		[ "$(sinfo -h -o %t 2>/dev/null)" != idle ] || return 0
-		sleep 0.1
-	done
-	cat "$dir"/*.log >&2
-	return 1
-}
-
-slurm()
-{
 	check "slurmctld and slurmd" start_slurm
 	meets "srun --mpi=pmix" 4 srun --mpi=pmix --overcommit -n 4 "$rank" join
 	meets "srun, three times in a row, with a key" 2 \
