@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * coll_shrink - ranks are killed one after the other in the middle of collectives; those
- * who are left shrink the communicator and go on, until one is alone.
+ * who are left shrink the communicator and go on, until one is alone. Or one of them does not.
  */
 #include "coll_ranks.h"
 
@@ -92,6 +92,62 @@ static int one_after_the_other(unsigned int n)
 	return bad;
 }
 
+/*
+ * One is killed, and of the others rank 2 leaves instead of shrinking, when they have: what they
+ * shrank to fails, says why, and is shrunk once more.
+ */
+static int shrink_twice(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int self = coll_comm_rank(comm);
+	struct coll_comm *old = comm, *new;
+	const char *text;
+	int rc;
+
+	rc = reduce_until_failure(ranks, comm, self);
+	if (rc != -EOWNERDEAD)
+		return rc;
+	if (self == 2) {
+		usleep(300000);
+		return 0;
+	}
+	do {
+		if (coll_comm_shrink(old, &new, NULL))
+			return rank_fail(ranks, self, "shrink: %s", coll_comm_last_error(old));
+		if (old != comm)
+			coll_comm_destroy(old);
+		old = new;
+		rc = coll_barrier(new);
+		text = coll_comm_last_error(new);
+		if (rc == -ESHUTDOWN && !strstr(text, "left without joining this communicator"))
+			return rank_fail(ranks, self, "text: %s", text);
+		if (rc == -ESHUTDOWN)
+			__atomic_add_fetch(&ranks->number[1], 1, __ATOMIC_SEQ_CST);
+	} while (rc == -ESHUTDOWN);
+	if (!rc && coll_comm_size(new) != 2)
+		return rank_fail(ranks, self, "%u ranks are left", coll_comm_size(new));
+	coll_comm_destroy(new);
+	return rc;
+}
+
+static int one_does_not_shrink(void)
+{
+	struct ranks *ranks = ranks_new(4);
+	pid_t pid[4];
+	unsigned int i, bad = 0;
+
+	for (i = 0; i < 4; i++)
+		pid[i] = rank_start(ranks, i, shrink_twice);
+	bad += !progress(ranks, 20);
+	kill(pid[3], SIGKILL);
+	waitpid(pid[3], NULL, 0);
+	for (i = 0; i < 3; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	/* On a busy machine it may have left before they shrank. */
+	ksft_print_msg("%d times in what was shrunk\n", ranks->number[1]);
+	ranks_free(ranks);
+	return bad;
+}
+
 static int refuse_healthy(struct ranks *ranks, struct coll_comm *comm)
 {
 	struct coll_comm *new = comm;
@@ -109,8 +165,9 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(2);
+	ksft_set_plan(3);
 	ksft_test_result(!ranks_of(2, refuse_healthy), "a healthy communicator is not shrunk\n");
 	ksft_test_result(!one_after_the_other(5), "five ranks, killed one after the other\n");
-	ksft_exit(ksft_get_pass_cnt() == 2);
+	ksft_test_result(!one_does_not_shrink(), "one leaves instead of shrinking\n");
+	ksft_exit(ksft_get_pass_cnt() == 3);
 }
