@@ -15,7 +15,7 @@
 #define N	4
 #define LEN	65536
 
-enum how { NEVER, THREAD, STOPPED, ALL_STOPPED, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+enum how { NEVER, THREAD, STOPPED, ALL_STOPPED, LATE, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
 
 static void *pauses(void *arg)
 {
@@ -28,7 +28,9 @@ static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int re
 {
 	bool odd = r == 2;
 	struct member m;
+	struct npulink_result res;
 	pthread_t thread;
+	uint64_t seq;
 	char c;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -42,14 +44,16 @@ static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int re
 	/* A process may call itself anything. */
 	if (odd && how == STOPPED)
 		prctl(PR_SET_NAME, "\033]0;X\a\xff");
-	if ((odd && how == STOPPED) || how == ALL_STOPPED)
+	if ((odd && (how == STOPPED || how == LATE)) || how == ALL_STOPPED)
 		raise(SIGSTOP);
 	/* The first thread ends, and another one goes on, though not with this. */
 	if (odd && how == THREAD && !pthread_create(&thread, NULL, pauses, NULL))
 		pthread_exit(NULL);
 	if (odd && how == DEAD)
 		raise(SIGKILL);
-	if (!odd || (how != NEVER && how != THREAD))
+	if (how == LATE && !member_start(&m, 200000000, &seq))
+		raw_wait(m.fd, seq, &res);
+	else if (!odd || (how != NEVER && how != THREAD))
 		member_run(&m, NULL);
 	/* The communicator stays for those who want to look at it. */
 	for (;;)
@@ -101,6 +105,11 @@ FIXTURE_VARIANT_ADD(hang, all_stopped) {
 	ALL_STOPPED, ".state == \"stopped\" and ([.culprits[].rank] == [0, 1, 2, 3]) and"
 		     " (.culprits | all(.why == \"stopped\" and .text == \"its process is stopped"
 		     " by a signal\" and .to_do == \"kill -CONT \\(.pid)\"))"
+};
+
+FIXTURE_VARIANT_ADD(hang, late) {
+	LATE, ".state == \"failed\" and .cause.cause == \"deadline\" and"
+	      " ([.culprits[].rank] == [2]) and .also_stopped == [2]"
 };
 
 FIXTURE_VARIANT_ADD(hang, dead) {

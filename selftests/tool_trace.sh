@@ -104,6 +104,20 @@ json "slow: and by how much" "$by_much" npulink -j slow
 check "slow: says so, and that it has gone" sh -c 'npulink slow | head -n 1 |
 	grep -q "^rank 2 of communicator.* has gone; it kept the others waiting: "'
 
+# Of a job that runs and one that has ended, the former comes first.
+timeout 60 npulink bench allreduce -a ring -p 2 -b 64K -e 64K -n 1000000 -w 0 -c 0 >/dev/null &
+live=$!
+for ((try = 0; try < 100; try++)); do
+	npulink slow >"$scratch/table"
+	awk '$1 ~ /^[0-9]+$/ { print $4 }' "$scratch/table" >"$scratch/pids"
+	! grep -q '^[0-9]' "$scratch/pids" || break
+	sleep 0.1
+done
+check "slow: what has gone comes last" sh -c '
+	[ "$(uniq "$1" | sed "s/[0-9][0-9]*/pid/" | uniq | tr "\n" " ")" = "pid gone " ]' - "$scratch/pids"
+kill $live
+wait $live
+
 # A link that needs 40 ns for a byte where the others need none: 80 ms for 64K in slices.
 link='.slow_link == { from: "npu1", to: "npu2" }'
 for ((try = 0; try < 4; try++)); do

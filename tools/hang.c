@@ -117,16 +117,24 @@ static void blame(struct report *rep, uint32_t rank, const char *why, const stru
 		c->elsewhere = find_elsewhere(at);
 }
 
-static const char *why_task(char state)
+/* NULL: nothing keeps it from running. */
+const char *why_held(char state)
 {
 	switch (state) {
 	case 'T':	return "stopped";
 	case 'F':	return "frozen";
 	case 't':	return "traced";
+	default:	return NULL;
+	}
+}
+
+static const char *why_task(char state)
+{
+	switch (state) {
 	case 'D':	return "blocked";
 	case 'Z':
 	case 'X':	return "dead";
-	default:	return "never-called";
+	default:	return why_held(state) ?: "never-called";
 	}
 }
 
@@ -367,8 +375,8 @@ static void find_stopped(struct report *rep)
 		if (r->state != NPULINK_RANK_STATE_JOINED || !r->known || !r->pid)
 			continue;
 		proc_read(r->pid, &proc);
-		if (proc.state == 'T' || proc.state == 't' || proc.state == 'F')
-			blame(rep, r->rank, why_task(proc.state), NULL);
+		if (why_held(proc.state))
+			blame(rep, r->rank, why_held(proc.state), NULL);
 	}
 	if (rep->nculprits)
 		rep->state = "stopped";

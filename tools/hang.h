@@ -54,6 +54,7 @@ struct seen {
 
 extern struct seen all;
 
+const char *why_held(char state);
 const struct see_rank *ranks_of(const struct report *rep, size_t *n);
 bool *find_missing(const struct see_comm *c);
 bool is_joining(const struct see_file *f);

@@ -65,50 +65,83 @@ static const char *reason_text(const struct report *rep, const char *why)
 	return process && !strcmp(rep->state, "stopped") ? process + 2 : r->text;
 }
 
-/* NULL: nothing; what there is to do on another machine is said there. */
-static const char *to_do(const struct culprit *c, char *buf, size_t size)
+/* What to do on the machine of process @pid, if it is known. NULL: nothing. */
+static const char *to_do(const char *why, uint32_t pid, char *buf, size_t size)
 {
-	const struct reason *r = reason(c->why);
+	const struct reason *r = reason(why);
 
-	if (!r || !r->to_do || c->far)
+	if (!r || !r->to_do)
 		return NULL;
-	if (c->at && !strcmp(r->why, "stopped"))
-		snprintf(buf, size, "%s %u", r->to_do, c->at->pid);
+	if (pid && !strcmp(why, "stopped"))
+		snprintf(buf, size, "%s %u", r->to_do, pid);
 	else
 		snprintf(buf, size, "%s", r->to_do);
 	return buf;
 }
 
-/*
- * The next rank after @after whose process is stopped, and of which that has not been said: when
- * those that are to blame go on, everybody waits for it.
- */
-static const struct see_rank *also_stopped(const struct report *rep, const struct see_rank *after)
+/* What there is to do on another machine is said there. */
+static const char *culprit_to_do(const struct culprit *c, char *buf, size_t size)
 {
-	size_t n;
-	const struct see_rank *ranks = ranks_of(rep, &n), *r = after ? after + 1 : ranks;
+	return c->far ? NULL : to_do(c->why, c->at ? c->at->pid : 0, buf, size);
+}
+
+static bool is_culprit(const struct report *rep, uint32_t rank)
+{
+	for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
+		if (rep->culprits[i].rank == rank)
+			return true;
+	return false;
+}
+
+/*
+ * The next rank after @after whose process is stopped, traced or frozen, for which reason it is not
+ * to blame so far: when the culprits go on, everybody waits for it. *why: which of these.
+ */
+static const struct see_rank *also_stopped(const struct report *rep, const struct see_rank *after,
+					   const char **why)
+{
+	bool failed = !strcmp(rep->state, "failed");
+	const struct see_rank *ranks, *r;
 	struct proc proc;
+	size_t n;
 
-	for (; strcmp(rep->state, "ok") && r < ranks + n; r++) {
-		bool blamed = false;
-
-		for (size_t i = 0; i < rep->nculprits && i < MAX_CULPRITS; i++)
-			blamed |= rep->culprits[i].rank == r->rank &&
-				  strcmp(rep->state, "failed");
-		if (blamed || !r->known || !r->pid ||
+	if (!failed && strcmp(rep->state, "hangs"))
+		return NULL;
+	ranks = ranks_of(rep, &n);
+	for (r = after ? after + 1 : ranks; r < ranks + n; r++) {
+		if ((!failed && is_culprit(rep, r->rank)) || !r->known || !r->pid ||
 		    r->state != NPULINK_RANK_STATE_JOINED)
 			continue;
 		proc_read(r->pid, &proc);
-		if (proc.state == 'T')
+		*why = why_held(proc.state);
+		if (*why)
 			return r;
 	}
 	return NULL;
 }
 
+static void also_stopped_text(const struct report *rep)
+{
+	const struct see_rank *r;
+	const char *why, *advice;
+	unsigned int n = 0;
+	char text[128];
+
+	for (r = also_stopped(rep, NULL, &why); r; r = also_stopped(rep, r, &why)) {
+		if (n++ == MAX_CULPRITS) {
+			printf("  and more\n");
+			break;
+		}
+		advice = to_do(why, r->pid, text, sizeof(text));
+		printf("  rank %u%s is %s; to do: %s\n", r->rank,
+		       is_culprit(rep, r->rank) ? "" : ", too,", why, advice);
+	}
+}
+
 static void culprit_text(const struct report *rep, const struct culprit *c)
 {
 	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
-	const char *advice = to_do(c, text, sizeof(text));
+	const char *advice = culprit_to_do(c, text, sizeof(text));
 	struct proc proc;
 
 	printf("  -> rank %u%s %s\n", c->rank, !strcmp(rep->state, "stopped") ? ":" : "",
@@ -202,7 +235,6 @@ void report_text(const struct report *rep)
 {
 	const struct see_comm *c = rep->comm;
 	char text[CAUSE_TEXT], age[24], ip[48];
-	const struct see_rank *r;
 
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)
@@ -238,9 +270,7 @@ void report_text(const struct report *rep)
 		culprit_text(rep, &rep->culprits[i]);
 	if (rep->nculprits > MAX_CULPRITS)
 		printf("  -> and %zu more\n", rep->nculprits - MAX_CULPRITS);
-	for (r = also_stopped(rep, NULL); r; r = also_stopped(rep, r))
-		printf("  rank %u%s is stopped by a signal; to do: kill -CONT %u\n", r->rank,
-		       rep->nculprits && strcmp(rep->state, "failed") ? ", too," : "", r->pid);
+	also_stopped_text(rep);
 }
 
 static struct json_object *culprit_json(const struct report *rep, const struct culprit *c)
@@ -252,7 +282,7 @@ static struct json_object *culprit_json(const struct report *rep, const struct c
 	put_u64(obj, "rank", c->rank);
 	put_str(obj, "why", c->why);
 	put_str(obj, "text", reason_text(rep, c->why));
-	if (to_do(c, text, sizeof(text)))
+	if (culprit_to_do(c, text, sizeof(text)))
 		put_str(obj, "to_do", text);
 	if (c->wait)
 		json_object_object_add(obj, "wait", wait_json(c->wait));
@@ -292,6 +322,7 @@ struct json_object *report_json(const struct report *rep)
 	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
 	struct json_object *stopped = json_object_new_array();
 	const struct see_rank *r;
+	const char *why;
 	char ip[48];
 
 	put_u64(obj, "comm", rep->comm->id);
@@ -328,7 +359,7 @@ struct json_object *report_json(const struct report *rep)
 	json_object_object_add(obj, "culprits", culprits);
 	json_object_object_add(obj, "chain", chain);
 	put_bool(obj, "circle", rep->circle);
-	for (r = also_stopped(rep, NULL); r; r = also_stopped(rep, r))
+	for (r = also_stopped(rep, NULL, &why); r; r = also_stopped(rep, r, &why))
 		json_object_array_add(stopped, json_object_new_uint64(r->rank));
 	json_object_object_add(obj, "also_stopped", stopped);
 	for (uint32_t rank = 0; missing && rank < rep->comm->nranks; rank++)
