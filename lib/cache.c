@@ -51,10 +51,13 @@ static bool same_array(const uint64_t *a, const uint64_t *b, uint32_t n)
 
 static bool same_args(const struct coll_args *a, const struct coll_args *b)
 {
-	return a->collective == b->collective && a->dtype == b->dtype && a->redop == b->redop &&
-	       a->root == b->root && a->peer == b->peer && a->send == b->send &&
-	       a->in_place == b->in_place && a->count == b->count &&
-	       same_array(a->counts, b->counts, a->nranks) &&
+	if (a->collective != b->collective || a->dtype != b->dtype || a->redop != b->redop ||
+	    a->root != b->root || a->peer != b->peer || a->send != b->send ||
+	    a->in_place != b->in_place || a->count != b->count)
+		return false;
+	if (!a->counts && !b->counts && !a->rcounts && !b->rcounts)
+		return true;	/* those without counts have no displacements */
+	return same_array(a->counts, b->counts, a->nranks) &&
 	       same_array(a->displs, b->displs, a->nranks) &&
 	       same_array(a->rcounts, b->rcounts, a->nranks) &&
 	       same_array(a->rdispls, b->rdispls, a->nranks);
@@ -212,6 +215,8 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 		e->nslots = plan.nslots;
 		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
 			e->slots[i] = plan.slots[i];
+		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
+			e->len[i] = plan.slots[i].access ? plan.slots[i].min_len : 0;
 		e->deadline_ns = deadline_of(seconds, comm->nranks);
 		e->slow_ns = slow_of(seconds, comm->nranks);
 	}

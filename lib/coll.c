@@ -169,11 +169,17 @@ static const char *check_local(const struct coll_operation *op)
 	return a.count && !op->buf[!a.send] ? "the buffer is NULL" : NULL;
 }
 
-static int prepare(struct coll_operation *op, const void *send, void *recv)
+/* An operation of what was called. */
+static int prepare(struct coll_operation *op, struct coll_comm *comm,
+		   const struct coll_args *args, const void *send, void *recv)
 {
 	const struct coll_args *a = &op->args;
 	const char *bad = NULL;
 	char what[128];
+
+	*op = (struct coll_operation) { .comm = comm, .args = *args, .called = { send, recv } };
+	op->args.nranks = comm->nranks;
+	op->args.rank = comm->rank;
 
 	/* The rest of the arguments is looked at when a plan is made, not in each call. */
 	if (a->dtype >= NPULINK_DTYPES)
@@ -204,23 +210,24 @@ static int plan_locked(struct coll_operation *op)
 	return is_self(&op->args) || coll_op_is_local(op) ? 0 : coll_op_plan(op);
 }
 
-/* A request, or a call that joins the group. */
-static int call_later(struct coll_operation *op, enum form form, struct coll_request **request)
+/* A call that is not waited for here: a request, or one that joins the group. */
+static int call_later(struct coll_comm *comm, const struct coll_args *args, const void *send,
+		      void *recv, enum form form, struct coll_request **request)
 {
-	struct coll_comm *comm = op->comm;
 	bool grouped = form != PERSISTENT && coll_group_mine(comm);
 	struct coll_request *req;
 	int rc;
 
 	pthread_mutex_lock(&comm->dev->lock);
-	req = coll_request_get(comm);
+	req = coll_request_get(comm->dev);
 	if (!req) {
 		rc = coll_fail(comm, -ENOMEM, "out of memory");
 	} else {
-		req->op = *op;
 		req->persistent = form == PERSISTENT;
 		req->blocking = form == BLOCKING;
-		rc = plan_locked(&req->op);
+		rc = prepare(&req->op, comm, args, send, recv);
+		if (!rc)
+			rc = plan_locked(&req->op);
 		if (rc)
 			coll_request_put(req);
 	}
@@ -242,11 +249,12 @@ static int call_later(struct coll_operation *op, enum form form, struct coll_req
 }
 
 /* Blocking, to or from the own rank: works if the counterpart is there already. */
-static int call_self(struct coll_operation *op)
+static int call_self(struct coll_operation *op, const struct coll_args *args)
 {
-	struct coll_dev *dev = op->comm->dev;
+	struct coll_comm *comm = op->comm;
+	struct coll_dev *dev = comm->dev;
 	struct coll_request *req;
-	int rc = call_later(op, REQUEST, &req);
+	int rc = call_later(comm, args, op->called[0], (void *)op->called[1], REQUEST, &req);
 
 	if (rc)
 		return rc;
@@ -257,16 +265,33 @@ static int call_self(struct coll_operation *op)
 	coll_request_put(req);
 	pthread_mutex_unlock(&dev->lock);
 	if (rc == -EDEADLK)
-		return coll_fail(op->comm, rc,
+		return coll_fail(comm, rc,
 				 "a %s the own rank would wait for ever: put both into a group, or use a request for the first",
-				 op->args.send ? "send to" : "receive from");
+				 args->send ? "send to" : "receive from");
 	return rc ? coll_fail_op(op, rc) : 0;
+}
+
+/* Out of the way of call(), which would have to clear that much stack. */
+static __attribute__((noinline)) int call_now(struct coll_comm *comm,
+					      const struct coll_args *args, const void *send,
+					      void *recv)
+{
+	struct coll_operation op;
+	int rc = prepare(&op, comm, args, send, recv);
+
+	if (rc)
+		return rc;
+	if (coll_op_is_local(&op))
+		return coll_op_local(&op);
+	if (is_self(&op.args))
+		return call_self(&op, args);
+	return coll_op_run(&op);
 }
 
 static int call(struct coll_comm *comm, const struct coll_args *args, const void *send,
 		void *recv, enum form form, struct coll_request **request)
 {
-	struct coll_operation op = { .args = *args };
+	struct coll_repeat *repeat;
 	int rc;
 
 	if (request)
@@ -276,19 +301,10 @@ static int call(struct coll_comm *comm, const struct coll_args *args, const void
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
-	op.comm = comm;
-	op.args.nranks = comm->nranks;
-	op.args.rank = comm->rank;
-	rc = prepare(&op, send, recv);
-	if (rc)
-		return rc;
 	if (form != BLOCKING || coll_group_mine(comm))
-		return call_later(&op, form, request);
-	if (coll_op_is_local(&op))
-		return coll_op_local(&op);
-	if (is_self(&op.args))
-		return call_self(&op);
-	return coll_op_run(&op);
+		return call_later(comm, args, send, recv, form, request);
+	repeat = coll_repeat_get(comm, args, send, recv);
+	return repeat ? coll_op_run_again(repeat) : call_now(comm, args, send, recv);
 }
 
 /*

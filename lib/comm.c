@@ -268,6 +268,7 @@ int coll_comm_destroy(struct coll_comm *comm)
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_requests_leave(comm, failed);
 	if (!rc) {
+		coll_repeats_free(comm);
 		coll_plan_free_all(comm, true);
 		coll_drv_destroy(&dev->drv, comm->id);
 		/* Nobody is going to use that any more: the others need not wait for this rank. */
@@ -360,13 +361,14 @@ void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	info->scratch_bytes = dev->scratch_bytes;
 	info->pinned_bytes = dev->regs.bytes;
 	info->plans = comm->plans.n;
-	info->plan_hits = comm->plans.hits;
+	info->plan_hits = comm->plans.hits +
+			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed);
 	info->plan_misses = comm->plans.misses;
 	info->registrations = dev->regs.n;
 	info->reg_hits = dev->regs.hits;
 	info->reg_misses = dev->regs.misses;
 	info->stale = dev->regs.stale;
-	info->copied = dev->copied;
+	info->copied = atomic_load(&dev->copied);
 	info->syscalls = atomic_load(&dev->drv.calls);
 	pthread_mutex_unlock(&dev->lock);
 }

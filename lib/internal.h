@@ -4,11 +4,13 @@
  *
  * A call goes down: coll.c (what is meant) -> group.c (collect, if a group is
  * open) -> op.c (plan, buffers, post, result), with cache.c, tune.c and reg.c
- * asked on the way and drv.c at the bottom.
+ * asked on the way and drv.c at the bottom. One that comes again goes from coll.c
+ * to the end of op.c: repeat.c has the rest.
  *
  * Locking: coll_dev.lock protects everything below a coll_dev, its
  * communicators and requests included. It is never held while an operation is
- * waited for. coll_comm.error_lock protects the error text only, and is taken inside.
+ * waited for. Calls that are kept (coll_comm.repeats) belong to who has made them busy, in
+ * addition to the lock where they come or go. coll_comm.error_lock protects the error text only, and is taken inside.
  */
 #ifndef COLL_INTERNAL_H
 #define COLL_INTERNAL_H
@@ -125,6 +127,8 @@ struct coll_scratch {
  * @chunks: all requests ever made, so that a cookie can be looked up
  * @free: requests not in use
  * @inflight: requests in flight, oldest first
+ * @kept: bytes of the arena that calls have which may come again
+ * @copied: operations whose payload went through the arena
  */
 struct coll_dev {
 	struct coll_drv drv;
@@ -147,7 +151,8 @@ struct coll_dev {
 	struct coll_request *free;
 	struct coll_request *inflight_first, *inflight_last;
 	unsigned int inflight;
-	uint64_t copied;
+	size_t kept;
+	_Atomic uint64_t copied;
 };
 
 int coll_dev_open(struct coll_dev **dev, const struct coll_config *config, unsigned int index,
@@ -285,10 +290,12 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @id: of the kernel
  * @nslots: slots
  * @slots: their sizes
+ * @len: bytes of each that are used
  * @nsteps: for the limit of the cache
  * @deadline_ns: predicted generously
  * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
+ * @last: the buffers of the blocking call that used it last
  */
 struct coll_cached {
 	struct coll_args args;
@@ -298,10 +305,12 @@ struct coll_cached {
 	uint32_t id;
 	uint32_t nslots;
 	struct npulink_slot slots[COLL_SLOTS];
+	size_t len[COLL_SLOTS];
 	uint32_t nsteps;
 	uint64_t deadline_ns;
 	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
+	const void *last[2];
 };
 
 #define COLL_PLAN_BUCKETS	64
@@ -326,6 +335,7 @@ void coll_plan_free_all(struct coll_comm *comm, bool destroy);
  * struct coll_operation - one call, from its arguments to its result
  * @comm: communicator
  * @args: as the planner wants them; the arrays are the plan's once it is there
+ * @called: the buffers as the caller gave them
  * @buf: the caller's send and receive buffer, by slot
  * @plan: the plan, a reference held
  * @reg: pinned ranges bound to the slots
@@ -344,6 +354,7 @@ void coll_plan_free_all(struct coll_comm *comm, bool destroy);
 struct coll_operation {
 	struct coll_comm *comm;
 	struct coll_args args;
+	const void *called[2];
 	void *buf[2];
 	struct coll_cached *plan;
 	struct coll_reg *reg[2];
@@ -355,16 +366,62 @@ struct coll_operation {
 	int status;
 };
 
+/* One of no bytes is none. */
+struct coll_copy {
+	void *to;
+	const void *from;
+	size_t len;
+};
+
+struct coll_repeat;
+
 int coll_op_plan(struct coll_operation *op);
 void coll_op_unplan(struct coll_operation *op);
 int coll_op_bind(struct coll_operation *op);
 int coll_op_rebind(struct coll_operation *op);
 void coll_op_copy_in(struct coll_operation *op);
+void coll_op_unbind(struct coll_operation *op);
+void coll_op_copies(const struct coll_operation *op, struct coll_copy *in, struct coll_copy *out);
 void coll_op_finish(struct coll_operation *op, int status);
+int coll_op_run_again(struct coll_repeat *repeat);
 int coll_op_run(struct coll_operation *op);
 int coll_op_local(struct coll_operation *op);
 bool coll_op_is_local(const struct coll_operation *op);
 bool coll_make_room(struct coll_dev *dev, bool wait);
+
+/* ---- repeat.c: blocking calls that come again */
+
+/**
+ * struct coll_repeat - a call that is ready to be posted
+ * @op: planned and bound
+ * @in: into the arena
+ * @out: out of it
+ */
+struct coll_repeat {
+	struct coll_operation op;
+	struct coll_copy in, out;
+};
+
+/**
+ * struct coll_repeats - those of a communicator
+ * @busy: somebody runs or changes one; who does that holds all of them
+ * @hits: calls that were there
+ * @n: how many there are
+ * @v: oldest first
+ */
+struct coll_repeats {
+	_Atomic bool busy;
+	_Atomic uint64_t hits;
+	unsigned int n;
+	struct coll_repeat v[4];
+};
+
+struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
+				    const void *send, const void *recv);
+void coll_repeat_end(struct coll_repeat *repeat);
+void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
+bool coll_repeat_keep(const struct coll_operation *op);
+void coll_repeats_free(struct coll_comm *comm);
 
 /* ---- request.c, group.c */
 
@@ -401,7 +458,7 @@ struct coll_request {
 	struct coll_request *next, *prev;
 };
 
-struct coll_request *coll_request_get(struct coll_comm *comm);
+struct coll_request *coll_request_get(struct coll_dev *dev);
 void coll_request_put(struct coll_request *req);
 uint64_t coll_request_cookie(const struct coll_request *req);
 void coll_request_launch(struct coll_request *req);
@@ -472,6 +529,7 @@ struct coll_comm {
 	struct coll_topo topo;
 	struct coll_tune tune;
 	struct coll_plans plans;
+	struct coll_repeats repeats;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;

@@ -20,9 +20,7 @@ static const char *slot_name(unsigned int slot)
 
 static size_t slot_len(const struct coll_operation *op, unsigned int slot)
 {
-	const struct coll_cached *plan = op->plan;
-
-	return slot < plan->nslots && plan->slots[slot].access ? plan->slots[slot].min_len : 0;
+	return op->plan->len[slot];
 }
 
 static bool is_reduction(uint32_t collective)
@@ -112,7 +110,7 @@ static size_t grains(size_t len)
 	return (len + COLL_ARENA_GRAIN - 1) & ~(size_t)(COLL_ARENA_GRAIN - 1);
 }
 
-static void op_unbind(struct coll_operation *op)
+void coll_op_unbind(struct coll_operation *op)
 {
 	struct coll_dev *dev = op->comm->dev;
 
@@ -210,7 +208,7 @@ int coll_op_bind(struct coll_operation *op)
 		}
 	}
 	if (rc)
-		op_unbind(op);
+		coll_op_unbind(op);
 	return rc;
 }
 
@@ -226,7 +224,7 @@ int coll_op_rebind(struct coll_operation *op)
 		pins[i] = op->reg[i]->pins;
 		coll_reg_stale(op->comm->dev, op->reg[i]);
 	}
-	op_unbind(op);
+	coll_op_unbind(op);
 	rc = coll_op_bind(op);
 	/* What coll_register() asked for goes on to hold. */
 	for (unsigned int i = 0; i < 2 && !rc; i++)
@@ -265,19 +263,20 @@ static bool slot_shards(const struct coll_operation *op, unsigned int slot, cons
 }
 
 /* Only data is copied: what lies between shards may be another thread's. */
-static void op_copy(struct coll_operation *op, unsigned int slot, bool in)
+static void op_copy(const struct coll_operation *op, unsigned int slot, bool in)
 {
 	unsigned char *arena = op->comm->dev->arena + op->slot_off[slot], *user = op->buf[slot];
-	size_t len = slot_len(op, slot), size = npulink_dtype_size(op->args.dtype);
+	size_t len = slot_len(op, slot), size;
 	const uint64_t *counts, *displs;
 	uint64_t next = 0;
 
 	if (!len)
 		return;
-	if (!slot_shards(op, slot, &counts, &displs)) {
+	if ((!op->args.counts && !op->args.rcounts) || !slot_shards(op, slot, &counts, &displs)) {
 		memcpy(in ? arena : user, in ? user : arena, len);
 		return;
 	}
+	size = npulink_dtype_size(op->args.dtype);
 	for (uint32_t i = 0; i < op->args.nranks; i++) {
 		uint64_t off = (displs ? displs[i] : next) * size;
 
@@ -292,14 +291,49 @@ void coll_op_copy_in(struct coll_operation *op)
 		op_copy(op, op->args.in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND, true);
 }
 
+static bool has_results(const struct coll_operation *op)
+{
+	return op->copied && op->plan->nslots > NPULINK_SLOT_RECV &&
+	       op->plan->slots[NPULINK_SLOT_RECV].access & NPULINK_SLOT_WRITE;
+}
+
+static void count_copied(const struct coll_operation *op)
+{
+	if (op->copied)
+		atomic_fetch_add_explicit(&op->comm->dev->copied, 1, memory_order_relaxed);
+}
+
+static void copy_out(const struct coll_operation *op, int status)
+{
+	if (!status && has_results(op))
+		op_copy(op, NPULINK_SLOT_RECV, false);
+	count_copied(op);
+}
+
+/* What coll_op_copy_in() and coll_op_finish() copy for one that is all in one piece. */
+void coll_op_copies(const struct coll_operation *op, struct coll_copy *in, struct coll_copy *out)
+{
+	unsigned int from = op->args.in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND;
+	unsigned char *arena = op->comm->dev->arena;
+
+	*in = (struct coll_copy) { };
+	*out = (struct coll_copy) { };
+	if (op->copied)
+		*in = (struct coll_copy) {
+			arena + op->slot_off[from], op->buf[from], slot_len(op, from)
+		};
+	if (has_results(op))
+		*out = (struct coll_copy) {
+			op->buf[NPULINK_SLOT_RECV], arena + op->slot_off[NPULINK_SLOT_RECV],
+			slot_len(op, NPULINK_SLOT_RECV)
+		};
+}
+
 /* The operation has ended, or was refused: results out, buffers back. */
 void coll_op_finish(struct coll_operation *op, int status)
 {
-	if (!status && op->copied && op->plan->nslots > NPULINK_SLOT_RECV &&
-	    op->plan->slots[NPULINK_SLOT_RECV].access & NPULINK_SLOT_WRITE)
-		op_copy(op, NPULINK_SLOT_RECV, false);
-	op->comm->dev->copied += op->copied;
-	op_unbind(op);
+	copy_out(op, status);
+	coll_op_unbind(op);
 	op->status = status;
 	if (coll_is_failure(status))
 		atomic_store_explicit(&op->comm->failed, status, memory_order_relaxed);
@@ -355,11 +389,46 @@ static int post_and_wait(struct coll_operation *op, bool *refused)
 	return rc;
 }
 
+/* Posted once, with this outcome: see it to its end. Leaves an error text. */
+static int run_to_end(struct coll_operation *op, int rc, bool refused)
+{
+	struct coll_dev *dev = op->comm->dev;
+	bool stale = false;
+
+	while (refused && (rc == -EINTR || rc == -EBUSY || (rc == -ESTALE && !stale))) {
+		if (rc != -EINTR) {
+			pthread_mutex_lock(&dev->lock);
+			if (rc == -EBUSY) {
+				coll_make_room(dev, true);
+			} else {
+				stale = true;
+				rc = coll_op_rebind(op);
+				if (rc) {
+					coll_op_unplan(op);
+					pthread_mutex_unlock(&dev->lock);
+					return rc;
+				}
+			}
+			pthread_mutex_unlock(&dev->lock);
+		}
+		rc = post_and_wait(op, &refused);
+	}
+	pthread_mutex_lock(&dev->lock);
+	if (!rc && coll_repeat_keep(op)) {
+		copy_out(op, 0);
+	} else {
+		coll_op_finish(op, rc);
+		coll_op_unplan(op);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return rc ? coll_fail_op(op, rc) : 0;
+}
+
 /* A blocking call, from its arguments to its result. Leaves an error text. */
 int coll_op_run(struct coll_operation *op)
 {
 	struct coll_dev *dev = op->comm->dev;
-	bool refused, stale = false;
+	bool refused;
 	int rc;
 
 	pthread_mutex_lock(&dev->lock);
@@ -375,31 +444,32 @@ int coll_op_run(struct coll_operation *op)
 	coll_op_copy_in(op);
 	op->post.flags = NPULINK_POST_WAIT;
 	op->post.wait_until_ns = COLL_NEVER;
-	for (;;) {
-		rc = post_and_wait(op, &refused);
-		if (!refused || (rc != -EINTR && rc != -EBUSY && (rc != -ESTALE || stale)))
-			break;
-		if (rc == -EINTR)
-			continue;
-		pthread_mutex_lock(&dev->lock);
-		if (rc == -EBUSY) {
-			coll_make_room(dev, true);
-		} else {
-			stale = true;
-			rc = coll_op_rebind(op);
-			if (rc) {
-				coll_op_unplan(op);
-				pthread_mutex_unlock(&dev->lock);
-				return rc;
-			}
-		}
-		pthread_mutex_unlock(&dev->lock);
+	rc = post_and_wait(op, &refused);
+	return run_to_end(op, rc, refused);
+}
+
+/* The same for one that coll_repeat_get() has found. */
+int coll_op_run_again(struct coll_repeat *repeat)
+{
+	struct coll_operation *op = &repeat->op, mine;
+	struct coll_dev *dev = op->comm->dev;
+	bool refused;
+	int rc;
+
+	if (repeat->in.len)
+		memcpy(repeat->in.to, repeat->in.from, repeat->in.len);
+	rc = post_and_wait(op, &refused);
+	if (!rc) {
+		if (repeat->out.len)
+			memcpy(repeat->out.to, repeat->out.from, repeat->out.len);
+		count_copied(op);
+		coll_repeat_end(repeat);
+		return 0;
 	}
 	pthread_mutex_lock(&dev->lock);
-	coll_op_finish(op, rc);
-	coll_op_unplan(op);
+	coll_repeat_give(repeat, &mine);
 	pthread_mutex_unlock(&dev->lock);
-	return rc ? coll_fail_op(op, rc) : 0;
+	return run_to_end(&mine, rc, refused);
 }
 
 /* ---- without the kernel */

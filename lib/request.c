@@ -38,16 +38,15 @@ static bool pool_grow(struct coll_dev *dev)
 	return true;
 }
 
-struct coll_request *coll_request_get(struct coll_comm *comm)
+/* Whose operation the caller fills in. */
+struct coll_request *coll_request_get(struct coll_dev *dev)
 {
-	struct coll_dev *dev = comm->dev;
 	struct coll_request *req;
 
 	if (!dev->free && !pool_grow(dev))
 		return NULL;
 	req = dev->free;
 	dev->free = req->next;
-	req->op = (struct coll_operation) { .comm = comm };
 	req->next = NULL;
 	req->prev = NULL;
 	req->seq = 0;

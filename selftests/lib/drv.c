@@ -175,6 +175,15 @@ static void test_stale(void)
 			 "ESTALE twice is an error\n");
 }
 
+static size_t arena_bytes(const struct coll_dev *dev)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < dev->arena_size / COLL_ARENA_GRAIN / 64; i++)
+		n += __builtin_popcountll(dev->arena_used[i]);
+	return n * COLL_ARENA_GRAIN;
+}
+
 /* One of a batch cannot be pinned anew: those after it give back what they had. */
 static void test_stale_in_a_group(void)
 {
@@ -192,9 +201,110 @@ static void test_stale_in_a_group(void)
 	rc = coll_group_end(comms[0]);
 	mock_fail(NPULINK_BUF_REGISTER, 0, 0, 0, false);
 	bad |= coll_wait(&req[0]) != -EFAULT || coll_wait(&req[1]) != -EFAULT;
-	for (size_t i = 0; i < dev->arena_size / COLL_ARENA_GRAIN / 64; i++)
-		bad |= !!dev->arena_used[i];
+	bad |= arena_bytes(dev) != dev->kept;
 	ksft_test_result(rc == -EFAULT && !bad, "ESTALE: in a group, and pinning fails\n");
+}
+
+/* ---- calls that are kept, since they come again */
+
+/* The last element of what rank 0 gets, or -1. */
+static int four(const void *send, int *recv, enum coll_op op)
+{
+	struct coll_request *req;
+	int rc = coll_iallreduce(comms[1], in[1], out[1], 4, COLL_INT32, op, &req);
+
+	if (!rc)
+		rc = coll_allreduce(comms[0], send, recv, 4, COLL_INT32, op) | coll_wait(&req);
+	return rc ? -1 : recv[3];
+}
+
+static void *again(void *arg)
+{
+	for (int i = 0; i < 200; i++)
+		if (coll_barrier(arg))
+			return arg;
+	return NULL;
+}
+
+static void test_repeat(void)
+{
+	struct coll_comm_info before, after;
+	struct coll_repeats *r;
+	struct coll_dev *dev;
+	pthread_t threads[4];
+	unsigned int posts;
+	size_t kept;
+	void *failed;
+	int bad = 0;
+
+	setup(NULL);
+	dev = comms[0]->dev;
+	r = &comms[0]->repeats;
+	bad |= both(4);
+	ksft_test_result(!bad && !r->n && !arena_bytes(dev), "repeat: one call is not kept\n");
+	bad |= both(4);
+	kept = arena_bytes(dev);
+	ksft_test_result(!bad && r->n == 1 && kept && kept == dev->kept,
+			 "repeat: the second one is\n");
+	coll_comm_info(comms[0], &before);
+	posts = mock_calls(NPULINK_POST);
+	for (int i = 0; i < 10; i++) {
+		in[0][3] = 1000 + i;
+		in[1][3] = 7 - i;
+		bad |= four(in[0], out[0], COLL_SUM) != 1007;
+	}
+	coll_comm_info(comms[0], &after);
+	ksft_test_result(!bad && r->hits == 10 && mock_calls(NPULINK_POST) - posts == 20 &&
+			 after.plan_hits - before.plan_hits == 10 &&
+			 after.copied - before.copied == 10,
+			 "repeat: new data each time, counted as any other\n");
+
+	/* The same but for one thing. */
+	in[0][3] = 3;
+	in[1][3] = 4;
+	bad |= both(3) | both(4);
+	bad |= four(in[0], out[0], COLL_MAX) != 4;
+	bad |= four(in[0], out[0] + 100, COLL_SUM) != 7;
+	memcpy(out[0], in[0], 16);
+	bad |= four(COLL_IN_PLACE, out[0], COLL_SUM) != 7;
+	ksft_test_result(!bad && r->n == 1, "repeat: others are not taken for it\n");
+
+	/* Refused, it is as any other, also when memory could not be pinned anew; and kept again. */
+	mock_fail(NPULINK_POST, -EBUSY, 1, 2, false);
+	bad |= both(4);
+	mock_fail(NPULINK_POST, -ESTALE, 1, 1, false);
+	bad |= both(4);
+	bad |= both(4) | both(4);
+	ksft_test_result(!bad && r->n == 1 && arena_bytes(dev) == dev->kept && dev->kept == kept,
+			 "repeat: refused once, and right\n");
+
+	/* Each new one takes the place of the one that was kept first. */
+	for (size_t n = 1; n <= 8; n++)
+		bad |= both(n) | both(n) | both(n);
+	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 5 &&
+			 arena_bytes(dev) == dev->kept, "repeat: only so many\n");
+	for (size_t n = 200; n < 1200; n += 200)
+		bad |= both(n) | both(n) | both(n);
+	ksft_test_result(!bad && dev->kept <= dev->arena_size / 4 &&
+			 arena_bytes(dev) == dev->kept, "repeat: only so much of the arena\n");
+
+	/* Two threads of each rank, all with the same call: one at a time has it. */
+	for (int i = 0; i < 4; i++)
+		pthread_create(&threads[i], NULL, again, comms[i % 2]);
+	for (int i = 0; i < 4; i++) {
+		pthread_join(threads[i], &failed);
+		bad |= !!failed;
+	}
+	ksft_test_result(!bad && !r->busy && arena_bytes(dev) == dev->kept,
+			 "repeat: by several threads\n");
+
+	/* One that fails is not kept, and says so as any other. */
+	bad |= both(4) | both(4);
+	bad |= coll_comm_abort(comms[1], 5);
+	bad |= coll_allreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM) != -ECANCELED;
+	ksft_test_result(!bad && strstr(coll_comm_last_error(comms[0]), "allreduce") &&
+			 arena_bytes(dev) == dev->kept && !r->busy, "repeat: fails\n");
+	ksft_test_result(!teardown(), "repeat: gone with its communicator\n");
 }
 
 static void *start_one(void *arg)
@@ -431,7 +541,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 10 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -440,6 +550,7 @@ int main(void)
 	test_stale();
 	test_stale_in_a_group();
 	teardown();
+	test_repeat();
 	test_room();
 	test_beyond_alloc();
 	test_register_stays();

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * repeat.c - blocking calls that are made again and again.
+ *
+ * What a loop does is one call, or a few, with the same buffers each time. What was found out
+ * for it stays: that its arguments are fine, its plan, its place in the arena. The next one
+ * is copy, system call, copy. Only for payloads that go through the arena, and calls that succeed:
+ * whatever else happens is left to op.c.
+ */
+#include <string.h>
+#include "internal.h"
+
+/* Parts of the arena that one call may keep, and all of them. */
+#define KEEP_ONE	16
+#define KEEP_ALL	4
+
+static bool take(struct coll_repeats *r)
+{
+	return !atomic_exchange_explicit(&r->busy, true, memory_order_acquire);
+}
+
+static void release(struct coll_repeats *r)
+{
+	atomic_store_explicit(&r->busy, false, memory_order_release);
+}
+
+/* None of those that are kept has arrays. */
+static bool is_call(const struct coll_operation *op, const struct coll_args *args,
+		    const void *send, const void *recv)
+{
+	const struct coll_args *a = &op->args;
+
+	return op->called[0] == send && op->called[1] == recv && a->count == args->count &&
+	       a->collective == args->collective && a->dtype == args->dtype &&
+	       a->redop == args->redop && a->root == args->root && a->peer == args->peer &&
+	       a->send == args->send;
+}
+
+/*
+ * The call, if it was kept; then it belongs to the caller until coll_repeat_end() or
+ * coll_repeat_give(). No lock is needed.
+ */
+struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
+				    const void *send, const void *recv)
+{
+	struct coll_repeats *r = &comm->repeats;
+
+	if (!take(r))
+		return NULL;
+	for (unsigned int i = 0; i < r->n; i++) {
+		if (is_call(&r->v[i].op, args, send, recv)) {
+			atomic_store_explicit(&r->hits, r->hits + 1, memory_order_relaxed);
+			return &r->v[i];
+		}
+	}
+	release(r);
+	return NULL;
+}
+
+void coll_repeat_end(struct coll_repeat *repeat)
+{
+	release(&repeat->op.comm->repeats);
+}
+
+static void drop(struct coll_repeats *r, unsigned int i)
+{
+	struct coll_operation *op = &r->v[i].op;
+
+	op->comm->dev->kept -= op->arena_len;
+	coll_op_unbind(op);
+	coll_op_unplan(op);
+	memmove(&r->v[i], &r->v[i + 1], (--r->n - i) * sizeof(*r->v));
+}
+
+/* It is not what it was: @op has it now, as if it had never been kept. Lock held. */
+void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op)
+{
+	struct coll_repeats *r = &repeat->op.comm->repeats;
+
+	*op = repeat->op;
+	op->comm->dev->kept -= op->arena_len;
+	memmove(repeat, repeat + 1, (&r->v[--r->n] - repeat) * sizeof(*repeat));
+	release(r);
+}
+
+/*
+ * @op has succeeded. True if it is kept, with all that it holds, because the same call came
+ * before. Lock held.
+ */
+bool coll_repeat_keep(const struct coll_operation *op)
+{
+	struct coll_repeats *r = &op->comm->repeats;
+	struct coll_dev *dev = op->comm->dev;
+	struct coll_cached *plan = op->plan;
+	struct coll_repeat *keep;
+
+	if (plan->last[0] != op->called[0] || plan->last[1] != op->called[1]) {
+		plan->last[0] = op->called[0];
+		plan->last[1] = op->called[1];
+		return false;
+	}
+	if (op->reg[0] || op->reg[1] || op->scratch || op->args.counts || op->args.rcounts ||
+	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
+		return false;
+	if (r->n == ARRAY_SIZE(r->v))
+		drop(r, 0);	/* which was kept first */
+	if (dev->kept + op->arena_len > dev->arena_size / KEEP_ALL) {
+		release(r);
+		return false;
+	}
+	dev->kept += op->arena_len;
+	keep = &r->v[r->n++];
+	keep->op = *op;
+	coll_op_copies(&keep->op, &keep->in, &keep->out);
+	release(r);
+	return true;
+}
+
+/* When the communicator goes; nobody is in a call. Lock held. */
+void coll_repeats_free(struct coll_comm *comm)
+{
+	while (comm->repeats.n)
+		drop(&comm->repeats, comm->repeats.n - 1);
+}
