@@ -28,8 +28,12 @@ static int soft_irq_map(struct irq_domain *domain, unsigned int virq, irq_hw_num
 {
 	irq_set_chip_and_handler(virq, &soft_irq_chip, handle_edge_irq);
 	irq_set_chip_data(virq, domain->host_data);
-	/* It comes where the work is done; there is nothing to balance. */
-	irq_modify_status(virq, IRQ_NOREQUEST | IRQ_NOAUTOEN, IRQ_NOPROBE | IRQ_NO_BALANCING);
+	/*
+	 * It comes where the work is done; there is nothing to balance. No hardware raises it,
+	 * which could do so without a reason.
+	 */
+	irq_modify_status(virq, IRQ_NOREQUEST | IRQ_NOAUTOEN,
+			  IRQ_NOPROBE | IRQ_NO_BALANCING | IRQ_IS_POLLED);
 	return 0;
 }
 
@@ -90,16 +94,18 @@ static void soft_report(struct soft_vector *vec, struct llist_node *node)
 		npulink_link_event(NULL, NPULINK_LINK_BELL, ev);
 }
 
-/* What the knob has lost until now. */
-static void soft_report_lost(struct soft_vector *vec)
+static bool soft_has_lost(const struct soft_vector *vec)
 {
-	struct soft_dev *sd = vec->sd;
+	return READ_ONCE(vec->sd->nlost) && vec->hwirq == SOFT_VECTOR_DONE;
+}
+
+/* What the knob has lost until now. */
+static noinline void soft_report_lost(struct soft_vector *vec)
+{
 	struct soft_req *sr, *next;
 	LIST_HEAD(lost);
 
-	if (likely(!READ_ONCE(sd->nlost)) || vec->hwirq != SOFT_VECTOR_DONE)
-		return;
-	soft_fault_take_lost(sd, &lost);
+	soft_fault_take_lost(vec->sd, &lost);
 	list_for_each_entry_safe(sr, next, &lost, node)
 		soft_report(vec, &from_soft_req(sr)->ev.node);
 }
@@ -124,7 +130,8 @@ static irqreturn_t soft_irq_handler(int irq, void *data)
 		next = node->next;
 		soft_report(vec, node);
 	}
-	soft_report_lost(vec);
+	if (unlikely(soft_has_lost(vec)))
+		soft_report_lost(vec);
 	return IRQ_HANDLED;
 }
 
@@ -142,7 +149,8 @@ static void soft_poll(struct work_struct *work)
 			soft_report(vec, node);
 			cond_resched();
 		}
-		soft_report_lost(vec);
+		if (soft_has_lost(vec))
+			soft_report_lost(vec);
 		node = llist_reverse_order(llist_del_all(&vec->events));
 	} while (node);
 	/* From here on the handler may leave us the next ones. */
