@@ -116,14 +116,12 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	INIT_LIST_HEAD(&op->node);
 	INIT_LIST_HEAD(&op->p2p_node);
 	INIT_LIST_HEAD(&op->resume_node);
-	INIT_LIST_HEAD(&op->free_reqs);
-	for (i = 0; i < plan->nreqs; i++) {
+	for (i = plan->nreqs; i--; ) {
 		struct npulink_req *req = npulink_op_req(op, i);
 
 		req->ev.kind = NPULINK_EV_REQ;
 		req->core.op = op;
-		req->core.state = NPULINK_REQ_FREE;
-		list_add_tail(&req->core.node, &op->free_reqs);
+		npulink_req_give(op, req);
 	}
 	return op;
 }

@@ -126,11 +126,11 @@ struct npulink_op {
 	bool is_mirror;
 	bool raw;			/* units and cells are not set up: no peer may look */
 	u32 units_left;
-	u32 inflight;			/* requests that are not in free_reqs, a meeting */
+	u32 inflight;			/* requests that are not free, a meeting */
 	u32 starting, releasing, starved_first, starved_last;
 	u32 drain;			/* next of plan->drains */
 	struct npulink_result result;
-	struct list_head free_reqs;
+	struct npulink_req *free_req;	/* the first, by core.next */
 	struct npulink_bound binds[NPULINK_MAX_SLOTS];
 	struct npulink_op_meet meet;
 	struct npulink_unit_state *units;
@@ -192,6 +192,13 @@ static inline void npulink_op_get(struct npulink_op *op)
 static inline struct npulink_req *npulink_op_req(struct npulink_op *op, u32 i)
 {
 	return op->reqs + i * npulink_req_size(op->plan);
+}
+
+static inline void npulink_req_give(struct npulink_op *op, struct npulink_req *req)
+{
+	req->core.state = NPULINK_REQ_FREE;
+	req->core.next = op->free_req;
+	op->free_req = req;
 }
 
 /* The peer's step that meets step @pos of our stream; its index in peer_op. */

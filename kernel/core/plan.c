@@ -308,6 +308,7 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 		plan->pos[i].unit = u;
 		un->nsteps++;
 		un->engine = st->op & ~NPULINK_STEP_SEND;
+		un->recv |= st->op & NPULINK_STEP_RECV;
 		un->send = st->op & NPULINK_STEP_SEND;
 		if (st->op & NPULINK_STEP_REDUCE)
 			un->esize = npulink_dtype_size(st->dtype);

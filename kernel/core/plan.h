@@ -18,6 +18,7 @@ struct npulink_unit {
 	u32 first;		/* index of its first step */
 	u16 nsteps;
 	bool engine;		/* needs the engine */
+	bool recv;		/* one of its steps receives */
 	bool send;		/* its last step sends */
 	u8 esize;		/* element size, 1 without reduction */
 	u32 ndeps;		/* units (and a drain) to wait for */

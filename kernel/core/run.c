@@ -293,31 +293,39 @@ struct npulink_req *npulink_ready_pop(struct npulink_file *file)
 	return req;
 }
 
+/* A request that has come back at once: its operation is still there. */
+static noinline void npulink_req_returned(struct npulink_req *req, int status)
+{
+	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
+	NPULINK_DEFINE_RUN_TASK(run);
+	struct npulink_rank_flags flags;
+
+	npulink_rank_lock(rank, &flags, &run);
+	npulink_req_complete(req, status, &run);
+	npulink_rank_unlock(rank, &flags);
+	npulink_run(&run);
+	npulink_rank_put(rank);
+}
+
 /*
  * Run a request that npulink_ready_pop() gave. The task waits for @waits, or for nothing in
  * particular. Task context, no locks held.
  */
 void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits)
 {
-	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
-	NPULINK_DEFINE_RUN_TASK(run);
-	struct npulink_rank_flags flags;
 	int rc;
 
 	if (unlikely(req == READ_ONCE(req->core.op->meet.part))) {
+		struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
+
 		npulink_share_part(req, waits);
 		npulink_rank_put(rank);
 		return;
 	}
 	req->core.start_ns = npulink_clock();
 	rc = npulink_req_submit(req);
-	if (rc != -EINPROGRESS) {
-		npulink_rank_lock(rank, &flags, &run);
-		npulink_req_complete(req, rc, &run);
-		npulink_rank_unlock(rank, &flags);
-		npulink_run(&run);
-	}
-	npulink_rank_put(rank);
+	if (rc != -EINPROGRESS)
+		npulink_req_returned(req, rc);
 }
 
 void npulink_step_done(struct npulink_req *req, int status)

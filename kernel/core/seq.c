@@ -83,8 +83,7 @@ void npulink_req_free(struct npulink_req *req)
 	struct npulink_op *op = req->core.op;
 
 	npulink_req_put_bufs(req);
-	req->core.state = NPULINK_REQ_FREE;
-	list_add(&req->core.node, &op->free_reqs);
+	npulink_req_give(op, req);
 	op->inflight--;
 }
 
@@ -219,7 +218,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	npulink_flight_waited(op, us, run);
 	us->phase = NPULINK_UNIT_BUSY;
 	us->since = jiffies;
-	req = list_first_entry_or_null(&op->free_reqs, struct npulink_req, core.node);
+	req = op->free_req;
 	if (!req) {
 		/* The next request that comes back goes on with it. */
 		us->next = NONE;
@@ -235,7 +234,7 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 		op->starved_first = NONE;
 		return;
 	}
-	list_del(&req->core.node);
+	op->free_req = req->core.next;
 	op->inflight++;
 	req->dev = dev;
 	req->nontemporal = false;
@@ -374,18 +373,20 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_ru
 	u64 n = min_t(u64, len - done, op->rank->dev->slice);
 	u32 seen = us->waits;
 
-	/* Each member of a long chain is looked at when it rings, not at every bell. */
-	us->missing = true;
-	for (; us->waits < un->nsteps; us->waits++) {
-		if (!npulink_member_arrived(op, unit, us->waits, &n))
-			return 0;
-		if (op->rank->flight)
-			npulink_flight_arrived(op, unit, us->waits, run);
+	if (un->recv) {
+		/* Each member of a long chain is looked at when it rings, not at every bell. */
+		us->missing = true;
+		for (; us->waits < un->nsteps; us->waits++) {
+			if (!npulink_member_arrived(op, unit, us->waits, &n))
+				return 0;
+			if (op->rank->flight)
+				npulink_flight_arrived(op, unit, us->waits, run);
+		}
+		us->missing = false;
+		us->waits = 0;
+		for (i = 0; i < seen; i++)
+			npulink_member_arrived(op, unit, i, &n);
 	}
-	us->missing = false;
-	us->waits = 0;
-	for (i = 0; i < seen; i++)
-		npulink_member_arrived(op, unit, i, &n);
 	if (!len)
 		return -1;
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off) {
@@ -411,7 +412,7 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 	u64 done = op->units[unit].done, len = steps[0].len;
 	u32 i;
 
-	for (i = 0; i < un->nsteps; i++) {
+	for (i = 0; un->recv && i < un->nsteps; i++) {
 		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
 		const struct npulink_op_stream *os = &op->streams[pos->recv_stream];
 		struct npulink_conn *conn;
@@ -595,7 +596,7 @@ void npulink_req_complete(struct npulink_req *req, int status, struct npulink_ru
 	if (un->send)
 		npulink_unit_publish(op, unit, us->done, run);
 	npulink_unit_advance(op, unit, run);
-	while (op->starved_first != NONE && !list_empty(&op->free_reqs)) {
+	while (op->starved_first != NONE && op->free_req) {
 		unit = op->starved_first;
 		op->starved_first = op->units[unit].next;
 		npulink_flight_queued(op, &op->units[unit], run);

@@ -375,8 +375,8 @@ static bool npulink_share_ask(struct npulink_script *s, struct npulink_op *op,
 
 	spin_lock_irqsave(&op->rank->lock, flags);
 	if (op->state == NPULINK_OP_RUNNING) {
-		req = list_first_entry(&op->free_reqs, struct npulink_req, core.node);
-		list_del(&req->core.node);
+		req = op->free_req;
+		op->free_req = req->core.next;
 		op->inflight++;
 		op->meet.run = s->share->run;
 		WRITE_ONCE(op->meet.part, req);
@@ -467,8 +467,7 @@ static void npulink_share_return(struct npulink_op *op)
 
 	lockdep_assert_held(&op->rank->lock);
 	WRITE_ONCE(op->meet.part, NULL);
-	req->core.state = NPULINK_REQ_FREE;
-	list_add(&req->core.node, &op->free_reqs);
+	npulink_req_give(op, req);
 	op->inflight--;
 }
 

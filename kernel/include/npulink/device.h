@@ -95,6 +95,7 @@ struct npulink_req {
 	unsigned long priv[8];
 	struct {
 		struct list_head node;
+		struct npulink_req *next;
 		struct npulink_op *op;
 		u32 unit;
 		int status;
