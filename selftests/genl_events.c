@@ -165,7 +165,7 @@ static int slow_start(struct team *t, uint32_t r, uint64_t slow_ns)
 /* Found while it is in flight, once; it is an event, not an error. */
 TEST_F(events, slow)
 {
-	uint32_t r;
+	uint32_t r, slow = 0, ended = 0;
 
 	ASSERT_EQ(0, slow_start(&self->team, 0, 20000000));
 	ASSERT_TRUE(event(self, NPULINK_EVENT_SLOW));
@@ -174,18 +174,43 @@ TEST_F(events, slow)
 	EXPECT_EQ(20000000, nl_u64(self->attrs[NPULINK_A_EVENT_LIMIT]));
 	EXPECT_LT(20000000, nl_u64(self->attrs[NPULINK_A_EVENT_AGE]));
 	EXPECT_NE(NULL, self->attrs[NPULINK_A_EVENT_PEER]);
-	/* What ends late, but before anybody looked, is told when it ends. */
+	/*
+	 * What ends late, but before anybody looked, is told when it ends; and that the first one
+	 * has. Nobody else was slow, nor twice.
+	 */
 	for (r = 1; r < N; r++)
 		ASSERT_EQ(0, slow_start(&self->team, r, r == 1 ? 1 : 3600000000000ULL));
 	ASSERT_EQ(0, team_finish(&self->team));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	while (event_any(self)) {
+		uint32_t type = nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]);
+
+		if (type == NPULINK_EVENT_DEV_DEL)
+			break;
+		if (type != NPULINK_EVENT_SLOW && type != NPULINK_EVENT_SLOW_END)
+			continue;
+		(type == NPULINK_EVENT_SLOW ? &slow : &ended)[0]++;
+		EXPECT_EQ(type == NPULINK_EVENT_SLOW ? 1 : 0,
+			  nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
+		EXPECT_LT(nl_u64(self->attrs[NPULINK_A_EVENT_LIMIT]),
+			  nl_u64(self->attrs[NPULINK_A_EVENT_AGE]));
+	}
+	EXPECT_EQ(1, slow);
+	EXPECT_EQ(1, ended);
+}
+
+/* One of which was told that it is slow, and that then fails: that is told, not that it ended. */
+TEST_F(events, slow_fails)
+{
+	ASSERT_EQ(0, slow_start(&self->team, 0, 20000000));
 	ASSERT_TRUE(event(self, NPULINK_EVENT_SLOW));
-	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_RANK]));
-	/* And nobody else was slow, nor twice. */
+	ASSERT_EQ(0, raw_abort(self->team.m[1].fd, self->team.m[1].comm, 1));
 	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
 	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
 	while (event_any(self) &&
 	       nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_DEV_DEL)
-		EXPECT_NE(NPULINK_EVENT_SLOW, nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]));
+		EXPECT_NE(NPULINK_EVENT_SLOW_END, nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]));
 }
 
 static void *run_first(void *arg)

@@ -578,6 +578,36 @@ static void check_rdma(void)
 
 /* ---- limits */
 
+/* Has somebody gone on with the ranks that were left of it? */
+static bool is_shrunk(const struct see_comm *comm, const struct see_comm *comms, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (comms[i].parent == comm->id)
+			return true;
+	return false;
+}
+
+/* Its processes are there yet, whether they know it or not. */
+static void check_failed(void)
+{
+	struct see_comm *comms = NULL;
+	char text[CAUSE_TEXT];
+	struct finding *f;
+	size_t n = 0;
+
+	if (see_comms(&comms, &n))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		if (!comms[i].failed || is_shrunk(&comms[i], comms, n))
+			continue;
+		f = found(WARNING, "jobs", "communicator %u (%u ranks) has failed: %s",
+			  comms[i].id, comms[i].nranks,
+			  cause_text(&comms[i].cause, text, sizeof(text)));
+		fix(f, "npulink comm show %u", comms[i].id);
+	}
+	free(comms);
+}
+
 /* What goes on now: the oldest operation of each communicator, if it is old. */
 static void check_jobs(void)
 {
@@ -829,6 +859,7 @@ int doctor_cmd(int argc, char **argv)
 		check_netlink();
 		check_links();
 		check_peers();
+		check_failed();
 		check_jobs();
 	} else {
 		for (size_t i = 0; i < ARRAY_SIZE(need_module); i++)

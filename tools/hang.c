@@ -182,7 +182,7 @@ static void find_lagging(struct report *rep)
 
 	r = ranks_of(rep, &n);
 	for (size_t i = 0; i < n; i++, r++)
-		if (r->state == NPULINK_RANK_STATE_LEFT || r->next <= rep->number)
+		if (r->gone || r->next <= rep->number)
 			blame(rep, r->rank, why_late(r), NULL);
 	/* Others that are waited for have not come, or are on another machine. */
 	for (size_t i = 0; i < all.nops; i++) {

@@ -24,6 +24,7 @@ static const char *event_name(const struct see_event *e)
 	case NPULINK_EVENT_LINK_UP:	return "link-up";
 	case NPULINK_EVENT_LINK_DOWN:	return "link-down";
 	case NPULINK_EVENT_SLOW:	return "slow";
+	case NPULINK_EVENT_SLOW_END:	return "slow-end";
 	case NPULINK_EVENT_SUSPECT:	return "suspected";
 	case NPULINK_EVENT_PORT_LOST:	return "port-lost";
 	case NPULINK_EVENT_PORT_NEXT:	return "port-next";
@@ -71,6 +72,10 @@ static void event_text(const struct see_event *e)
 			printf("; waits for rank %u", e->peer);
 		printf("\n");
 		break;
+	case NPULINK_EVENT_SLOW_END:
+		printf("comm %u: operation %" PRIu64 " of rank %u has ended after %s, expected at most %s\n",
+		       e->comm, e->number, e->rank, human_ns(e->age, a), human_ns(e->limit, b));
+		break;
 	case NPULINK_EVENT_SUSPECT:
 		printf("processes wait for each other, and will hang unless another of their threads goes on: %s\n",
 		       circle_text(&e->circle, text, sizeof(text)));
@@ -110,7 +115,7 @@ static void event_json(const struct see_event *e)
 		put_u64(obj, "number", e->number);
 	if (e->type == NPULINK_EVENT_FAIL)
 		put_u64(obj, "code", e->code);
-	if (e->type == NPULINK_EVENT_SLOW) {
+	if (e->type == NPULINK_EVENT_SLOW || e->type == NPULINK_EVENT_SLOW_END) {
 		put_u64(obj, "age_ns", e->age);
 		put_u64(obj, "limit_ns", e->limit);
 	}

@@ -70,7 +70,7 @@ static struct json_object *rank_json(const struct see_rank *r)
 
 	put_u64(obj, "rank", r->rank);
 	put_str(obj, "state", rank_state_name(r->state));
-	if (r->state == NPULINK_RANK_STATE_LEFT)
+	if (r->gone)
 		return obj;
 	snprintf(text, sizeof(text), "npu%u", r->dev);
 	put_str(obj, "dev", text);
@@ -98,8 +98,8 @@ static void rank_text(const struct see_rank *r)
 	char bytes[16], age[24] = "-", user[16] = "-";
 	struct proc proc = { .name = "-", .state = '-' };
 
-	if (r->state == NPULINK_RANK_STATE_LEFT) {
-		printf("  %5u  left\n", r->rank);
+	if (r->gone) {
+		printf("  %5u  %s\n", r->rank, rank_state_name(r->state));
 		return;
 	}
 	if (r->known) {

@@ -44,6 +44,7 @@ struct see_rank {
 	uint32_t comm, rank, state, pid, uid, file, dev, ops;
 	uint64_t next, oldest, done, failed, bytes, busy;
 	bool known;		/* pid, uid, file are */
+	bool gone;		/* no member any more: nothing but its state is known */
 };
 
 struct see_wait {

@@ -262,6 +262,7 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	put_user_ns(comm->userns);
 	bitmap_free(comm->here);
 	bitmap_free(comm->left);
+	bitmap_free(comm->died);
 	kvfree(comm->ranks);
 	kvfree(comm->meets);
 	kvfree(comm->map);
@@ -302,6 +303,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->ranks = kvcalloc(nranks, sizeof(*comm->ranks), GFP_KERNEL_ACCOUNT);
 	comm->here = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	comm->left = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
+	comm->died = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	comm->meets = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*comm->meets), GFP_KERNEL_ACCOUNT);
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
@@ -313,7 +315,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
 	/* Whoever sees it by its serial sees all of it. */
-	if (!comm->ranks || !comm->here || !comm->left || !comm->meets ||
+	if (!comm->ranks || !comm->here || !comm->left || !comm->died || !comm->meets ||
 	    xa_alloc_cyclic(&npulink_comms_by_serial, &serial, NULL, xa_limit_31b, &next_serial,
 			    GFP_KERNEL_ACCOUNT) < 0) {
 		npulink_comm_free(comm);

@@ -73,7 +73,8 @@ extern struct mutex npulink_comms_lock;
  * @lock: calls, cause, meets
  * @ranks: members of this node by rank, RCU
  * @here: those members; changed under npulink_comms_lock, as @ranks
- * @left: ranks that left in good order
+ * @left: ranks that were members
+ * @died: those of them that left because their process died, or had its file closed
  * @failed: set once, after cause was filled in
  * @flooded: all ranks have been told; under mutex
  */
@@ -102,6 +103,7 @@ struct npulink_comm {
 	struct npulink_rank __rcu **ranks;
 	unsigned long *here;
 	unsigned long *left;
+	unsigned long *died;
 	spinlock_t lock;		/* calls, cause, meets */
 	bool failed;
 	bool flooded;

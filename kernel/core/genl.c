@@ -244,6 +244,7 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 			return -EMSGSIZE;
 		break;
 	case NPULINK_EVENT_SLOW:
+	case NPULINK_EVENT_SLOW_END:
 		if (nla_put_u64_64bit(skb, NPULINK_A_EVENT_AGE, n->age_ns, NPULINK_A_EVENT_PAD) ||
 		    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LIMIT, n->limit_ns,
 				      NPULINK_A_EVENT_PAD))

@@ -218,7 +218,8 @@ static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm
 {
 	if (nla_put_u32(skb, NPULINK_A_RANK_COMM, comm->serial) ||
 	    nla_put_u32(skb, NPULINK_A_RANK_RANK, rank) ||
-	    nla_put_u32(skb, NPULINK_A_RANK_STATE, NPULINK_RANK_STATE_LEFT))
+	    nla_put_u32(skb, NPULINK_A_RANK_STATE, test_bit(rank, comm->died) ?
+			NPULINK_RANK_STATE_DEAD : NPULINK_RANK_STATE_LEFT))
 		return -EMSGSIZE;
 	return 0;
 }

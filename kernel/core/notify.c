@@ -13,7 +13,7 @@
 #define NPULINK_NOTICES		512	/* in the ring; a power of two */
 #define NPULINK_NOTICE_SHARE	128	/* of one user, in the ring */
 #define NPULINK_NOTICE_RATE	128	/* of one user and type, in a second */
-#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_PORT_NEXT + 1)
+#define NPULINK_NOTICE_TYPES	(NPULINK_EVENT_SLOW_END + 1)
 #define NPULINK_NOTICE_USERS	64
 
 /*

@@ -275,6 +275,8 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
 	__clear_bit(rank->rank, comm->here);
+	if (READ_ONCE(rank->file->dead))
+		set_bit(rank->rank, comm->died);
 	set_bit(rank->rank, comm->left);
 	/* Pairs with npulink_meet_arrive(), by the ranks' locks below. */
 	WRITE_ONCE(comm->nleft, comm->nleft + 1);

@@ -2,7 +2,8 @@
 /*
  * slow.c - operations that take longer than their poster expected are told to the
  * netlink group "events", once each: when they end, or, if they do not end, by a look
- * around that is taken every second. POST pays nothing for it.
+ * around that is taken every second; then, if they end well, that is told, too. POST pays
+ * nothing for it.
  */
 #include <linux/npulink_genl.h>
 #include "core.h"
@@ -10,12 +11,13 @@
 static void npulink_slow_look(struct work_struct *work);
 static DECLARE_DELAYED_WORK(npulink_slow_work, npulink_slow_look);
 
-static void npulink_slow_notify(const struct npulink_op *op, u64 ns,
+static void npulink_slow_notify(const struct npulink_op *op, u32 type, u64 ns,
 				const struct npulink_cause *blame)
 {
-	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_SLOW);
+	struct npulink_notice notice = NPULINK_NOTICE(type);
 
-	atomic64_inc(&npulink_totals.slow);
+	if (type == NPULINK_EVENT_SLOW)
+		atomic64_inc(&npulink_totals.slow);
 	notice.comm = op->rank->comm->serial;
 	notice.rank = op->rank->rank;
 	notice.number = op->number;
@@ -32,10 +34,11 @@ static void npulink_slow_notify(const struct npulink_op *op, u64 ns,
 void npulink_slow_told(struct npulink_op *op, u64 ns)
 {
 	lockdep_assert_held(&op->rank->lock);
-	if (op->slow)
-		return;
+	if (!op->slow)
+		npulink_slow_notify(op, NPULINK_EVENT_SLOW, ns, NULL);
+	else if (!op->result.status)
+		npulink_slow_notify(op, NPULINK_EVENT_SLOW_END, ns, NULL);
 	op->slow = true;
-	npulink_slow_notify(op, ns, NULL);
 }
 
 /* An operation of @file that is late and has not been told, referenced. */
@@ -79,7 +82,8 @@ static void npulink_slow_look(struct work_struct *work)
 			spin_unlock_irq(&op->rank->lock);
 			if (mine) {
 				npulink_blame(op, &blame);
-				npulink_slow_notify(op, now - op->start_ns, &blame);
+				npulink_slow_notify(op, NPULINK_EVENT_SLOW, now - op->start_ns,
+						    &blame);
 			}
 			npulink_op_put(op);
 			slot++;

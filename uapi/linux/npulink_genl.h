@@ -96,8 +96,9 @@ enum npulink_genl_cmd {
 #define NPULINK_CALLED_OVER		2
 
 #define NPULINK_RANK_STATE_JOINED	1
-#define NPULINK_RANK_STATE_DEAD		2	/* its process is gone, its file is still open */
-#define NPULINK_RANK_STATE_LEFT		3
+/* Its process is gone, or has closed the device; with a device: others hold the file open yet. */
+#define NPULINK_RANK_STATE_DEAD		2
+#define NPULINK_RANK_STATE_LEFT		3	/* in good order */
 
 #define NPULINK_OP_STATE_RUNNING	1
 #define NPULINK_OP_STATE_FAILING	2	/* until its engine has let go of it */
@@ -120,6 +121,7 @@ enum npulink_genl_cmd {
 #define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
 #define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; others are tried */
 #define NPULINK_EVENT_PORT_NEXT		9	/* that goes on over this port */
+#define NPULINK_EVENT_SLOW_END		10	/* one that was told of while it was slow has ended */
 
 /**
  * enum npulink_genl_dev - attributes of a device
@@ -526,7 +528,8 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_PAD: aligns the 64-bit ones
  * @NPULINK_A_RANK_COMM: u32, id of the communicator
  * @NPULINK_A_RANK_RANK: u32, rank
- * @NPULINK_A_RANK_STATE: u32, NPULINK_RANK_STATE_*; of one that has left there is no more
+ * @NPULINK_A_RANK_STATE: u32, NPULINK_RANK_STATE_*; of one that is no member any more there is
+ *	nothing else
  * @NPULINK_A_RANK_PID: u32, process that opened the device; 0: not in the reader's
  *	namespace
  * @NPULINK_A_RANK_UID: u32, its user
@@ -874,8 +877,8 @@ enum npulink_genl_stat {
  * @NPULINK_A_EVENT_NUMBER: u64, operation
  * @NPULINK_A_EVENT_CAUSE: u32, NPULINK_CAUSE_*
  * @NPULINK_A_EVENT_CODE: u32, as in cause
- * @NPULINK_A_EVENT_AGE: u64, with SLOW: ns that it has taken so far
- * @NPULINK_A_EVENT_LIMIT: u64, with SLOW: ns that it was expected to take at most
+ * @NPULINK_A_EVENT_AGE: u64, with SLOW, SLOW_END: ns that it has taken so far
+ * @NPULINK_A_EVENT_LIMIT: u64, with SLOW, SLOW_END: ns that it was expected to take at most
  * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait for
  *	each other
  * @NPULINK_A_EVENT_CIRCLE: nest of enum npulink_genl_circle, as in cause
