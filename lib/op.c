@@ -52,15 +52,16 @@ static int check_buffer(const struct coll_operation *op, unsigned int slot)
 }
 
 /* What can be said about the caller's buffers before anybody touches them. */
-static int check_buffers(const struct coll_operation *op)
+static int check_buffers(const struct coll_operation *op, size_t nsend, size_t nrecv)
 {
 	uintptr_t send = (uintptr_t)op->buf[0], recv = (uintptr_t)op->buf[1];
-	size_t nsend = slot_len(op, NPULINK_SLOT_SEND), nrecv = slot_len(op, NPULINK_SLOT_RECV);
 	char what[128];
 	int rc = 0;
 
-	for (unsigned int i = 0; !rc && i < 2; i++)
-		rc = slot_len(op, i) ? check_buffer(op, i) : 0;
+	if (nsend)
+		rc = check_buffer(op, NPULINK_SLOT_SEND);
+	if (!rc && nrecv)
+		rc = check_buffer(op, NPULINK_SLOT_RECV);
 	if (rc)
 		return rc;
 	if (nsend && nrecv && send < recv + nrecv && recv < send + nsend) {
@@ -90,7 +91,7 @@ int coll_op_plan(struct coll_operation *op)
 	op->post.slow_ns = op->plan->slow_ns;
 	op->post.in_fence = -1;
 	op->post.out_fence = -1;
-	rc = check_buffers(op);
+	rc = check_buffers(op, slot_len(op, NPULINK_SLOT_SEND), slot_len(op, NPULINK_SLOT_RECV));
 	if (rc)
 		coll_op_unplan(op);
 	return rc;
@@ -488,17 +489,15 @@ int coll_op_local(struct coll_operation *op)
 
 	if (failed)
 		return coll_fail_op(op, failed);
-	coll_describe(&op->args, what, sizeof(what));
 	if (__builtin_mul_overflow(op->args.count, npulink_dtype_size(op->args.dtype), &len) ||
-	    len > NPULINK_MAX_LEN)
+	    len > NPULINK_MAX_LEN) {
+		coll_describe(&op->args, what, sizeof(what));
 		return coll_fail(op->comm, -EOVERFLOW, "%s: too large", what);
+	}
 	if (!len || op->args.collective == NPULINK_COLL_BARRIER)
 		return 0;
-	rc = check_buffer(op, NPULINK_SLOT_RECV);
-	if (rc || op->args.in_place)
-		return rc;
-	rc = check_buffer(op, NPULINK_SLOT_SEND);
-	if (!rc)
-		memmove(op->buf[1], op->buf[0], len);
+	rc = check_buffers(op, op->args.in_place ? 0 : len, len);
+	if (!rc && !op->args.in_place)
+		memcpy(op->buf[1], op->buf[0], len);
 	return rc;
 }

@@ -382,6 +382,29 @@ static bool refused(struct coll_comm *comm, int rc, int want, const char *words)
 	return false;
 }
 
+/* With nobody else, the buffers have to be as right as with others. */
+static void test_alone(void)
+{
+	int x[8] = { 1, 2, 3, 4 };
+	struct coll_comm *c;
+
+	make_comms(1, NULL);
+	c = comms[0];
+	ksft_test_result(refused(c, coll_allreduce(c, NULL, x, 1, COLL_INT32, COLL_SUM), -EINVAL,
+				 "send buffer is NULL") &&
+			 refused(c, coll_broadcast(c, x, NULL, 1, COLL_INT32, 0), -EINVAL,
+				 "receive buffer is NULL") &&
+			 refused(c, coll_allreduce(c, (char *)x + 1, x + 4, 1, COLL_INT32,
+						   COLL_SUM), -EINVAL, "aligned") &&
+			 refused(c, coll_allgather(c, x, x + 1, 4, COLL_INT32), -EINVAL, "overlap"),
+			 "alone: bad buffers\n");
+	ksft_test_result(!coll_alltoall(c, x, x + 4, 4, COLL_INT32) && x[4] == 1 && x[7] == 4 &&
+			 !coll_allreduce(c, COLL_IN_PLACE, x, 4, COLL_INT32, COLL_SUM) &&
+			 !coll_allreduce(c, x, x, 4, COLL_INT32, COLL_SUM) && x[3] == 4,
+			 "alone: good ones\n");
+	coll_comm_destroy(c);
+}
+
 static void test_bad_arguments(void)
 {
 	static char memory[100000];
@@ -731,7 +754,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 6 + 5 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
@@ -739,6 +762,7 @@ int main(void)
 	test_persistent();
 	test_startall();
 	test_bad_arguments();
+	test_alone();
 	test_failures();
 	test_shrink();
 	test_init_errors();
