@@ -2,7 +2,7 @@
 /*
  * hang.c - npulink hang names the culprit: a rank that never calls, is stopped, is dead,
  * calls something else; a link that is slow or down. Each rank is a process. Also
- * who has not even joined.
+ * who has not even joined, or not called for what a communicator is shrunk to.
  *
  * npulink-test: ndev=8 timeout=300
  */
@@ -193,6 +193,67 @@ TEST_F_TIMEOUT(hang, culprit, 100)
 					"npulink hang | grep -q 'no communicators'")));
 }
 
+static void shrinks(uint32_t r, const uint8_t secret[16], int ready, int go)
+{
+	uint32_t map[N];
+	struct npulink_comm_shrink shrunk = { .size = sizeof(shrunk), .map = (uintptr_t)map };
+	struct member m;
+	char c;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	RAW_CHECK(!member_join(&m, r, secret, r, N, LEN));
+	RAW_CHECK(write(ready, "", 1) == 1 && read(go, &c, 1) == 1);
+	if (r == 3)
+		_exit(0);
+	if (r < 2) {
+		member_run(&m, NULL);
+		shrunk.comm_id = m.comm;
+		RAW_CHECK(!raw_ioctl(m.fd, NPULINK_COMM_SHRINK, &shrunk));
+		m.comm = shrunk.out_id;
+		m.rank = shrunk.out_rank;
+		m.nranks = shrunk.out_nranks;
+		RAW_CHECK(!member_plan(&m));
+		member_run(&m, NULL);
+	}
+	for (;;)
+		pause();
+}
+
+FIXTURE(shrunk) {
+	pid_t pids[N];
+};
+
+FIXTURE_SETUP(shrunk)
+{
+	int ready[2], go[2];
+	uint8_t secret[16];
+	uint32_t r;
+	char c;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, pipe(ready));
+	ASSERT_EQ(0, pipe(go));
+	for (r = 0; r < N; r++) {
+		self->pids[r] = fork();
+		if (!self->pids[r])
+			shrinks(r, secret, ready[1], go[0]);
+	}
+	close(ready[1]);
+	for (r = 0; r < N; r++)
+		ASSERT_EQ(1, read(ready[0], &c, 1));
+	ASSERT_EQ(N, write(go[1], "....", N));
+}
+
+FIXTURE_TEARDOWN(shrunk)
+{
+	uint32_t r;
+
+	for (r = 0; r < N; r++)
+		kill(self->pids[r], SIGKILL);
+	for (r = 0; r < N; r++)
+		raw_reap(self->pids[r]);
+}
+
 TEST(who_has_not_joined_is_named)
 {
 	struct member m[2] = { };
@@ -212,6 +273,45 @@ TEST(who_has_not_joined_is_named)
 	EXPECT_EQ(0, WEXITSTATUS(system("npulink hang | grep -q 'not joined yet: rank 1-2, 4$'")));
 	close(m[1].fd);
 	close(m[0].fd);
+}
+
+static int hang_becomes(const char *filter)
+{
+	int status, tries = 400;
+
+	while (!hang_is("", filter, &status) && --tries)
+		raw_sleep_ms(50);
+	return status;
+}
+
+/* Of the last communicator. */
+static bool comm_is(const char *filter)
+{
+	char command[512];
+
+	snprintf(command, sizeof(command), "npulink -j comm show | jq -e '%s' >/dev/null", filter);
+	return !system(command);
+}
+
+/* Of four ranks the last one has gone, and the first two have shrunk: they wait for rank 2. */
+TEST_F(shrunk, who_has_not_shrunk_is_named)
+{
+	EXPECT_EQ(3, hang_becomes(".state == \"hangs\" and .not_joined == [2] and"
+				  " ([.culprits[].rank] == [2]) and (.culprits[0] |"
+				  " .why == \"not-shrunk\" and .pid > 1 and"
+				  " .process_state == \"S\")"));
+	EXPECT_EQ(0, system("npulink hang -t 0 | grep -q 'has not called coll_comm_shrink yet'"));
+	EXPECT_TRUE(comm_is(".[-1].ranks | length == 3 and (.[2] | .state == \"awaited\" and"
+			    " .before == 2 and .pid > 1 and .dev == \"npu2\")"));
+	EXPECT_TRUE(comm_is(".[-1].ranks[2].before_comm == .[-2].id and"
+			    " .[-1].parent == .[-2].id"));
+	EXPECT_EQ(0, system("npulink comm show | grep -qE '^ +2  awaited npu2 +[0-9]+ S '"));
+	/* It is known also when it is stopped, and no more when it cannot come. */
+	ASSERT_EQ(0, kill(self->pids[2], SIGSTOP));
+	EXPECT_EQ(3, hang_becomes(".culprits[0].why == \"stopped\""));
+	ASSERT_EQ(0, kill(self->pids[2], SIGKILL));
+	EXPECT_EQ(3, hang_becomes(".state == \"failed\" and .cause.cause == \"death\""));
+	EXPECT_TRUE(comm_is("[.[-1].ranks[].rank] == [0, 1]"));
 }
 
 TEST_HARNESS_MAIN

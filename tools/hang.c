@@ -113,7 +113,7 @@ static void blame(struct report *rep, uint32_t rank, const char *why, const stru
 	*c = (struct culprit) { .rank = rank, .why = why, .at = at, .wait = wait };
 	if (!at)
 		c->far = find_far(rep->comm->id, rank);
-	if (at && at->state == NPULINK_RANK_STATE_JOINED)
+	if (at && !at->gone && at->state != NPULINK_RANK_STATE_DEAD)
 		c->elsewhere = find_elsewhere(at);
 }
 
@@ -150,7 +150,11 @@ static const char *why_late(const struct see_rank *r)
 		return "dead";
 	proc_read(r->known ? r->pid : 0, &proc);
 	why = why_task(proc.state);
-	return strcmp(why, "never-called") || !find_elsewhere(r) ? why : "waits-elsewhere";
+	if (strcmp(why, "never-called"))
+		return why;
+	if (find_elsewhere(r))
+		return "waits-elsewhere";
+	return r->state == NPULINK_RANK_STATE_AWAITED ? "not-shrunk" : why;
 }
 
 /* The same of one that is not here; NULL: it has called it. */
@@ -439,7 +443,8 @@ bool *find_missing(const struct see_comm *c)
 	memset(missing, true, n);
 	r = see_ranks_of(c->id, all.ranks, all.nranks, &nof);
 	for (size_t i = 0; i < nof; i++, r++) {
-		if (r->rank < c->nranks && missing[r->rank]) {
+		if (r->state != NPULINK_RANK_STATE_AWAITED && r->rank < c->nranks &&
+		    missing[r->rank]) {
 			missing[r->rank] = false;
 			n--;
 		}

@@ -18,6 +18,8 @@ static const struct reason {
 	  "its stack, or a debugger (gdb -p, py-spy dump --pid), says what it does instead" },
 	{ "not-joined", "has never joined the communicator",
 	  "look at whether its process runs, and at what it wrote" },
+	{ "not-shrunk", "has not called coll_comm_shrink yet",
+	  "its stack, or a debugger (gdb -p, py-spy dump --pid), says what it does instead" },
 	{ "other-machine", "is on another machine, whose kernel has not answered yet", NULL },
 	{ "not-connected", "is on another machine, and there is no connection to it yet",
 	  NULL },

@@ -83,6 +83,10 @@ static struct json_object *rank_json(const struct see_rank *r)
 		put_str(obj, "process", *proc.name ? proc.name : NULL);
 		put_str(obj, "process_state", text);
 	}
+	if (r->state == NPULINK_RANK_STATE_AWAITED) {
+		put_u64(obj, "before", r->before);
+		put_u64(obj, "before_comm", r->before_comm);
+	}
 	put_u64(obj, "next", r->next);
 	put_u64(obj, "in_flight", r->ops);
 	put_u64(obj, "oldest_ns", r->oldest);
@@ -108,7 +112,7 @@ static void rank_text(const struct see_rank *r)
 	}
 	if (r->ops)
 		human_ns(r->oldest, age);
-	printf("  %5u  %-6s npu%-4u %7u %c %-15s %-10s %8" PRIu64 " %6u %8s %9s\n", r->rank,
+	printf("  %5u  %-7s npu%-4u %7u %c %-15s %-10s %8" PRIu64 " %6u %8s %9s\n", r->rank,
 	       rank_state_name(r->state), r->dev, r->pid, proc.state, proc.name, user, r->next,
 	       r->ops, age, human_bytes(r->bytes, bytes));
 }
@@ -147,7 +151,7 @@ static void comm_text(const struct see_comm *c, const struct see_rank *ranks, si
 	if (c->failed)
 		printf("  FAILED (%s): %s\n", cause_name(c->cause.cause),
 		       cause_text(&c->cause, text, sizeof(text)));
-	printf("  %5s  %-6s %-7s %7s %-17s %-10s %8s %6s %8s %9s\n", "RANK", "STATE", "DEVICE",
+	printf("  %5s  %-7s %-7s %7s %-17s %-10s %8s %6s %8s %9s\n", "RANK", "STATE", "DEVICE",
 	       "PID", "S PROCESS", "USER", "CALLS", "FLIGHT", "OLDEST", "MOVED");
 	ranks = see_ranks_of(c->id, ranks, nranks, &nranks);
 	for (size_t i = 0; i < nranks; i++)

@@ -45,6 +45,7 @@ struct see_rank {
 	uint64_t next, oldest, done, failed, bytes, busy;
 	bool known;		/* pid, uid, file are */
 	bool gone;		/* no member any more: nothing but its state is known */
+	uint32_t before, before_comm;	/* AWAITED: what it is in one before */
 };
 
 struct see_wait {

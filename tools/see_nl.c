@@ -114,6 +114,8 @@ static int parse_rank(struct nlattr **a, void *item)
 	rank->file = get_u32(a, NPULINK_A_RANK_FILE);
 	rank->dev = get_or_none(a, NPULINK_A_RANK_DEV);
 	rank->gone = rank->dev == NONE;
+	rank->before = get_or_none(a, NPULINK_A_RANK_BEFORE);
+	rank->before_comm = get_or_none(a, NPULINK_A_RANK_BEFORE_COMM);
 	rank->ops = get_u32(a, NPULINK_A_RANK_OPS);
 	rank->next = get_u64(a, NPULINK_A_RANK_NEXT);
 	rank->oldest = get_u64(a, NPULINK_A_RANK_OLDEST);

@@ -26,6 +26,7 @@ const char *rank_state_name(uint32_t state)
 	case NPULINK_RANK_STATE_JOINED:	return "joined";
 	case NPULINK_RANK_STATE_DEAD:	return "dead";
 	case NPULINK_RANK_STATE_LEFT:	return "left";
+	case NPULINK_RANK_STATE_AWAITED: return "awaited";
 	default:			return "unknown";
 	}
 }

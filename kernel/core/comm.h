@@ -242,6 +242,7 @@ static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 struct npulink_comm *npulink_comm_next(unsigned long *serial);
 struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm, u32 *i);
 bool npulink_comm_alive(struct npulink_comm *comm, u32 i);
+struct npulink_rank *npulink_comm_awaited(struct npulink_comm *comm, u32 i);
 struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm);
 int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map, u32 n);
 void npulink_comm_fail_heirs(struct npulink_comm *comm, u32 rank,

@@ -176,6 +176,18 @@ int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 
 /* ---- ranks ---------------------------------------------------------------------- */
 
+static int npulink_genl_fill_process(struct sk_buff *skb, const struct sk_buff *asked,
+				     const struct npulink_file *file)
+{
+	if (!npulink_genl_sees_cred(asked, file->cred))
+		return 0;
+	if (nla_put_u32(skb, NPULINK_A_RANK_PID, npulink_genl_pid(file)) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_UID, npulink_genl_uid(file->cred->euid)) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_FILE, file->id))
+		return -EMSGSIZE;
+	return 0;
+}
+
 static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *asked,
 				  struct npulink_rank *rank)
 {
@@ -205,13 +217,22 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BYTES, stats.bytes, NPULINK_A_RANK_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD))
 		return -EMSGSIZE;
-	if (!npulink_genl_sees_cred(asked, file->cred))
-		return 0;
-	if (nla_put_u32(skb, NPULINK_A_RANK_PID, npulink_genl_pid(file)) ||
-	    nla_put_u32(skb, NPULINK_A_RANK_UID, npulink_genl_uid(file->cred->euid)) ||
-	    nla_put_u32(skb, NPULINK_A_RANK_FILE, file->id))
+	return npulink_genl_fill_process(skb, asked, file);
+}
+
+/* A member of one before, which is rank @i of @comm, and has not come to it. */
+static int npulink_genl_fill_awaited(struct sk_buff *skb, const struct sk_buff *asked,
+				     const struct npulink_comm *comm, u32 i,
+				     const struct npulink_rank *before)
+{
+	if (nla_put_u32(skb, NPULINK_A_RANK_COMM, comm->serial) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_RANK, i) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_STATE, NPULINK_RANK_STATE_AWAITED) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_DEV, before->dev->id) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_BEFORE, before->rank) ||
+	    nla_put_u32(skb, NPULINK_A_RANK_BEFORE_COMM, before->comm->serial))
 		return -EMSGSIZE;
-	return 0;
+	return npulink_genl_fill_process(skb, asked, before->file);
 }
 
 static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm *comm, u32 rank)
@@ -224,32 +245,62 @@ static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm
 	return 0;
 }
 
+/*
+ * The first rank from *i on that there is something to tell of; sets *i, to the number of ranks if
+ * there is none. *rank, referenced: it, or if *awaited what it is in the communicator before; NULL:
+ * it has left.
+ */
+static void npulink_genl_next_rank(struct npulink_comm *comm, unsigned long *i,
+				   struct npulink_rank **rank, bool *awaited)
+{
+	unsigned long member = *i, end;
+
+	*rank = npulink_genl_rank(comm, &member);
+	*awaited = false;
+	end = find_next_bit(comm->left, member, *i);
+	for (; READ_ONCE(comm->awaited) && *i < end; ++*i) {
+		struct npulink_rank *before = npulink_comm_awaited(comm, *i);
+
+		cond_resched();
+		if (!before)
+			continue;
+		if (*rank)
+			npulink_rank_put(*rank);
+		*rank = before;
+		*awaited = true;
+		return;
+	}
+	*i = end;
+	if (end < member && *rank) {
+		npulink_rank_put(*rank);
+		*rank = NULL;
+	}
+}
+
 /* Goes on with rank args[1]. */
 static int npulink_genl_dump_ranks(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
 	struct npulink_comm *comm = obj;
+	struct npulink_rank *rank;
 	unsigned long i;
+	bool awaited;
 
-	for (i = cb->args[1]; i < comm->nranks; i++) {
-		struct npulink_rank *rank;
-		unsigned long k = i;
+	for (i = cb->args[1]; ; i++) {
 		void *header;
 		int rc;
 
-		rank = npulink_genl_rank(comm, &k);
-		/* Those between that have left. */
-		i = find_next_bit(comm->left, k, i);
-		if (i < k && rank)
-			npulink_rank_put(rank);
+		npulink_genl_next_rank(comm, &i, &rank, &awaited);
 		if (i >= comm->nranks)
 			return 0;
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_RANK_GET);
 		rc = -EMSGSIZE;
-		if (header && i < k)
+		if (header && !rank)
 			rc = npulink_genl_fill_left(skb, comm, i);
+		else if (header && awaited)
+			rc = npulink_genl_fill_awaited(skb, cb->skb, comm, i, rank);
 		else if (header)
 			rc = npulink_genl_fill_rank(skb, cb->skb, rank);
-		if (i == k)
+		if (rank)
 			npulink_rank_put(rank);
 		npulink_genl_done(skb, header, rc);
 		if (rc) {
@@ -257,7 +308,6 @@ static int npulink_genl_dump_ranks(struct sk_buff *skb, struct netlink_callback 
 			return rc;
 		}
 	}
-	return 0;
 }
 
 int npulink_genl_rank_start(struct netlink_callback *cb)

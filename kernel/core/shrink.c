@@ -68,6 +68,24 @@ struct npulink_rank *npulink_comm_survivor(struct npulink_comm *comm)
 	return rank;
 }
 
+/*
+ * Rank @i of a shrunk communicator, as what it is in one before: it has not come, but may.
+ * Referenced, or NULL. May sleep.
+ */
+struct npulink_rank *npulink_comm_awaited(struct npulink_comm *comm, u32 i)
+{
+	struct npulink_rank *rank = NULL;
+
+	mutex_lock(&npulink_comms_lock);
+	/* While there are some, the communicator before is there. */
+	if (comm->awaited && !rcu_access_pointer(comm->ranks[i]))
+		rank = npulink_comm_living(comm, i);
+	if (rank)
+		npulink_rank_get(rank);
+	mutex_unlock(&npulink_comms_lock);
+	return rank;
+}
+
 static int npulink_map_cmp(const void *a, const void *b)
 {
 	return *(const u32 *)a < *(const u32 *)b ? -1 : *(const u32 *)a > *(const u32 *)b;

@@ -99,6 +99,7 @@ enum npulink_genl_cmd {
 /* Its process is gone, or has closed the device; with a device: others hold the file open yet. */
 #define NPULINK_RANK_STATE_DEAD		2
 #define NPULINK_RANK_STATE_LEFT		3	/* in good order */
+#define NPULINK_RANK_STATE_AWAITED	4	/* of a shrunk one: is in one before it yet */
 
 #define NPULINK_OP_STATE_RUNNING	1
 #define NPULINK_OP_STATE_FAILING	2	/* until its engine has let go of it */
@@ -542,6 +543,8 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_FAILED: u64, operations that failed
  * @NPULINK_A_RANK_BYTES: u64, bytes that its engine moved for it
  * @NPULINK_A_RANK_BUSY: u64, ns that operations took, one after the other
+ * @NPULINK_A_RANK_BEFORE: u32, with AWAITED: rank in the communicator where it is yet
+ * @NPULINK_A_RANK_BEFORE_COMM: u32, id of that
  * @__NPULINK_A_RANK_MAX: one more than the last
  * @NPULINK_A_RANK_MAX: the last
  */
@@ -562,6 +565,8 @@ enum npulink_genl_rank {
 	NPULINK_A_RANK_FAILED,
 	NPULINK_A_RANK_BYTES,
 	NPULINK_A_RANK_BUSY,
+	NPULINK_A_RANK_BEFORE,
+	NPULINK_A_RANK_BEFORE_COMM,
 	__NPULINK_A_RANK_MAX,
 	NPULINK_A_RANK_MAX = __NPULINK_A_RANK_MAX - 1,
 };
