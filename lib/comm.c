@@ -268,7 +268,7 @@ int coll_comm_destroy(struct coll_comm *comm)
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_requests_leave(comm, failed);
 	if (!rc) {
-		coll_repeats_free(comm);
+		coll_repeats_drop(comm);
 		coll_plan_free_all(comm, true);
 		coll_drv_destroy(&dev->drv, comm->id);
 		/* Nobody is going to use that any more: the others need not wait for this rank. */

@@ -185,7 +185,7 @@ static size_t arena_bits(uint64_t *bits, size_t from, size_t n, int set)
 	return 0;
 }
 
-/* The first n free bits within the first word, taken; or -1. */
+/* The first n free bits, taken, of less than 64 that are all in this word; or -1. */
 static int arena_word(uint64_t *word, size_t n)
 {
 	uint64_t begins = ~*word;
@@ -201,18 +201,19 @@ static int arena_word(uint64_t *word, size_t n)
 	return at;
 }
 
-/* First fit: offset of len bytes, or -1. There are few operations at a time. */
+/* First fit, rather within a word: offset of len bytes, or -1. There are few operations at a time. */
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len)
 {
 	size_t n = (len + COLL_ARENA_GRAIN - 1) / COLL_ARENA_GRAIN;
 	size_t all = dev->arena_size / COLL_ARENA_GRAIN, next;
 	int bit;
 
-	/* What is small usually has room there. */
-	if (n < 64 && all >= 64) {
-		bit = arena_word(&dev->arena_used[0], n);
+	for (size_t word = 0; n < 64 && word < all / 64; word++) {
+		if (dev->arena_used[word] == UINT64_MAX)
+			continue;
+		bit = arena_word(&dev->arena_used[word], n);
 		if (bit >= 0)
-			return bit * COLL_ARENA_GRAIN;
+			return (word * 64 + bit) * COLL_ARENA_GRAIN;
 	}
 	for (size_t at = 0; n <= all && at <= all - n; at = next) {
 		next = arena_bits(dev->arena_used, at, n, -1);

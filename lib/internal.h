@@ -421,7 +421,7 @@ struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_ar
 void coll_repeat_end(struct coll_repeat *repeat);
 void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
 bool coll_repeat_keep(const struct coll_operation *op);
-void coll_repeats_free(struct coll_comm *comm);
+bool coll_repeats_drop(struct coll_comm *comm);
 
 /* ---- request.c, group.c */
 

@@ -149,6 +149,8 @@ static void bind_arena(struct coll_operation *op)
 	size_t len = (copy ? payload : 0) + (temp ? scratch : 0);
 	ptrdiff_t off = len ? coll_arena_get(comm->dev, len) : -1;
 
+	if (off < 0 && len && coll_repeats_drop(comm))
+		off = coll_arena_get(comm->dev, len);
 	if (off < 0 && copy && temp) {
 		temp = false;
 		len = payload;

@@ -11,8 +11,8 @@
 #include "internal.h"
 
 /* Parts of the arena that one call may keep, and all of them. */
-#define KEEP_ONE	16
-#define KEEP_ALL	4
+#define KEEP_ONE	4
+#define KEEP_ALL	2
 
 static bool take(struct coll_repeats *r)
 {
@@ -116,9 +116,17 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	return true;
 }
 
-/* When the communicator goes; nobody is in a call. Lock held. */
-void coll_repeats_free(struct coll_comm *comm)
+/* Gives back what is kept: somebody else needs the arena. False if there is nothing. Lock held. */
+bool coll_repeats_drop(struct coll_comm *comm)
 {
-	while (comm->repeats.n)
-		drop(&comm->repeats, comm->repeats.n - 1);
+	struct coll_repeats *r = &comm->repeats;
+	bool some;
+
+	if (!take(r))
+		return false;
+	some = r->n;
+	while (r->n)
+		drop(r, r->n - 1);
+	release(r);
+	return some;
 }

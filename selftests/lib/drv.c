@@ -233,7 +233,8 @@ static void test_repeat(void)
 	struct coll_dev *dev;
 	pthread_t threads[4];
 	unsigned int posts;
-	size_t kept;
+	size_t kept, copied;
+	ptrdiff_t other;
 	void *failed;
 	int bad = 0;
 
@@ -283,10 +284,17 @@ static void test_repeat(void)
 		bad |= both(n) | both(n) | both(n);
 	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 5 &&
 			 arena_bytes(dev) == dev->kept, "repeat: only so many\n");
-	for (size_t n = 200; n < 1200; n += 200)
+	for (size_t n = 1000; n < 2000; n += 200)
 		bad |= both(n) | both(n) | both(n);
-	ksft_test_result(!bad && dev->kept <= dev->arena_size / 4 &&
+	ksft_test_result(!bad && r->n > 1 && dev->kept <= dev->arena_size / 2 &&
 			 arena_bytes(dev) == dev->kept, "repeat: only so much of the arena\n");
+	copied = dev->copied;
+	other = coll_arena_get(dev, 30000);
+	bad |= both(3000);
+	ksft_test_result(!bad && other > 24000 && dev->copied == copied + 1 && !r->n && !dev->kept,
+			 "repeat: gone when its room is needed\n");
+	coll_arena_put(dev, other, 30000);
+	bad |= both(4) | both(4);
 
 	/* Two threads of each rank, all with the same call: one at a time has it. */
 	for (int i = 0; i < 4; i++)
@@ -541,7 +549,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 10 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 11 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
