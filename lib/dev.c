@@ -201,7 +201,7 @@ static int arena_word(uint64_t *word, size_t n)
 	return at;
 }
 
-/* First fit, rather within a word: offset of len bytes, or -1. There are few operations at a time. */
+/* First fit, rather within a word: offset of len bytes, or -1. There are few at a time. */
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len)
 {
 	size_t n = (len + COLL_ARENA_GRAIN - 1) / COLL_ARENA_GRAIN;

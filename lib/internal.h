@@ -10,7 +10,8 @@
  * Locking: coll_dev.lock protects everything below a coll_dev, its
  * communicators and requests included. It is never held while an operation is
  * waited for. Calls that are kept (coll_comm.repeats) belong to who has made them busy, in
- * addition to the lock where they come or go. coll_comm.error_lock protects the error text only, and is taken inside.
+ * addition to the lock where they come or go. coll_comm.error_lock protects the error text
+ * only, and is taken inside.
  */
 #ifndef COLL_INTERNAL_H
 #define COLL_INTERNAL_H

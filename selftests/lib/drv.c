@@ -270,7 +270,7 @@ static void test_repeat(void)
 	bad |= four(COLL_IN_PLACE, out[0], COLL_SUM) != 7;
 	ksft_test_result(!bad && r->n == 1, "repeat: others are not taken for it\n");
 
-	/* Refused, it is as any other, also when memory could not be pinned anew; and kept again. */
+	/* Refused, it is as any other, also if its memory was not what it was; and kept again. */
 	mock_fail(NPULINK_POST, -EBUSY, 1, 2, false);
 	bad |= both(4);
 	mock_fail(NPULINK_POST, -ESTALE, 1, 1, false);

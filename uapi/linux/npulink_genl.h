@@ -122,7 +122,7 @@ enum npulink_genl_cmd {
 #define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
 #define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; others are tried */
 #define NPULINK_EVENT_PORT_NEXT		9	/* that goes on over this port */
-#define NPULINK_EVENT_SLOW_END		10	/* one that was told of while it was slow has ended */
+#define NPULINK_EVENT_SLOW_END		10	/* one that was told of as slow has ended */
 
 /**
  * enum npulink_genl_dev - attributes of a device
