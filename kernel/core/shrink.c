@@ -370,8 +370,12 @@ static int npulink_comm_join_child(struct npulink_rank *rank, void *data)
 		rcu_assign_pointer(child->ranks[rank->rank], rank);
 	}
 	mutex_unlock(&child->mutex);
-	if (rc || --child->awaited)
+	if (rc)
 		return rc;
+	/* Pairs with npulink_genl_next_rank(), which holds no lock. */
+	WRITE_ONCE(child->awaited, child->awaited - 1);
+	if (child->awaited)
+		return 0;
 	*parent = child->parent;
 	child->depth = 0;
 	if (child->parent->child != child)
