@@ -15,13 +15,36 @@
 #define N	4
 #define LEN	65536
 
-enum how { NEVER, THREAD, STOPPED, ALL_STOPPED, LATE, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN };
+enum how {
+	NEVER, THREAD, STOPPED, ALL_STOPPED, LATE, DEAD, MISMATCH, SLOW_LINK, LINK_DOWN, SHRINK,
+};
 
 static void *pauses(void *arg)
 {
 	for (;;)
 		pause();
 	return arg;
+}
+
+/* Rank 3 goes, the first two go on in what is left, and rank 2 does neither. */
+static void shrink(struct member *m, uint32_t r)
+{
+	uint32_t map[N];
+	struct npulink_comm_shrink shrunk = {
+		.size = sizeof(shrunk), .comm_id = m->comm, .map = (uintptr_t)map,
+	};
+
+	if (r == 3)
+		_exit(0);
+	if (r == 2)
+		return;
+	member_run(m, NULL);
+	RAW_CHECK(!raw_ioctl(m->fd, NPULINK_COMM_SHRINK, &shrunk));
+	m->comm = shrunk.out_id;
+	m->rank = shrunk.out_rank;
+	m->nranks = shrunk.out_nranks;
+	RAW_CHECK(!member_plan(m));
+	member_run(m, NULL);
 }
 
 static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int ready, int go)
@@ -51,13 +74,47 @@ static void rank_main(enum how how, uint32_t r, const uint8_t secret[16], int re
 		pthread_exit(NULL);
 	if (odd && how == DEAD)
 		raise(SIGKILL);
-	if (how == LATE && !member_start(&m, 200000000, &seq))
+	if (how == SHRINK)
+		shrink(&m, r);
+	else if (how == LATE && !member_start(&m, 200000000, &seq))
 		raw_wait(m.fd, seq, &res);
 	else if (!odd || (how != NEVER && how != THREAD))
 		member_run(&m, NULL);
 	/* The communicator stays for those who want to look at it. */
 	for (;;)
 		pause();
+}
+
+static bool start(pid_t pids[N], enum how how)
+{
+	int ready[2], go[2];
+	uint8_t secret[16];
+	uint32_t r;
+	char c;
+
+	raw_secret(secret);
+	if (pipe(ready) || pipe(go))
+		return false;
+	for (r = 0; r < N; r++) {
+		pids[r] = fork();
+		if (!pids[r])
+			rank_main(how, r, secret, ready[1], go[0]);
+	}
+	close(ready[1]);
+	for (r = 0; r < N; r++)
+		if (read(ready[0], &c, 1) != 1)
+			return false;
+	return write(go[1], "....", N) == N;
+}
+
+static void end(const pid_t pids[N])
+{
+	uint32_t r;
+
+	for (r = 0; r < N; r++)
+		kill(pids[r], SIGKILL);
+	for (r = 0; r < N; r++)
+		raw_reap(pids[r]);
 }
 
 /* Does the report on the newest communicator satisfy this? Exit status in *status. */
@@ -135,37 +192,16 @@ FIXTURE_VARIANT_ADD(hang, link_down) {
 
 FIXTURE_SETUP(hang)
 {
-	int ready[2], go[2];
-	uint8_t secret[16];
-	uint32_t r;
-	char c;
-
-	raw_secret(secret);
-	ASSERT_EQ(0, pipe(ready));
-	ASSERT_EQ(0, pipe(go));
 	if (variant->how == SLOW_LINK)
 		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/timing", "npu0 10000000000 1000000000 0"));
-	for (r = 0; r < N; r++) {
-		self->pids[r] = fork();
-		if (!self->pids[r])
-			rank_main(variant->how, r, secret, ready[1], go[0]);
-	}
-	close(ready[1]);
-	for (r = 0; r < N; r++)
-		ASSERT_EQ(1, read(ready[0], &c, 1));
-	ASSERT_EQ(N, write(go[1], "....", N));
+	ASSERT_TRUE(start(self->pids, variant->how));
 	if (variant->how == LINK_DOWN)
 		ASSERT_EQ(0, raw_write(RAW_KNOBS "/npu1/link", "npu2 down"));
 }
 
 FIXTURE_TEARDOWN(hang)
 {
-	uint32_t r;
-
-	for (r = 0; r < N; r++)
-		kill(self->pids[r], SIGKILL);
-	for (r = 0; r < N; r++)
-		raw_reap(self->pids[r]);
+	end(self->pids);
 	raw_write(RAW_KNOBS "/npu1/timing", "all 0 0 0");
 	raw_write(RAW_KNOBS "/npu1/link", "all up");
 }
@@ -193,65 +229,18 @@ TEST_F_TIMEOUT(hang, culprit, 100)
 					"npulink hang | grep -q 'no communicators'")));
 }
 
-static void shrinks(uint32_t r, const uint8_t secret[16], int ready, int go)
-{
-	uint32_t map[N];
-	struct npulink_comm_shrink shrunk = { .size = sizeof(shrunk), .map = (uintptr_t)map };
-	struct member m;
-	char c;
-
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	RAW_CHECK(!member_join(&m, r, secret, r, N, LEN));
-	RAW_CHECK(write(ready, "", 1) == 1 && read(go, &c, 1) == 1);
-	if (r == 3)
-		_exit(0);
-	if (r < 2) {
-		member_run(&m, NULL);
-		shrunk.comm_id = m.comm;
-		RAW_CHECK(!raw_ioctl(m.fd, NPULINK_COMM_SHRINK, &shrunk));
-		m.comm = shrunk.out_id;
-		m.rank = shrunk.out_rank;
-		m.nranks = shrunk.out_nranks;
-		RAW_CHECK(!member_plan(&m));
-		member_run(&m, NULL);
-	}
-	for (;;)
-		pause();
-}
-
 FIXTURE(shrunk) {
 	pid_t pids[N];
 };
 
 FIXTURE_SETUP(shrunk)
 {
-	int ready[2], go[2];
-	uint8_t secret[16];
-	uint32_t r;
-	char c;
-
-	raw_secret(secret);
-	ASSERT_EQ(0, pipe(ready));
-	ASSERT_EQ(0, pipe(go));
-	for (r = 0; r < N; r++) {
-		self->pids[r] = fork();
-		if (!self->pids[r])
-			shrinks(r, secret, ready[1], go[0]);
-	}
-	close(ready[1]);
-	for (r = 0; r < N; r++)
-		ASSERT_EQ(1, read(ready[0], &c, 1));
-	ASSERT_EQ(N, write(go[1], "....", N));
+	ASSERT_TRUE(start(self->pids, SHRINK));
 }
 
 FIXTURE_TEARDOWN(shrunk)
 {
-	uint32_t r;
-
-	for (r = 0; r < N; r++)
-		kill(self->pids[r], SIGKILL);
-	for (r = 0; r < N; r++)
-		raw_reap(self->pids[r]);
+	end(self->pids);
 }
 
 TEST(who_has_not_joined_is_named)

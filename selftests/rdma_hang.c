@@ -14,8 +14,8 @@
 enum { STOPPED, FROZEN, THREAD, HOWS };
 
 /*
- * How rank 1, of machine 1, is held up: what is said of it, and the state of its process. THREAD: its
- * first thread has ended, and another one goes on, though not with this.
+ * How rank 1, of machine 1, is held up: what is said of it, and the state of its process. THREAD:
+ * its first thread has ended, and another one goes on, though not with this.
  */
 static const struct {
 	const char *name, *why, *state;
