@@ -136,10 +136,10 @@ for ((i = 0; i < 300; i++)); do
 	awk '$2 == 16 && $4 !~ /^0*$/ { found = 1 } END { exit !found }' /proc/net/netlink && break
 	sleep 0.1
 done
-# The others do not go on yet, so that what has failed can be looked at.
+# The others do not go on yet, nor does who would end them, so that what has failed can be looked at.
 others=$(npulink -j comm show | jq -r '.[-1].ranks[] | select(.rank != 2) | .pid')
 # shellcheck disable=SC2086 # words
-kill -STOP $others
+kill -STOP "$job" $others
 kill -KILL "$stopped"
 for ((i = 0; i < 100; i++)); do
 	npulink -j comm show | jq -e '.[-1].state == "failed"' >/dev/null && break
@@ -152,7 +152,7 @@ json "comm: who has died" '.[-1].ranks | map(.state) == ["joined", "joined", "de
 check "comm: who has died, in words" sh -c 'npulink comm show | grep -E "^ +2  dead$"'
 valid "comm, failed" comm npulink -j comm show
 # shellcheck disable=SC2086 # words
-kill -CONT $others
+kill -CONT "$job" $others
 wait "$monitor"
 valid "monitor" event cat "$scratch/events"
 json "monitor: death" '.event == "death" and .rank == 2 and .code == 9' cat "$scratch/events"
