@@ -10,6 +10,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/uaccess.h>
+#include <linux/npulink_board.h>
 #include "core.h"
 
 dev_t npulink_devt;
@@ -149,7 +150,10 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		c.rank = rank->rank;
 		c.peer = rank->rank;
 		c.step = ~0U;
+		spin_lock_irq(&rank->lock);
+		npulink_board_sync(rank);
 		c.number = rank->next;
+		spin_unlock_irq(&rank->lock);
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		npulink_comm_fail_now(rank->comm, &c);
 		npulink_object_put(obj);
@@ -236,7 +240,7 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_slice = dev->slice,
 		.out_dtypes = dev->dtypes,
 		.out_redops = dev->redops,
-		.out_caps = dev->ndoorbells ? NPULINK_CAP_DOORBELL : 0,
+		.out_caps = NPULINK_CAP_BOARD | (dev->ndoorbells ? NPULINK_CAP_DOORBELL : 0),
 		.out_inline_max = READ_ONCE(dev->inline_max),
 		.out_version = NPULINK_VERSION,
 		.out_processors = dev->processors,
@@ -315,6 +319,7 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_COMM_SHRINK, npulink_comm_shrink_ioctl, npulink_comm_shrink, out_nranks,
 		 0),
 	IOCTL_OP(NPULINK_PORT_INFO, npulink_port_info_ioctl, npulink_port_info, out_addr, 0),
+	IOCTL_OP(NPULINK_BOARD_WAIT, npulink_board_wait_ioctl, npulink_board_wait, number, 0),
 };
 
 int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)
@@ -436,6 +441,8 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 	case NPULINK_MMAP_DOORBELL:
 		return npulink_doorbell_mmap(file, vma);
 	}
+	if (off >= NPULINK_MMAP_BOARD(0) && off < NPULINK_MMAP_BUF(0ULL))
+		return npulink_board_mmap(file, off, vma);
 	if (off < NPULINK_MMAP_BUF(0ULL))
 		return -EINVAL;
 	id = (off - NPULINK_MMAP_BUF(0ULL)) / (NPULINK_MMAP_BUF(1ULL) - NPULINK_MMAP_BUF(0ULL));

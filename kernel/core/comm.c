@@ -50,6 +50,7 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 		comm->cause.status = npulink_cause_errno(cause->cause);
 		/* Whoever sees it sees the cause. */
 		smp_store_release(&comm->failed, true);
+		npulink_board_failed(comm);
 	}
 	spin_unlock_irqrestore(&comm->lock, flags);
 	if (first) {
@@ -265,6 +266,7 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	bitmap_free(comm->died);
 	kvfree(comm->ranks);
 	kvfree(comm->meets);
+	npulink_board_free(comm->board);
 	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
 	memzero_explicit(comm->agree_secret, sizeof(comm->agree_secret));
@@ -502,7 +504,10 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	comm = rank->comm;
 	cmd->out_joined = READ_ONCE(comm->joined);
-	cmd->out_next = READ_ONCE(rank->next);
+	spin_lock_irq(&rank->lock);
+	npulink_board_sync(rank);
+	cmd->out_next = rank->next;
+	spin_unlock_irq(&rank->lock);
 	cmd->out_cause = NPULINK_CAUSE_NONE;
 	cmd->out_status = 0;
 	cmd->out_rank = 0;

@@ -120,6 +120,7 @@ struct npulink_comm {
 	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
+	struct npulink_board *board;	/* set once, under lock; or NULL */
 };
 
 /* Where a rank of another machine is: its node, and the addresses of the ports that lead there. */
@@ -206,6 +207,7 @@ struct npulink_rank {
 	struct list_head resume;
 	struct list_head ops;
 	u64 next;
+	u64 met;		/* of those before it: on the board, as far as known */
 	u32 nposted;		/* collectives and point-to-point */
 	struct npulink_rank_stats stats;
 	bool closed;

@@ -53,6 +53,22 @@ void npulink_link_set_lost(struct npulink_link *link, bool lost);
 void npulink_links_drop(struct npulink_device *dev, struct list_head *dropped);
 void npulink_links_close(struct list_head *dropped);
 
+/* ---- board.c ------------------------------------------------------------ */
+
+struct npulink_board;
+
+void npulink_board_sync(struct npulink_rank *rank);
+bool npulink_board_met(struct npulink_rank *rank, u64 number);
+void npulink_board_posted(struct npulink_rank *rank);
+void npulink_board_failed(struct npulink_comm *comm);
+void npulink_board_free(struct npulink_board *board);
+int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma);
+int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);
+int npulink_board_init(void);
+void npulink_board_exit(void);
+int npulink_trace_begin(void);
+void npulink_trace_end(void);
+
 /* ---- notify.c, slow.c ------------------------------------------------------- */
 
 #define NPULINK_NO_DEV	0xffffffffU

@@ -50,6 +50,7 @@ static void npulink_device_release(struct device *d)
 
 	if (!dev->gone)
 		xa_erase(&npulink_devices, dev->id);
+	npulink_device_set_direct(dev, true);
 	xa_destroy(&dev->links);
 	ida_destroy(&dev->doorbells);
 	percpu_ref_exit(&dev->users);
@@ -157,6 +158,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	npulink_comm_flush();
 	npulink_links_close(&links);
 	npulink_bufs_unmap(dev);
+	npulink_device_set_direct(dev, true);
 	if (dev->ops->release)
 		dev->ops->release(dev);
 	dev->ops = NULL;

@@ -194,11 +194,13 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	struct npulink_file *file = rank->file;
 	struct npulink_rank_stats stats;
 	const struct npulink_op *oldest;
-	u64 next, age = 0;
+	u64 next, met, age = 0;
 
 	spin_lock_irq(&rank->lock);
+	npulink_board_sync(rank);
 	stats = rank->stats;
 	next = rank->next;
+	met = rank->met;
 	oldest = list_first_entry_or_null(&rank->ops, struct npulink_op, node);
 	if (oldest)
 		age = max_t(s64, npulink_clock() - oldest->start_ns, 0);
@@ -215,7 +217,8 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_DONE, stats.done, NPULINK_A_RANK_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_FAILED, stats.failed, NPULINK_A_RANK_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BYTES, stats.bytes, NPULINK_A_RANK_PAD) ||
-	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD))
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_RANK_MET, met, NPULINK_A_RANK_PAD))
 		return -EMSGSIZE;
 	return npulink_genl_fill_process(skb, asked, file);
 }

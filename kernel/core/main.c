@@ -13,9 +13,12 @@ static int __init npulink_init(void)
 	rc = npulink_cdev_init();
 	if (rc)
 		return rc;
-	rc = npulink_buf_init();
+	rc = npulink_board_init();
 	if (rc)
 		goto err_cdev;
+	rc = npulink_buf_init();
+	if (rc)
+		goto err_board;
 	rc = npulink_comm_init();
 	if (rc)
 		goto err_buf;
@@ -44,6 +47,8 @@ err_comm:
 	npulink_comm_exit();
 err_buf:
 	npulink_buf_exit();
+err_board:
+	npulink_board_exit();
 err_cdev:
 	npulink_cdev_exit();
 	return rc;
@@ -66,6 +71,7 @@ static void __exit npulink_exit(void)
 	npulink_buf_exit();
 	mmu_notifier_synchronize();
 	rcu_barrier();
+	npulink_board_exit();
 	npulink_cdev_exit();
 }
 

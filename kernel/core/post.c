@@ -177,17 +177,22 @@ static int npulink_op_publish(struct npulink_op *op)
 		op->number = conn->p2p_next[plan->p2p_send]++;
 		list_add_tail(&op->p2p_node, &conn->p2p[plan->p2p_send]);
 	} else {
-		struct npulink_op **entry = &rank->table[rank->next % NPULINK_MAX_INFLIGHT];
+		struct npulink_op **entry;
 
+		npulink_board_sync(rank);
+		entry = &rank->table[rank->next % NPULINK_MAX_INFLIGHT];
 		op->number = rank->next;
 		if (*entry)
 			rc = -EBUSY;
+		else if (npulink_board_met(rank, rank->next))
+			rc = -EALREADY;
 		else
 			rc = npulink_comm_check_call(rank->comm, rank, rank->next, &plan->call,
 						     NULL);
 		if (!rc) {
 			*entry = op;
 			rank->next++;
+			npulink_board_posted(rank);
 		}
 	}
 	if (!rc) {

@@ -271,6 +271,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	mutex_lock(&npulink_comms_lock);
 	mutex_lock(&comm->mutex);
 	spin_lock_irq(&rank->lock);
+	npulink_board_sync(rank);
 	rank->closed = true;
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);

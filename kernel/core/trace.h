@@ -44,7 +44,7 @@
 			 { NPULINK_CAUSE_REMOVED, "removed" })
 
 /* A rank has posted an operation; it is about to start. */
-TRACE_EVENT(npulink_post,
+TRACE_EVENT_FN(npulink_post,
 	TP_PROTO(const struct npulink_op *op),
 	TP_ARGS(op),
 	TP_STRUCT__entry(
@@ -70,11 +70,13 @@ TRACE_EVENT(npulink_post,
 	TP_printk("comm=%u rank=%u number=%lld %s count=%llu dtype=%u algorithm=%s nsteps=%u",
 		  __entry->comm, __entry->rank, __entry->number,
 		  npulink_show_collective(__entry->collective), __entry->count, __entry->dtype,
-		  __entry->algorithm, __entry->nsteps)
+		  __entry->algorithm, __entry->nsteps),
+
+	npulink_trace_begin, npulink_trace_end
 );
 
 /* A step's bytes, or a slice of them, go to the engine. */
-TRACE_EVENT(npulink_issue,
+TRACE_EVENT_FN(npulink_issue,
 	TP_PROTO(const struct npulink_req *req),
 	TP_ARGS(req),
 	TP_STRUCT__entry(
@@ -99,11 +101,13 @@ TRACE_EVENT(npulink_issue,
 	),
 	TP_printk("comm=%u rank=%u number=%lld step=%u bytes=%llu from=%d nsrc=%u small=%d",
 		  __entry->comm, __entry->rank, __entry->number, __entry->step, __entry->bytes,
-		  (int)__entry->recv_peer, __entry->nsrc, __entry->small)
+		  (int)__entry->recv_peer, __entry->nsrc, __entry->small),
+
+	npulink_trace_begin, npulink_trace_end
 );
 
 /* A step, or a chain of steps, is done. Times are 0 without flight recorder. */
-TRACE_EVENT(npulink_step,
+TRACE_EVENT_FN(npulink_step,
 	TP_PROTO(const struct npulink_op *op, u32 unit),
 	TP_ARGS(op, unit),
 	TP_STRUCT__entry(
@@ -141,11 +145,13 @@ TRACE_EVENT(npulink_step,
 	TP_printk("comm=%u rank=%u number=%lld step=%u bytes=%llu from=%d to=%d wait=%llu queue=%llu engine=%llu take=%llu",
 		  __entry->comm, __entry->rank, __entry->number, __entry->step, __entry->bytes,
 		  (int)__entry->recv_peer, (int)__entry->send_peer, __entry->wait,
-		  __entry->queue, __entry->engine, __entry->take)
+		  __entry->queue, __entry->engine, __entry->take),
+
+	npulink_trace_begin, npulink_trace_end
 );
 
 /* An operation is over, well or not. */
-TRACE_EVENT(npulink_done,
+TRACE_EVENT_FN(npulink_done,
 	TP_PROTO(const struct npulink_op *op),
 	TP_ARGS(op),
 	TP_STRUCT__entry(
@@ -182,7 +188,9 @@ TRACE_EVENT(npulink_done,
 		  __entry->comm, __entry->rank, __entry->number,
 		  npulink_show_collective(__entry->collective), __entry->count, __entry->dtype,
 		  __entry->algorithm, __entry->status, __entry->ns, __entry->wait,
-		  __entry->queue, __entry->engine, __entry->take)
+		  __entry->queue, __entry->engine, __entry->take),
+
+	npulink_trace_begin, npulink_trace_end
 );
 
 /* A communicator has failed, for this first cause. */

@@ -67,6 +67,7 @@ enum {
 	NPULINK_CMD_DESTROY,
 	NPULINK_CMD_COMM_SHRINK,
 	NPULINK_CMD_PORT_INFO,
+	NPULINK_CMD_BOARD_WAIT,
 };
 
 /* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
@@ -130,6 +131,7 @@ struct npulink_device_info {
 #define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
 
 #define NPULINK_CAP_DOORBELL	(1 << 0)	/* has a doorbell page per file */
+#define NPULINK_CAP_BOARD	(1 << 1)	/* communicators have one: npulink_board.h */
 
 /**
  * struct npulink_buf_register - ioctl(NPULINK_BUF_REGISTER)

@@ -545,6 +545,7 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_BUSY: u64, ns that operations took, one after the other
  * @NPULINK_A_RANK_BEFORE: u32, with AWAITED: rank in the communicator where it is yet
  * @NPULINK_A_RANK_BEFORE_COMM: u32, id of that
+ * @NPULINK_A_RANK_MET: u64, of those that ended well: on the board, without a system call
  * @__NPULINK_A_RANK_MAX: one more than the last
  * @NPULINK_A_RANK_MAX: the last
  */
@@ -567,6 +568,7 @@ enum npulink_genl_rank {
 	NPULINK_A_RANK_BUSY,
 	NPULINK_A_RANK_BEFORE,
 	NPULINK_A_RANK_BEFORE_COMM,
+	NPULINK_A_RANK_MET,
 	__NPULINK_A_RANK_MAX,
 	NPULINK_A_RANK_MAX = __NPULINK_A_RANK_MAX - 1,
 };

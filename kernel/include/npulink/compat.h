@@ -33,6 +33,15 @@ static inline void npulink_vma_flags_set(struct vm_area_struct *vma, unsigned lo
 #endif
 }
 
+static inline void npulink_vma_flags_clear(struct vm_area_struct *vma, unsigned long flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
+#endif
+}
+
 static inline struct class *npulink_class_create(const char *name)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)

@@ -273,7 +273,7 @@ struct npulink_device_stats {
  * @inline_max: requests and doorbells up to this size are not worth an
  *		interrupt; the backend may change it at any time
  * @direct: small requests may be given to @run, be it in the system call of another
- *	    rank; the backend may change it at any time
+ *	    rank; changed at any time by npulink_device_set_direct()
  * @ndoorbells: doorbell pages, 0 if it has none
  * @processors: of the host, which do the work of all devices of this backend; 0: each has
  *		an engine of its own
@@ -303,6 +303,7 @@ struct npulink_device {
 	struct npulink_device_stats stats;
 	void *priv;
 	/* private: */
+	bool closes_boards;		/* see npulink_device_set_direct() */
 	struct percpu_ref users;
 	struct completion drained;
 	bool gone;
@@ -349,6 +350,8 @@ int npulink_device_register(struct npulink_device *dev);
  * answer -ENODEV. May sleep. Followed by npulink_device_put().
  */
 void npulink_device_unregister(struct npulink_device *dev);
+
+void npulink_device_set_direct(struct npulink_device *dev, bool direct);
 
 /**
  * npulink_device_put() - drop the reference of npulink_device_alloc()

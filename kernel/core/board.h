@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * board.h - a communicator's board, see linux/npulink_board.h: board.c, board_wait.c.
+ */
+#ifndef NPULINK_BOARD_H
+#define NPULINK_BOARD_H
+
+#include <linux/npulink_board.h>
+#include <linux/spinlock.h>
+#include <linux/timer.h>
+
+struct npulink_comm;
+struct npulink_board_waiter;
+
+/*
+ * struct npulink_board - of a communicator; made by the first rank that maps its own part
+ * @nranks: its ranks
+ * @comm: what all ranks read
+ * @off: @comm's, which nobody else can write
+ * @met: of those, which are met on the board; both under comm->lock
+ * @nareas: ranks that have theirs
+ * @areas: by rank
+ * @lock: the rest; inside all others
+ * @timer: for those who sleep too long
+ * @waiters: by rank
+ */
+struct npulink_board {
+	u32 nranks;
+	struct npulink_board_comm *comm;
+	u64 off[NPULINK_BOARD_SLOTS];
+	bool met[NPULINK_BOARD_SLOTS];
+	u32 nareas;
+	struct npulink_board_rank *areas[NPULINK_BOARD_RANKS];
+	spinlock_t lock;
+	struct timer_list timer;
+	u32 nwaiters;
+	struct npulink_board_waiter *waiters[NPULINK_BOARD_RANKS];
+};
+
+struct npulink_board *npulink_board_of(struct npulink_comm *comm);
+bool npulink_board_all(const struct npulink_board *board, u64 number);
+
+/* ---- board_wait.c */
+
+void npulink_board_wait_init(struct npulink_board *board);
+void npulink_board_wake(struct npulink_board *board);
+
+#endif /* NPULINK_BOARD_H */
