@@ -160,6 +160,7 @@ static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 /* The opposite of coll_comm_new(). */
 void coll_comm_discard(struct coll_comm *comm)
 {
+	coll_board_close(&comm->board);
 	coll_tune_free(&comm->tune);
 	coll_topo_free(&comm->topo);
 	free(comm->survivors);
@@ -245,6 +246,8 @@ static void leave_in_child(struct coll_comm *comm)
 	struct coll_dev *dev = comm->dev;
 
 	coll_plan_free_all(comm, false);
+	/* Nor are the mappings. */
+	comm->board = (struct coll_board) { };
 	coll_comm_discard(comm);
 	if (!--dev->refs)
 		coll_dev_free(dev);
@@ -370,6 +373,7 @@ void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	info->stale = dev->regs.stale;
 	info->copied = atomic_load(&dev->copied);
 	info->syscalls = atomic_load(&dev->drv.calls);
+	info->met = atomic_load_explicit(&comm->board.met, memory_order_relaxed);
 	pthread_mutex_unlock(&dev->lock);
 }
 

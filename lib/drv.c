@@ -118,6 +118,17 @@ int coll_drv_map(struct coll_drv *drv, uint64_t offset, size_t len, void **addr)
 	return 0;
 }
 
+/* The same, to look at only. */
+int coll_drv_map_read(struct coll_drv *drv, uint64_t offset, size_t len, void **addr)
+{
+	void *p = mmap(NULL, len, PROT_READ, MAP_SHARED, drv->fd, offset);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	*addr = p;
+	return 0;
+}
+
 void coll_drv_unmap(void *addr, size_t len)
 {
 	munmap(addr, len);
@@ -299,6 +310,23 @@ int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 
 	*result = arg.out_result;
 	return rc;
+}
+
+/* EINTR, ETIME, EBUSY: look, or post. */
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number)
+{
+	struct npulink_board_wait arg = { .size = sizeof(arg), .comm_id = id, .number = number };
+
+	return drv_call(drv, NPULINK_BOARD_WAIT, &arg);
+}
+
+int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)
+{
+	struct npulink_board_wait arg = {
+		.size = sizeof(arg), .flags = NPULINK_BOARD_WAKE, .comm_id = id,
+	};
+
+	return drv_call_again(drv, NPULINK_BOARD_WAIT, &arg);
 }
 
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len)

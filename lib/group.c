@@ -208,13 +208,13 @@ static void fail_all(struct coll_request **v, unsigned int n, int rc)
 }
 
 /*
- * Posts the first n of what the kernel gets. A batch that is refused part of the way has started
+ * Posts what the kernel gets. A batch that is refused part of the way has started
  * what comes before; the rest is tried again if there is a reason to. Drops the lock meanwhile.
  */
-static int post_all(struct coll_comm *comm, const struct coll_group *g, unsigned int n, bool wait)
+static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct coll_request **v,
+		    unsigned int n, bool wait)
 {
-	struct npulink_post *posts = g->posts;
-	struct coll_request **v = g->kernels;
+	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct coll_dev *dev = comm->dev;
 	unsigned int done = 0, len, stale = n;
 	uint32_t posted;
@@ -266,8 +266,21 @@ static int post_all(struct coll_comm *comm, const struct coll_group *g, unsigned
 			coll_make_room(dev, true);
 			continue;
 		}
-		if (rc == -EINTR)
+		if (rc == -EALREADY && coll_board_end_request(v[done])) {
+			coll_op_unbind(&v[done]->op);
+			self_end(v[done++], 0);
 			continue;
+		}
+		if (rc == -EINTR || rc == -EALREADY)
+			continue;
+		/* What others may have met cannot be withdrawn. */
+		if (v[done]->put && rc == -ENOMEM) {
+			pthread_mutex_unlock(&dev->lock);
+			nanosleep(&pause, NULL);
+			pthread_mutex_lock(&dev->lock);
+			continue;
+		}
+		coll_board_withdraw(comm, v + done, n - done, rc);
 		for (unsigned int i = done; i < n; i++) {
 			coll_op_finish(&v[i]->op, rc);
 			self_end(v[i], rc);
@@ -289,12 +302,30 @@ static void wait_held(struct coll_dev *dev, struct coll_request *req)
 	coll_request_done(req, rc ? rc : result.status);
 }
 
+/*
+ * Calls, none of them a request, that need no kernel because all ranks meet on the board: these
+ * come first, and their number is returned. The lock is dropped meanwhile.
+ */
+static unsigned int meet_all(struct coll_comm *comm, struct coll_request **v, unsigned int n)
+{
+	struct coll_dev *dev = comm->dev;
+	unsigned int met;
+
+	pthread_mutex_unlock(&dev->lock);
+	met = coll_board_group(comm, v, n);
+	pthread_mutex_lock(&dev->lock);
+	for (unsigned int i = 0; i < met; i++)
+		self_end(v[i], 0);
+	return met;
+}
+
 /* Everything that was collected. Lock held. */
 static int group_run(struct coll_comm *comm, struct coll_group *g)
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_request **v = g->kernels;
-	unsigned int n = run_local(g, v), requests = 0;
+	unsigned int n = run_local(g, v), requests = 0, met;
+	bool held = false;
 	int rc = 0;
 
 	for (unsigned int i = 0; i < n; i++)
@@ -309,16 +340,26 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 			coll_fail_pin(comm, NULL, NULL,
 				      dev->ring_entries * sizeof(struct npulink_result), rc);
 	}
+	if (!rc && n && !requests)
+		held = coll_repeats_hold(comm);
+	if (held) {
+		met = meet_all(comm, v, n);
+		v += met;
+		n -= met;
+	}
 	if (!rc)
 		rc = bind_all(v, n);
 	if (rc) {
+		coll_board_withdraw(comm, v, n, rc);
 		fail_all(v, n, rc);
 	} else if (n) {
-		rc = post_all(comm, g, n, !requests);
+		rc = post_all(comm, g->posts, v, n, !requests);
 		for (unsigned int i = 0; i < n; i++)
 			if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
 				wait_held(dev, v[i]);
 	}
+	if (held)
+		coll_repeats_release(comm);
 	return rc;
 }
 

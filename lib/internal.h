@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <linux/npulink.h>
+#include <linux/npulink_board.h>
 #include "coll.h"
 #include "plan.h"
 
@@ -47,6 +48,7 @@ int coll_drv_open(struct coll_drv *drv, const char *path);
 void coll_drv_close(struct coll_drv *drv);
 int coll_drv_device(const char *name, unsigned int index, char *path, size_t size);
 int coll_drv_map(struct coll_drv *drv, uint64_t offset, size_t len, void **addr);
+int coll_drv_map_read(struct coll_drv *drv, uint64_t offset, size_t len, void **addr);
 void coll_drv_unmap(void *addr, size_t len);
 int coll_drv_marker(unsigned char **marker);
 void coll_drv_marker_free(unsigned char *marker);
@@ -70,6 +72,8 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number);
+int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
 
@@ -390,6 +394,74 @@ int coll_op_local(struct coll_operation *op);
 bool coll_op_is_local(const struct coll_operation *op);
 bool coll_make_room(struct coll_dev *dev, bool wait);
 
+/* ---- board.c: ranks of one machine meet without a system call */
+
+/**
+ * struct coll_board - a rank's part in it
+ * @never: there is none
+ * @spins: ranks have a processor each
+ * @skip: calls that are not to be tried
+ * @rest: calls that are not to spin
+ * @pause: how many were not, last time
+ * @misses: times that a rank has spun in vain, one after the other
+ * @warm: calls that came before there was one
+ * @all: what all can read, NULL until every rank has come here; with @len bytes
+ * @machine: of it
+ * @comm: of it
+ * @ranks: of it, one each @stride bytes
+ * @own: what this rank writes
+ * @done: all ranks have done with collectives of lower numbers
+ * @used: 1 + the number that each slot was last used for
+ * @number: of the last operation that was put there
+ * @met: operations
+ */
+struct coll_board {
+	bool never, spins;
+	unsigned int skip, rest, pause, misses, warm;
+	unsigned char *all;
+	size_t len, stride;
+	const struct npulink_board_machine *machine;
+	const struct npulink_board_comm *comm;
+	const unsigned char *ranks;
+	struct npulink_board_rank *own;
+	uint64_t done, used[NPULINK_BOARD_SLOTS], number;
+	_Atomic uint64_t met;
+};
+
+/**
+ * struct coll_board_call - what is done there
+ * @hash: of the call; 0: nothing
+ * @len: bytes that each rank brings
+ * @in: the own
+ * @out: result
+ * @count: elements
+ * @reduce: one more rank's
+ */
+struct coll_board_call {
+	uint32_t hash;
+	uint32_t len;
+	const void *in;
+	void *out;
+	size_t count;
+	void (*reduce)(void *acc, const void *in, size_t n);
+};
+
+struct coll_request;
+
+enum coll_board_state {
+	COLL_BOARD_NOT,
+	COLL_BOARD_PUT,
+	COLL_BOARD_MET,
+};
+
+void coll_board_close(struct coll_board *board);
+void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
+enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
+void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);
+unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n);
+bool coll_board_end_request(struct coll_request *req);
+void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
+
 /* ---- repeat.c: blocking calls that come again */
 
 /**
@@ -397,10 +469,12 @@ bool coll_make_room(struct coll_dev *dev, bool wait);
  * @op: planned and bound
  * @in: into the arena
  * @out: out of it
+ * @board: if it need not be posted
  */
 struct coll_repeat {
 	struct coll_operation op;
 	struct coll_copy in, out;
+	struct coll_board_call board;
 };
 
 /**
@@ -420,6 +494,8 @@ struct coll_repeats {
 struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
 				    const void *send, const void *recv);
 void coll_repeat_end(struct coll_repeat *repeat);
+bool coll_repeats_hold(struct coll_comm *comm);
+void coll_repeats_release(struct coll_comm *comm);
 void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
 bool coll_repeat_keep(const struct coll_operation *op);
 bool coll_repeats_drop(struct coll_comm *comm);
@@ -445,6 +521,8 @@ enum coll_request_state {
  * @seq: the kernel's name for it
  * @persistent: started by coll_start(), freed by coll_request_free()
  * @blocking: made by a blocking call in a group
+ * @board: what it is on the board
+ * @put: 1 + its number, if it was put there, and is not known to be met
  * @next: of the pool, of the list in flight, or of the self list
  * @prev: of the list in flight
  */
@@ -456,6 +534,8 @@ struct coll_request {
 	uint32_t generation;
 	uint64_t seq;
 	bool persistent, blocking;
+	struct coll_board_call board;
+	uint64_t put;
 	struct coll_request *next, *prev;
 };
 
@@ -531,6 +611,7 @@ struct coll_comm {
 	struct coll_tune tune;
 	struct coll_plans plans;
 	struct coll_repeats repeats;
+	struct coll_board board;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;

@@ -392,14 +392,42 @@ static int post_and_wait(struct coll_operation *op, bool *refused)
 	return rc;
 }
 
+/*
+ * The same for one that is on the board: what all others may have met cannot be withdrawn, so
+ * lack of memory has to pass. -EALREADY: all have met.
+ */
+static int post_put(struct coll_operation *op, bool *refused)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct coll_dev *dev = op->comm->dev;
+	int rc;
+
+	for (;;) {
+		rc = post_and_wait(op, refused);
+		if (!*refused || rc == -EALREADY || coll_is_failure(rc))
+			return rc;
+		if (rc == -EBUSY) {
+			pthread_mutex_lock(&dev->lock);
+			coll_make_room(dev, true);
+			pthread_mutex_unlock(&dev->lock);
+		} else if (rc == -ENOMEM) {
+			nanosleep(&pause, NULL);
+		} else if (rc != -EINTR) {
+			coll_drv_comm_abort(&dev->drv, op->comm->id, -rc);
+			return rc;
+		}
+	}
+}
+
 /* Posted once, with this outcome: see it to its end. Leaves an error text. */
 static int run_to_end(struct coll_operation *op, int rc, bool refused)
 {
 	struct coll_dev *dev = op->comm->dev;
 	bool stale = false;
 
-	while (refused && (rc == -EINTR || rc == -EBUSY || (rc == -ESTALE && !stale))) {
-		if (rc != -EINTR) {
+	while (refused && (rc == -EINTR || rc == -EALREADY || rc == -EBUSY ||
+			   (rc == -ESTALE && !stale))) {
+		if (rc == -EBUSY || rc == -ESTALE) {
 			pthread_mutex_lock(&dev->lock);
 			if (rc == -EBUSY) {
 				coll_make_room(dev, true);
@@ -456,12 +484,25 @@ int coll_op_run_again(struct coll_repeat *repeat)
 {
 	struct coll_operation *op = &repeat->op, mine;
 	struct coll_dev *dev = op->comm->dev;
+	enum coll_board_state board = coll_board_try(op->comm, &repeat->board);
 	bool refused;
 	int rc;
 
+	if (board == COLL_BOARD_MET) {
+		coll_repeat_end(repeat);
+		return 0;
+	}
 	if (repeat->in.len)
 		memcpy(repeat->in.to, repeat->in.from, repeat->in.len);
-	rc = post_and_wait(op, &refused);
+	if (board == COLL_BOARD_PUT)
+		rc = post_put(op, &refused);
+	else
+		rc = post_and_wait(op, &refused);
+	if (board == COLL_BOARD_PUT && rc == -EALREADY) {
+		coll_board_end(op->comm, &repeat->board);
+		coll_repeat_end(repeat);
+		return 0;
+	}
 	if (!rc) {
 		if (repeat->out.len)
 			memcpy(repeat->out.to, repeat->out.from, repeat->out.len);

@@ -62,6 +62,17 @@ void coll_repeat_end(struct coll_repeat *repeat)
 	release(&repeat->op.comm->repeats);
 }
 
+/* The board belongs to the caller until the release. False: to somebody else. */
+bool coll_repeats_hold(struct coll_comm *comm)
+{
+	return take(&comm->repeats);
+}
+
+void coll_repeats_release(struct coll_comm *comm)
+{
+	release(&comm->repeats);
+}
+
 static void drop(struct coll_repeats *r, unsigned int i)
 {
 	struct coll_operation *op = &r->v[i].op;
@@ -112,6 +123,7 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	keep = &r->v[r->n++];
 	keep->op = *op;
 	coll_op_copies(&keep->op, &keep->in, &keep->out);
+	coll_board_prepare(op, &keep->board);
 	release(r);
 	return true;
 }

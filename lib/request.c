@@ -52,6 +52,7 @@ struct coll_request *coll_request_get(struct coll_dev *dev)
 	req->seq = 0;
 	req->persistent = false;
 	req->blocking = false;
+	req->put = 0;
 	atomic_store_explicit(&req->state, COLL_REQ_IDLE, memory_order_relaxed);
 	return req;
 }
@@ -188,7 +189,7 @@ static int post_request(struct coll_request *req)
 			return 0;
 		}
 		coll_request_land(req, COLL_REQ_IDLE);
-		if (rc == -EINTR)
+		if (rc == -EINTR || rc == -EALREADY)
 			continue;
 		if (rc == -EBUSY && coll_make_room(dev, false))
 			continue;

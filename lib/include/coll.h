@@ -375,6 +375,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
  * @stale: buffers whose memory had been unmapped and was pinned again
  * @copied: calls whose payload was copied
  * @syscalls: ioctls made, all in all
+ * @met: calls for which none was needed, or only to sleep, see libcoll(3)
  *
  * With &coll_config.share, what concerns memory is that of all that share.
  */
@@ -396,6 +397,7 @@ struct coll_comm_info {
 	uint64_t stale;
 	uint64_t copied;
 	uint64_t syscalls;
+	uint64_t met;
 };
 
 void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info);

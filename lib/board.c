@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * board.c - small collectives without a system call: ranks of one machine
+ * meet in memory that all of them can read. See linux/npulink_board.h, which has the
+ * rules; board_reduce.c adds up.
+ *
+ * It is an attempt: who has waited a little for the others posts the operation, and then it
+ * goes its usual way on all ranks. So whatever takes long is in the kernel, and what is
+ * slow, hangs or fails is found there. Only the same bits come out as would have by the plan.
+ *
+ * One call, or group of calls, at a time, for which repeat.c sees.
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+#include "internal.h"
+#include "board_reduce.h"
+
+/* How long a rank looks for the others before it sleeps: about what that would cost it. */
+#define SPIN_NS		20000
+#define SPIN_LOOKS	64	/* looks at the flags per look at the clock */
+/* After so many times in vain, it sleeps at once for as many calls, then for twice as many .. */
+#define MISSES		4
+#define PAUSE_FIRST	64
+#define PAUSE_MAX	4096
+/* Bytes of all ranks that each rank adds up by itself. */
+#define WORK_MAX	4096
+/* Calls that come again before the memory is made. */
+#define WARM_UP		16
+
+static inline void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield" ::: "memory");
+#endif
+}
+
+static uint64_t get(const __u64 *p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+static void set(__u64 *p, uint64_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+/* ---- opening it */
+
+static size_t page_align(size_t len)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+
+	return (len + page - 1) & ~(page - 1);
+}
+
+static const struct npulink_board_rank *rank_of(const struct coll_board *b, uint32_t rank)
+{
+	return (const void *)(b->ranks + rank * b->stride);
+}
+
+static unsigned int longer(unsigned int *pause)
+{
+	*pause = *pause ? *pause * 2 : PAUSE_FIRST;
+	if (*pause > PAUSE_MAX)
+		*pause = PAUSE_MAX;
+	return *pause;
+}
+
+/* The others are too late for us to look for them. */
+static void rest(struct coll_board *b)
+{
+	b->rest = longer(&b->pause);
+	b->misses = 0;
+}
+
+void coll_board_close(struct coll_board *b)
+{
+	if (b->all)
+		coll_drv_unmap((void *)b->all, b->len);
+	if (b->own)
+		coll_drv_unmap(b->own, b->stride);
+	*b = (struct coll_board) { .never = true };
+}
+
+/* The memory; the last rank to come here is the first that can have all of it. */
+static bool board_open(struct coll_comm *comm)
+{
+	const struct npulink_device_info *info = &comm->dev->info;
+	struct coll_board *b = &comm->board;
+	size_t page = sysconf(_SC_PAGESIZE), head = page_align(sizeof(*b->comm));
+	void *map;
+	int rc = 0;
+
+	if (!(info->out_caps & NPULINK_CAP_BOARD) || comm->nranks > NPULINK_BOARD_RANKS ||
+	    comm->machine) {
+		b->never = true;
+		return false;
+	}
+	b->stride = page_align(sizeof(*b->own));
+	b->len = page + head + comm->nranks * b->stride;
+	if (!b->own) {
+		rc = coll_drv_map(&comm->dev->drv, NPULINK_MMAP_BOARD_OWN(comm->id), b->stride,
+				  &map);
+		if (!rc)
+			b->own = map;
+	}
+	if (!rc)
+		rc = coll_drv_map_read(&comm->dev->drv, NPULINK_MMAP_BOARD(comm->id), b->len,
+				       &map);
+	if (rc == -EAGAIN) {
+		b->skip = longer(&b->pause);
+		return false;
+	}
+	if (rc) {
+		coll_board_close(b);
+		return false;
+	}
+	b->all = map;
+	b->machine = map;
+	b->comm = (const void *)(b->all + page);
+	b->ranks = b->all + page + head;
+	b->pause = 0;
+	/* That is a system call, or a file to read. */
+	b->spins = (info->out_processors ?: sysconf(_SC_NPROCESSORS_ONLN)) >= comm->nranks;
+	return true;
+}
+
+/* ---- one operation */
+
+static uint64_t flag_of(const struct coll_board_call *call, uint64_t number)
+{
+	return NPULINK_BOARD_FLAG(number, call->hash);
+}
+
+static bool posted(const struct coll_board *b, uint64_t number)
+{
+	return get(&b->comm->off[number % NPULINK_BOARD_SLOTS]) > number;
+}
+
+/* Is everybody done with what the slot held before? */
+static bool is_free(struct coll_board *b, const struct coll_comm *comm, uint64_t number)
+{
+	uint64_t last = b->used[number % NPULINK_BOARD_SLOTS], done = UINT64_MAX;
+
+	if (b->done >= last)
+		return true;
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		uint64_t next = get(&rank_of(b, r)->next), posted = get(&b->comm->posted[r]);
+
+		if (next < posted)
+			next = posted;
+		if (next < done)
+			done = next;
+	}
+	b->done = done;
+	return done >= last;
+}
+
+/* False: it has to be posted, as if there were no board. */
+static bool put(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	struct npulink_board_slot *slot = &b->own->slots[number % NPULINK_BOARD_SLOTS];
+
+	if (posted(b, number) || !is_free(b, comm, number))
+		return false;
+	if (call->len)
+		memcpy(slot->data, call->in, call->len);
+	b->used[number % NPULINK_BOARD_SLOTS] = number + 1;
+	set(&slot->flag, flag_of(call, number));
+	/* With that of the kernel, which first says that it was posted, and then looks here. */
+	atomic_thread_fence(memory_order_seq_cst);
+	return true;
+}
+
+/* How far the flags of all ranks are there, from @r on. */
+static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
+{
+	const struct coll_board *b = &comm->board;
+	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
+
+	while (r < comm->nranks && get(&rank_of(b, r)->slots[slot].flag) == flag)
+		r++;
+	return r;
+}
+
+/* Looks for a little while. */
+static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
+{
+	struct coll_board *b = &comm->board;
+	unsigned int looks = SPIN_LOOKS;
+	uint64_t until = 0, now;
+
+	for (;;) {
+		relax();
+		r = look(comm, number, flag, r);
+		if (r == comm->nranks)
+			break;
+		if (--looks)
+			continue;
+		looks = SPIN_LOOKS;
+		if (posted(b, number) || b->comm->failed)
+			break;
+		now = coll_now_ns();
+		if (!until)
+			until = now + SPIN_NS;
+		if (now < until)
+			continue;
+		if (++b->misses == MISSES)
+			rest(b);
+		return r;
+	}
+	b->misses = 0;
+	b->pause = 0;
+	return r;
+}
+
+/*
+ * Has put one, or several of which this is the first: if all flags of that are there, perhaps nobody
+ * saw it before, and they sleep. One call wakes all who need not, whatever they wait for.
+ */
+static void wake(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+{
+	if (__atomic_load_n(&comm->board.comm->waiting, __ATOMIC_RELAXED) &&
+	    look(comm, number, flag_of(call, number), 0) == comm->nranks)
+		coll_drv_board_wake(&comm->dev->drv, comm->id);
+}
+
+/* Until all have put the same: true. False: it has to be posted, as somebody has done or we do. */
+static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+{
+	const uint64_t flag = flag_of(call, number);
+	struct coll_board *b = &comm->board;
+	uint32_t r = look(comm, number, flag, 0);
+
+	if (r < comm->nranks && b->rest)
+		b->rest--;
+	else if (r < comm->nranks && b->spins)
+		r = spin(comm, number, flag, r);
+	while (r < comm->nranks) {
+		if (posted(b, number) || b->comm->failed ||
+		    coll_drv_board_wait(&comm->dev->drv, comm->id, number))
+			return false;
+		r = look(comm, number, flag, r);
+	}
+	return !posted(b, number);
+}
+
+/* It is met: the result. */
+static void take(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
+
+	if (call->len) {
+		memcpy(call->out, rank_of(b, 0)->slots[slot].data, call->len);
+		for (uint32_t r = 1; r < comm->nranks; r++)
+			call->reduce(call->out, rank_of(b, r)->slots[slot].data, call->count);
+	}
+	set(&b->own->next, number + 1);
+	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
+}
+
+static bool is_open(struct coll_comm *comm)
+{
+	struct coll_board *b = &comm->board;
+
+	if (b->never)
+		return false;
+	if (b->skip) {
+		b->skip--;
+		return false;
+	}
+	if (!b->all && (b->warm++ < WARM_UP || !board_open(comm)))
+		return false;
+	return !__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) && !b->comm->failed;
+}
+
+/* Of the next collective. What was before it has ended, or is not on the board. */
+static uint64_t next_number(struct coll_comm *comm)
+{
+	struct coll_board *b = &comm->board;
+	uint64_t number = b->own->next, posted = get(&b->comm->posted[comm->rank]);
+
+	if (number < posted) {
+		number = posted;
+		set(&b->own->next, number);
+	}
+	return number;
+}
+
+/*
+ * @op, again, if it is one for the board: COLL_BOARD_MET: done. Else it has to be posted, after which
+ * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
+ */
+enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
+{
+	uint64_t number;
+
+	if (!call->hash || !is_open(comm))
+		return COLL_BOARD_NOT;
+	number = next_number(comm);
+	if (!put(comm, call, number))
+		return COLL_BOARD_NOT;
+	comm->board.number = number;
+	wake(comm, call, number);
+	if (!meet(comm, call, number))
+		return COLL_BOARD_PUT;
+	take(comm, call, number);
+	return COLL_BOARD_MET;
+}
+
+/* POST says that what was COLL_BOARD_PUT has been met. */
+void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call)
+{
+	take(comm, call, comm->board.number);
+}
+
+/*
+ * The same for blocking calls of a group, in their order: puts as many as it can, and gives the
+ * number of those that are done. The others are to be posted, and those with put set may then
+ * turn out to be done, see coll_board_end_request().
+ */
+unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n)
+{
+	unsigned int nput, met;
+	uint64_t number;
+
+	for (nput = 0; nput < n && nput < NPULINK_BOARD_SLOTS / 2; nput++) {
+		coll_board_prepare(&v[nput]->op, &v[nput]->board);
+		if (!v[nput]->board.hash)
+			break;
+	}
+	if (!nput || !is_open(comm))
+		return 0;
+	n = nput;
+	number = next_number(comm);
+	for (nput = 0; nput < n && put(comm, &v[nput]->board, number + nput); nput++)
+		v[nput]->put = number + nput + 1;
+	if (nput)
+		wake(comm, &v[0]->board, number);
+	for (met = 0; met < nput && meet(comm, &v[met]->board, number + met); met++) {
+		take(comm, &v[met]->board, number + met);
+		v[met]->put = 0;
+	}
+	return met;
+}
+
+/* POST says that a request that was put has been met; false if it was not put. */
+bool coll_board_end_request(struct coll_request *req)
+{
+	if (!req->put)
+		return false;
+	take(req->op.comm, &req->board, req->put - 1);
+	req->put = 0;
+	return true;
+}
+
+/*
+ * Requests that cannot be posted, for want of something. Those that were put may have been met by
+ * all others: then this rank would have another idea of what comes next, so that is the end.
+ */
+void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc)
+{
+	bool any = false;
+
+	for (unsigned int i = 0; i < n; i++) {
+		any |= v[i]->put;
+		v[i]->put = 0;
+	}
+	if (any && !coll_is_failure(rc))
+		coll_drv_comm_abort(&comm->dev->drv, comm->id, -rc);
+}
+
+/* ---- which */
+
+/* FNV-1a; never 0. */
+static uint32_t hash(const struct coll_args *args)
+{
+	const uint64_t v[] = { args->collective, args->count, args->dtype, args->redop };
+	uint64_t h = 0xcbf29ce484222325;
+
+	for (unsigned int i = 0; i < sizeof(v) / sizeof(*v); i++)
+		for (unsigned int k = 0; k < 64; k += 8)
+			h = (h ^ (v[i] >> k & 0xff)) * 0x100000001b3;
+	h ^= h >> 32;
+	h = (h ^ h >> 24) & 0xffffff;
+	return h ? h : 1;
+}
+
+/*
+ * What the board has to know of @op. Sums of floats depend on the order: here it is that of
+ * ranks, as in the plans of one-shot and one-shot-chain; of two, all are the same.
+ */
+void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
+{
+	const struct coll_args *a = &op->args;
+	bool ordered = op->comm->nranks == 2 || !strncmp(op->plan->alg->name, "one-shot", 8);
+
+	*call = (struct coll_board_call) { };
+	if (a->collective == NPULINK_COLL_ALLREDUCE) {
+		call->len = a->count * npulink_dtype_size(a->dtype);
+		call->reduce = coll_board_reduce(a->dtype, a->redop, ordered);
+		if (!call->reduce || !a->count || call->len > NPULINK_BOARD_BYTES ||
+		    call->len * op->comm->nranks > WORK_MAX)
+			return;
+	} else if (a->collective != NPULINK_COLL_BARRIER) {
+		return;
+	}
+	call->in = op->buf[a->in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND];
+	call->out = op->buf[NPULINK_SLOT_RECV];
+	call->count = a->count;
+	call->hash = hash(a);
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * board_reduce.c - SUM, PROD, MIN and MAX by the caller's processor, bit for bit as devices do
+ * it: integers wrap around, whatever is no number is the type's one quiet NaN, MIN and MAX give
+ * it if either is, and -0 is less than +0.
+ */
+#include <math.h>
+#include <string.h>
+#include <linux/npulink.h>
+#include "board_reduce.h"
+
+/* Sums and products wrap around, which is defined for unsigned types only. */
+#define INTEGER(name, type, utype)						\
+	static void name##_sum(void *acc, const void *in, size_t n)		\
+	{									\
+		utype *a = acc;							\
+		const utype *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = (utype)(a[i] + b[i]);				\
+	}									\
+										\
+	static void name##_prod(void *acc, const void *in, size_t n)		\
+	{									\
+		utype *a = acc;							\
+		const utype *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = (utype)(1ULL * a[i] * b[i]);			\
+	}									\
+										\
+	static void name##_min(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = b[i] < a[i] ? b[i] : a[i];			\
+	}									\
+										\
+	static void name##_max(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = b[i] > a[i] ? b[i] : a[i];			\
+	}
+
+INTEGER(int8, int8_t, uint8_t)
+INTEGER(uint8, uint8_t, uint8_t)
+INTEGER(int16, int16_t, uint16_t)
+INTEGER(uint16, uint16_t, uint16_t)
+INTEGER(int32, int32_t, uint32_t)
+INTEGER(uint32, uint32_t, uint32_t)
+INTEGER(int64, int64_t, uint64_t)
+INTEGER(uint64, uint64_t, uint64_t)
+
+static float no_float32(void)
+{
+	const uint32_t bits = 0x7fc00000;
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static double no_float64(void)
+{
+	const uint64_t bits = 0x7ff8000000000000;
+	double f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+#define FLOAT(name, type)							\
+	static void name##_sum(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++) {				\
+			a[i] += b[i];						\
+			if (isnan(a[i]))					\
+				a[i] = no_##name();				\
+		}								\
+	}									\
+										\
+	static void name##_prod(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++) {				\
+			a[i] *= b[i];						\
+			if (isnan(a[i]))					\
+				a[i] = no_##name();				\
+		}								\
+	}									\
+										\
+	static void name##_min(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++) {				\
+			if (isnan(a[i]) || isnan(b[i]))				\
+				a[i] = no_##name();				\
+			else if (b[i] < a[i] || (b[i] == a[i] && signbit(b[i])))	\
+				a[i] = b[i];					\
+		}								\
+	}									\
+										\
+	static void name##_max(void *acc, const void *in, size_t n)		\
+	{									\
+		type *a = acc;							\
+		const type *b = in;						\
+										\
+		for (size_t i = 0; i < n; i++) {				\
+			if (isnan(a[i]) || isnan(b[i]))				\
+				a[i] = no_##name();				\
+			else if (b[i] > a[i] || (b[i] == a[i] && !signbit(b[i])))	\
+				a[i] = b[i];					\
+		}								\
+	}
+
+FLOAT(float32, float)
+FLOAT(float64, double)
+
+#define ROW(name)	{ name##_sum, name##_prod, name##_min, name##_max }
+
+/*
+ * NULL: not here. Of more than two ranks' floats, sums and products depend on the order in which they
+ * are formed: only if that is right, @ordered.
+ */
+coll_board_reduce_fn *coll_board_reduce(uint32_t dtype, uint32_t redop, bool ordered)
+{
+	static coll_board_reduce_fn * const table[NPULINK_DTYPES][4] = {
+		[NPULINK_INT8] = ROW(int8),
+		[NPULINK_UINT8] = ROW(uint8),
+		[NPULINK_INT16] = ROW(int16),
+		[NPULINK_UINT16] = ROW(uint16),
+		[NPULINK_INT32] = ROW(int32),
+		[NPULINK_UINT32] = ROW(uint32),
+		[NPULINK_INT64] = ROW(int64),
+		[NPULINK_UINT64] = ROW(uint64),
+		[NPULINK_FLOAT32] = ROW(float32),
+		[NPULINK_FLOAT64] = ROW(float64),
+	};
+	const bool sums = redop == NPULINK_SUM || redop == NPULINK_PROD;
+
+	if (dtype >= NPULINK_DTYPES || redop > NPULINK_MAX)
+		return NULL;
+	if (sums && !ordered && (dtype == NPULINK_FLOAT32 || dtype == NPULINK_FLOAT64))
+		return NULL;
+	return table[dtype][redop];
+}

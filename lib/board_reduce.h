@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * board_reduce.h - reductions by the caller's processor, for a few bytes.
+ */
+#ifndef COLL_BOARD_REDUCE_H
+#define COLL_BOARD_REDUCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* acc[i] = acc[i] op in[i], both aligned to the type. */
+typedef void coll_board_reduce_fn(void *acc, const void *in, size_t n);
+
+coll_board_reduce_fn *coll_board_reduce(uint32_t dtype, uint32_t redop, bool ordered);
+
+#endif /* COLL_BOARD_REDUCE_H */
