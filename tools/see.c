@@ -94,6 +94,7 @@ static struct json_object *rank_json(const struct see_rank *r)
 	put_u64(obj, "failed", r->failed);
 	put_u64(obj, "bytes", r->bytes);
 	put_u64(obj, "busy_ns", r->busy);
+	put_u64(obj, "met", r->met);
 	return obj;
 }
 

@@ -42,7 +42,7 @@ struct see_comm {
 
 struct see_rank {
 	uint32_t comm, rank, state, pid, uid, file, dev, ops;
-	uint64_t next, oldest, done, failed, bytes, busy;
+	uint64_t next, oldest, done, failed, bytes, busy, met;
 	bool known;		/* pid, uid, file are */
 	bool gone;		/* no member any more: nothing but its state is known */
 	uint32_t before, before_comm;	/* AWAITED: what it is in one before */

@@ -123,6 +123,7 @@ static int parse_rank(struct nlattr **a, void *item)
 	rank->failed = get_u64(a, NPULINK_A_RANK_FAILED);
 	rank->bytes = get_u64(a, NPULINK_A_RANK_BYTES);
 	rank->busy = get_u64(a, NPULINK_A_RANK_BUSY);
+	rank->met = get_u64(a, NPULINK_A_RANK_MET);
 	return 0;
 }
 
