@@ -5,6 +5,7 @@
  * the file, devices that have gone. One fixture, one variant for each ioctl.
  */
 #include <stddef.h>
+#include <linux/npulink_board.h>
 #include "raw.h"
 #include "harness.h"
 
@@ -59,6 +60,18 @@ SIZE(npulink_peer, 64);
 LAYOUT(npulink_peer, addr, 24);
 SIZE(npulink_addr, 40);
 LAYOUT(npulink_addr, port, 16);
+SIZE(npulink_board_wait, 24);
+LAYOUT(npulink_board_wait, comm_id, 8);
+LAYOUT(npulink_board_wait, number, 16);
+SIZE(npulink_board_machine, 64);
+SIZE(npulink_board_comm, 704);
+LAYOUT(npulink_board_comm, waiting, 4);
+LAYOUT(npulink_board_comm, off, 64);
+LAYOUT(npulink_board_comm, posted, 192);
+SIZE(npulink_board_slot, 1088);
+LAYOUT(npulink_board_slot, data, 8);
+SIZE(npulink_board_rank, 17472);
+LAYOUT(npulink_board_rank, slots, 64);
 SIZE(npulink_port_info, 88);
 LAYOUT(npulink_port_info, out_name, 16);
 LAYOUT(npulink_port_info, out_addr, 48);
@@ -256,6 +269,20 @@ static void fill_destroy(struct _test_data_abi *self, void *arg)
 	((struct npulink_destroy *)arg)->id = self->buf;
 }
 
+/* The only rank is there. */
+static void fill_board_wait(struct _test_data_abi *self, void *arg)
+{
+	size_t page = getpagesize(), len = (sizeof(struct npulink_board_rank) + page - 1) & -page;
+	struct npulink_board_rank *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED,
+					      self->fd, NPULINK_MMAP_BOARD_OWN(self->comm));
+
+	if (own != MAP_FAILED) {
+		own->slots[0].flag = NPULINK_BOARD_FLAG(0, 1);
+		munmap(own, len);
+	}
+	((struct npulink_board_wait *)arg)->comm_id = self->comm;
+}
+
 #define IOCTL(_cmd, _struct, _fill, _is, _id, _reserved) \
 	.cmd = _cmd, .size = sizeof(struct _struct), .fill = _fill, .is = _is, \
 	.id_at = _id, .reserved_at = _reserved
@@ -345,6 +372,12 @@ FIXTURE_VARIANT_ADD(abi, comm_shrink) {
 /* No port is bound to the device; one is in rdma_hostile and failnth. */
 FIXTURE_VARIANT_ADD(abi, port_info) {
 	IOCTL(NPULINK_PORT_INFO, npulink_port_info, fill_nothing, NOTHING, 0, 0)
+};
+
+FIXTURE_VARIANT_ADD(abi, board_wait) {
+	IOCTL(NPULINK_BOARD_WAIT, npulink_board_wait, fill_board_wait, 0,
+	      offsetof(struct npulink_board_wait, comm_id),
+	      offsetof(struct npulink_board_wait, reserved))
 };
 
 FIXTURE_SETUP(abi)
@@ -651,7 +684,7 @@ TEST(device_info_is_complete)
 	EXPECT_GE(info.out_slice, 4096);
 	EXPECT_EQ((1U << NPULINK_DTYPES) - 1, info.out_dtypes);
 	EXPECT_EQ((1U << NPULINK_REDOPS) - 1, info.out_redops);
-	EXPECT_EQ(0, info.out_caps & ~NPULINK_CAP_DOORBELL);
+	EXPECT_EQ(NPULINK_CAP_BOARD, info.out_caps & ~NPULINK_CAP_DOORBELL);
 	EXPECT_STREQ("npu3", info.out_name);
 	EXPECT_STREQ("soft", info.out_backend);
 	EXPECT_NE(0, info.out_engine[0]);

@@ -9,6 +9,7 @@
 #include "coll_ranks.h"
 
 #define CALLS	50
+#define WARM_UP	200	/* until all that is done once has been done */
 
 static char large[2][200000];
 static int small[2][100];
@@ -62,7 +63,7 @@ static int traced(struct ranks *ranks, struct coll_comm *comm)
 {
 	int rc = 0;
 
-	for (int i = 0; i < 3 && !rc; i++)
+	for (int i = 0; i < WARM_UP && !rc; i++)
 		rc = body(comm);
 	if (!coll_comm_rank(comm)) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -113,7 +114,8 @@ static int count(pid_t pid, int *ioctls)
 	return n;
 }
 
-static void test(int (*fn)(struct coll_comm *), const char *what)
+/* @fewer: or none, if the ranks come at about the same time. */
+static void test(int (*fn)(struct coll_comm *), bool fewer, const char *what)
 {
 	struct ranks *ranks = ranks_new(2);
 	pid_t pid[2];
@@ -127,7 +129,8 @@ static void test(int (*fn)(struct coll_comm *), const char *what)
 		bad += rank_join_end(ranks, i, pid[i]);
 	ksft_print_msg("%s: %d system calls, %d of them ioctl, in %d calls\n", what, n, ioctls,
 		       CALLS);
-	ksft_test_result(!bad && n == CALLS && ioctls == CALLS, "%s: one system call\n", what);
+	ksft_test_result(!bad && ioctls == n && (n == CALLS || (fewer && n >= 0 && n < CALLS)),
+			 "%s: %sone system call\n", what, fewer ? "at most " : "");
 	ranks_free(ranks);
 }
 
@@ -137,10 +140,10 @@ int main(void)
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
 	ksft_set_plan(5);
-	test(blocking_small, "allreduce of 400 bytes");
-	test(blocking_large, "allreduce of 200000 bytes");
-	test(barrier, "barrier");
-	test(group, "group of send and receive");
-	test(request, "request and coll_test");
+	test(blocking_small, true, "allreduce of 400 bytes");
+	test(blocking_large, false, "allreduce of 200000 bytes");
+	test(barrier, true, "barrier");
+	test(group, false, "group of send and receive");
+	test(request, false, "request and coll_test");
 	ksft_finished();
 }

@@ -6,6 +6,7 @@
 #include <linux/dma-buf.h>
 #include <linux/udmabuf.h>
 #include <sys/mman.h>
+#include <linux/npulink_board.h>
 #include "exec.h"
 #include "raw.h"
 
@@ -104,7 +105,18 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 	int prot = PROT_READ | PROT_WRITE, flags = MAP_SHARED;
 	char *p;
 
-	switch (rnd_below(r, 5)) {
+	switch (rnd_below(r, 7)) {
+	case 5:
+		buf = exec_pick(r, ex.comms, ex.ncomms);
+		off = NPULINK_MMAP_BOARD_OWN((uint64_t)buf.id);
+		len = 20480;
+		break;
+	case 6:
+		buf = exec_pick(r, ex.comms, ex.ncomms);
+		off = NPULINK_MMAP_BOARD((uint64_t)buf.id);
+		len = 8192 + 20480 * (1 + rnd_below(r, 4));
+		prot = PROT_READ;
+		break;
 	case 0:
 		off = NPULINK_MMAP_ARENA;
 		break;

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * coll_board.c - small collectives that ranks carry out by themselves: the same bits as by
+ * their plans, in any order with calls of other kinds, whoever comes late; and what takes
+ * long, fails, or is called differently is noticed as ever.
+ *
+ * npulink-test: timeout=240
+ */
+#include <fcntl.h>
+#include <math.h>
+#include <sys/syscall.h>
+#include <linux/npulink.h>
+#include "coll_ranks.h"
+
+#define PARAM	"/sys/module/npulink/parameters/boards"
+#define HOT	300	/* calls until the board is there, and has been used */
+
+static void pause_us(unsigned int us)
+{
+	struct timespec ts = { us / 1000000, us % 1000000 * 1000L };
+
+	nanosleep(&ts, NULL);
+}
+
+/* A number that all ranks agree on, unless the rank is among the ingredients. */
+static unsigned int mix(unsigned int a, unsigned int b)
+{
+	a = a * 2654435761U + b * 40503U;
+	return (a ^ a >> 15) * 2246822519U >> 16;
+}
+
+static uint64_t met(struct coll_comm *comm)
+{
+	struct coll_comm_info info;
+
+	coll_comm_info(comm, &info);
+	return info.met;
+}
+
+static int set_boards(const char *text)
+{
+	int fd = open(PARAM, O_WRONLY), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = write(fd, text, 1) == 1 ? 0 : -errno;
+	close(fd);
+	return rc;
+}
+
+/* Until calls are met there, or never will be. */
+static int warm_up(struct coll_comm *comm)
+{
+	int rc = 0;
+
+	for (int i = 0; i < HOT && !rc; i++)
+		rc = coll_barrier(comm);
+	return rc;
+}
+
+static int run(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), int tell[64])
+{
+	struct ranks *ranks = ranks_new(n);
+	pid_t pid[RANKS_MAX];
+	int bad = 0;
+
+	if (tell)
+		memcpy(ranks->number, tell, sizeof(ranks->number));
+	for (unsigned int i = 0; i < n; i++)
+		pid[i] = rank_start(ranks, i, fn);
+	for (unsigned int i = 0; i < n; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	if (tell)
+		memcpy(tell, ranks->number, sizeof(ranks->number));
+	ranks_free(ranks);
+	return bad;
+}
+
+/* ---- the same bits ---- */
+
+union value {
+	float f;
+	double d;
+	uint32_t u;
+	uint64_t v;
+	unsigned char b[8];
+};
+
+static const uint32_t odd32[] = {
+	0, 0x80000000, 0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f812345, 1, 0x80000001,
+	0x3f800000, 0xbf800000, 0x7f7fffff, 0x00800000, 0x3eaaaaab, 0x4b7fffff, 0x33800000,
+};
+
+static const uint64_t odd64[] = {
+	0, 1ULL << 63, 0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000,
+	0xfff8123456789abc, 0x7ff0123456789abc, 1, 1ULL << 63 | 1, 0x3ff0000000000000,
+	0xbff0000000000000, 0x7fefffffffffffff, 0x0010000000000000, 0x3fd5555555555555,
+	0x433fffffffffffff, 0x3ca0000000000000,
+};
+
+static void fill(unsigned char *buf, size_t len, size_t size, unsigned int rank, unsigned int salt)
+{
+	for (size_t i = 0; i < len / size; i++) {
+		unsigned int x = mix(mix(i, salt), rank);
+		union value v = { .v = 0x9e3779b97f4a7c15ULL * (x + 1) };
+
+		if (x % 3 == 0 && size == 4)
+			v.u = odd32[x / 3 % 16];
+		else if (x % 3 == 0 && size == 8)
+			v.v = odd64[x / 3 % 16];
+		else if (x % 3 == 1 && size == 4)
+			v.f = (float)x / 7;
+		else if (x % 3 == 1 && size == 8)
+			v.d = (double)x / 7;
+		memcpy(buf + i * size, &v, size);
+	}
+}
+
+static const char *const types[] = {
+	"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16",
+	"bfloat16", "float32", "float64",
+};
+
+/* The first calls are posted. */
+static int same_bits(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	static _Alignas(8) unsigned char in[1024], first[1024], out[1024];
+	int rc = warm_up(comm), missed = 0;
+
+	if (!rc && rank == 0)
+		ranks->number[0] = met(comm) > 0;
+	for (unsigned int type = COLL_INT8; type <= COLL_FLOAT64; type++) {
+		for (unsigned int op = COLL_SUM; op <= COLL_AVG; op++) {
+			size_t size = coll_dtype_size(type), len = mix(type, op) % 2 ? 1024 / n : 40;
+			uint64_t before = 0;
+
+			len = len / size * size;
+			fill(in, len, size, rank, type * 8 + op);
+			for (int i = 0; i < 6 && !rc; i++) {
+				memset(out, 0xa5, sizeof(out));
+				if (i == 3)
+					before = met(comm);
+				rc = coll_allreduce(comm, in, out, len / size, type, op);
+				if (!i)
+					memcpy(first, out, sizeof(out));
+				if (!rc && memcmp(first, out, sizeof(out)))
+					return rank_fail(ranks, rank, "%s, reduction %u, call %d differs",
+							 types[type], op, i);
+				/* Whoever comes late must not matter. */
+				if (mix(rank, mix(type, op)) % 7 == 0 && i == 4)
+					pause_us(mix(op, rank) % 2 ? 300 : 30000);
+			}
+			if (rc)
+				return rc;
+			if (op <= COLL_MAX && type != COLL_FLOAT16 && type != COLL_BFLOAT16 &&
+			    (n == 2 || type < COLL_FLOAT16))
+				missed += met(comm) == before;
+			else if (op == COLL_AVG || type == COLL_FLOAT16)
+				missed += 1000 * (met(comm) != before);
+		}
+	}
+	if (rank == 0)
+		ranks->number[1] = missed;
+	return rc;
+}
+
+static void test_same_bits(unsigned int n)
+{
+	int tell[64] = { 0 }, bad = run(n, same_bits, tell);
+
+	ksft_print_msg("%d combinations not met among %u\n", tell[1], n);
+	/* One or the other comes late in all three calls, but not most of them. */
+	ksft_test_result(!bad && tell[0] && tell[1] < 24,
+			 "%u ranks: the same bits as by the plan\n", n);
+}
+
+/* ---- in any order with other calls ---- */
+
+#define ROUNDS	1500
+#define BIG	20000
+
+static int big_in[BIG], big_out[BIG];
+
+static int mixed(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	unsigned int rounds = getenv("NPULINK_SLOW") ? ROUNDS / 3 : ROUNDS;
+	struct coll_request *req = NULL;
+	int in[8], out[8], many[8][4], sums[8][4], rc = warm_up(comm);
+	unsigned int began = 0;
+	uint64_t a[16], b[16];
+
+	for (unsigned int i = 0; i < rounds && !rc; i++) {
+		unsigned int what = mix(i, 77) % 16, late = mix(mix(i, 5), rank) % 256;
+
+		if (late < 2)
+			pause_us(15000);
+		else if (late < 20)
+			pause_us(late * 20);
+		for (int k = 0; k < 8; k++)
+			in[k] = i * (k + 1) + rank;
+		memset(out, 0, sizeof(out));
+		if (what < 5) {
+			rc = coll_allreduce(comm, in, out, 8, COLL_INT32, COLL_SUM);
+			for (int k = 0; k < 8 && !rc; k++)
+				if (out[k] != (int)(n * i * (k + 1) + n * (n - 1) / 2))
+					return rank_fail(ranks, rank, "round %u: sum", i);
+		} else if (what < 7) {
+			rc = coll_allreduce(comm, COLL_IN_PLACE, in, 8, COLL_INT32, COLL_MAX);
+			for (int k = 0; k < 8 && !rc; k++)
+				if (in[k] != (int)(i * (k + 1) + n - 1))
+					return rank_fail(ranks, rank, "round %u: in place", i);
+		} else if (what < 9) {
+			rc = coll_barrier(comm);
+		} else if (what < 11) {
+			for (int k = 0; k < 8; k++)
+				for (int j = 0; j < 4; j++)
+					many[k][j] = i + k * j + rank;
+			rc = coll_group_start(comm);
+			for (unsigned int k = 0; k < 2 + what % 2 * 6; k++)
+				rc |= coll_allreduce(comm, many[k], sums[k], 4, COLL_INT32, COLL_SUM);
+			rc |= coll_group_end(comm);
+			for (unsigned int k = 0; k < 2 + what % 2 * 6 && !rc; k++)
+				for (int j = 0; j < 4; j++)
+					if (sums[k][j] != (int)(n * (i + k * j) + n * (n - 1) / 2))
+						return rank_fail(ranks, rank, "round %u: group", i);
+		} else if (what == 11) {
+			rc = coll_broadcast(comm, COLL_IN_PLACE, rank == i % n ? in : out, 8,
+					    COLL_INT32, i % n);
+			for (int k = 0; k < 8 && !rc && rank != i % n; k++)
+				if (out[k] != (int)(i * (k + 1) + i % n))
+					return rank_fail(ranks, rank, "round %u: broadcast", i);
+		} else if (what < 14 && !req) {
+			for (int k = 0; k < BIG; k++)
+				big_in[k] = i + k + rank;
+			began = i;
+			rc = coll_iallreduce(comm, big_in, big_out, BIG, COLL_INT32, COLL_SUM, &req);
+		} else if (what == 14 && req) {
+			rc = coll_wait(&req);
+			for (int k = 0; k < BIG && !rc; k++)
+				if (big_out[k] != (int)(n * (began + k) + n * (n - 1) / 2))
+					return rank_fail(ranks, rank, "round %u: request", i);
+			req = NULL;
+		} else {
+			for (int k = 0; k < 16; k++)
+				a[k] = (uint64_t)i << (k + rank);
+			rc = coll_allreduce(comm, a, b, 1 + i % 16, COLL_UINT64, COLL_SUM);
+			for (unsigned int k = 0; k < 1 + i % 16 && !rc; k++)
+				if (b[k] != ((uint64_t)i << k) * ((1 << n) - 1))
+					return rank_fail(ranks, rank, "round %u: 64 bits", i);
+		}
+	}
+	if (!rc && req)
+		rc = coll_wait(&req);
+	if (rank == 0)
+		ranks->number[0] = met(comm);
+	return rc;
+}
+
+static void test_mixed(unsigned int n)
+{
+	int tell[64] = { 0 }, bad = run(n, mixed, tell);
+
+	ksft_print_msg("%u ranks: %d met\n", n, tell[0]);
+	ksft_test_result(!bad && tell[0] > 0, "%u ranks: in any order with other calls\n", n);
+}
+
+/* ---- what is noticed as ever ---- */
+
+/* Rank 1 calls something else. */
+static int mismatch(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int in[4] = { 1 }, out[4], rc = warm_up(comm);
+
+	for (int i = 0; i < HOT && !rc; i++) {
+		rc = coll_allreduce(comm, in, out, 2, COLL_INT32, COLL_SUM);
+		rc = rc ? rc : coll_allreduce(comm, in, out, 2, COLL_INT32, COLL_MAX);
+	}
+	if (rc)
+		return rc;
+	rc = coll_allreduce(comm, in, out, 2, COLL_INT32, rank == 1 ? COLL_MAX : COLL_SUM);
+	if (rc != -EPROTO)
+		return rank_fail(ranks, rank, "%d, not EPROTO", rc);
+	rc = coll_barrier(comm);
+	return rc == -EPROTO ? 0 : rank_fail(ranks, rank, "then %d, not EPROTO", rc);
+}
+
+/* Rank 1 dies, and the others know soon, whatever they did to wait. */
+static int death(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	uint64_t began;
+	int rc = warm_up(comm);
+
+	if (rc)
+		return rc;
+	if (rank == 1) {
+		pause_us(ranks->number[0]);
+		_exit(0);
+	}
+	began = now_ms();
+	rc = coll_barrier(comm);
+	if (rc != -EOWNERDEAD)
+		return rank_fail(ranks, rank, "%d, not EOWNERDEAD", rc);
+	if (now_ms() - began > 20000)
+		return rank_fail(ranks, rank, "only after %d ms", (int)(now_ms() - began));
+	return 0;
+}
+
+/* Rank 1 leaves in an orderly way, which the others find out when they wait for it. */
+static int leaving(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int rc = warm_up(comm);
+
+	if (rc || rank == 1)
+		return rc;
+	rc = coll_barrier(comm);
+	return rc == -ESHUTDOWN ? 0 : rank_fail(ranks, rank, "%d, not ESHUTDOWN", rc);
+}
+
+/* A deadline, which nobody would look at without the kernel. */
+static int deadline(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int rc = warm_up(comm);
+
+	if (rc)
+		return rc;
+	if (rank == 1)
+		pause_us(ranks->number[0] * 1000);
+	rc = coll_barrier(comm);
+	return rc == -ETIMEDOUT ? 0 : rank_fail(ranks, rank, "%d, not ETIMEDOUT", rc);
+}
+
+static void test_deadline(void)
+{
+	struct ranks *ranks = ranks_new(2);
+	int bad = 0, slow = getenv("NPULINK_SLOW") ? 10 : 1;
+	pid_t pid[2];
+
+	ranks->config.deadline_ns = 500000000ULL * slow;
+	ranks->number[0] = 1000 * slow;
+	for (unsigned int i = 0; i < 2; i++)
+		pid[i] = rank_start(ranks, i, deadline);
+	for (unsigned int i = 0; i < 2; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	ksft_test_result(!bad, "who comes too late for the deadline\n");
+	ranks_free(ranks);
+}
+
+/* Which ioctl a process sleeps in; -1: none. */
+static long sleeps_in(pid_t pid)
+{
+	char path[64], text[128] = "";
+	unsigned long cmd = -1;
+	long nr = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
+	fd = open(path, O_RDONLY);
+	if (fd >= 0) {
+		if (read(fd, text, sizeof(text) - 1) > 0 &&
+		    sscanf(text, "%ld %*s 0x%lx", &nr, &cmd) != 2)
+			nr = -1;
+		close(fd);
+	}
+	return nr == SYS_ioctl ? (long)cmd : -1;
+}
+
+static int late(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int rc = warm_up(comm);
+
+	ranks->number[rank + 1] = 1;
+	while (!rc && rank == 1 && !__atomic_load_n(&ranks->number[0], __ATOMIC_SEQ_CST))
+		pause_us(1000);
+	return rc ? rc : coll_barrier(comm);
+}
+
+/* Rank 0 waits for long: in the end where everybody can see it. */
+static void test_late(void)
+{
+	struct ranks *ranks = ranks_new(2);
+	unsigned int same = 0, tries;
+	pid_t pid[2];
+	int bad = 0;
+
+	for (unsigned int i = 0; i < 2; i++)
+		pid[i] = rank_start(ranks, i, late);
+	for (tries = 0; tries < 3000 && same < 10; tries++) {
+		pause_us(10000);
+		same = sleeps_in(pid[0]) == (long)NPULINK_POST && ranks->number[2] ? same + 1 : 0;
+	}
+	__atomic_store_n(&ranks->number[0], 1, __ATOMIC_SEQ_CST);
+	for (unsigned int i = 0; i < 2; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	ksft_test_result(!bad && same == 10, "who waits for long has posted\n");
+	ranks_free(ranks);
+}
+
+/* ---- forked, switched off, shrunk ---- */
+
+/* A child lets go of what it has not, and the parent goes on. */
+static int forked(struct ranks *ranks, struct coll_comm *comm)
+{
+	int in = 1, out, status, rc = warm_up(comm);
+	pid_t pid;
+
+	if (rc)
+		return rc;
+	pid = fork();
+	if (!pid) {
+		rc = coll_barrier(comm) != -EPERM;
+		rc |= coll_comm_destroy(comm);
+		_exit(rc);
+	}
+	if (waitpid(pid, &status, 0) != pid || status)
+		return rank_fail(ranks, coll_comm_rank(comm), "the child: %x", status);
+	for (int i = 0; i < 20 && !rc; i++)
+		rc = coll_allreduce(comm, &in, &out, 1, COLL_INT32, COLL_SUM);
+	return rc ? rc : out != (int)coll_comm_size(comm);
+}
+
+/* From one call to the next, and nobody need notice. */
+static int switched(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	int in = 1, out = 0, rc = warm_up(comm);
+	uint64_t before, after;
+
+	for (int i = 0; i < 40 && !rc; i++) {
+		if (rank == 0)
+			rc = set_boards(i % 2 ? "1" : "0");
+		for (int k = 0; k < 20 && !rc; k++) {
+			rc = coll_allreduce(comm, &in, &out, 1, COLL_INT32, COLL_SUM);
+			if (!rc && out != (int)coll_comm_size(comm))
+				return rank_fail(ranks, rank, "round %d: %d", i, out);
+		}
+	}
+	if (!rc && rank == 0)
+		rc = set_boards("0");
+	rc = rc ? rc : coll_barrier(comm);
+	rc = rc ? rc : coll_barrier(comm);
+	before = met(comm);
+	for (int k = 0; k < 20 && !rc; k++)
+		rc = coll_barrier(comm);
+	after = met(comm);
+	if (!rc && rank == 0)
+		rc = set_boards("1");
+	if (!rc && before != after)
+		return rank_fail(ranks, rank, "%d were met", (int)(after - before));
+	return rc;
+}
+
+/* The survivors have a board of their own. */
+static int shrunk(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	struct coll_comm *rest;
+	int rc = warm_up(comm);
+
+	if (rc)
+		return rc;
+	if (rank == 1)
+		_exit(0);
+	rc = coll_barrier(comm);
+	if (rc != -EOWNERDEAD)
+		return rank_fail(ranks, rank, "%d, not EOWNERDEAD", rc);
+	rc = coll_comm_shrink(comm, &rest, NULL);
+	if (rc)
+		return rc;
+	rc = warm_up(rest);
+	if (!rc && !met(rest))
+		rc = rank_fail(ranks, rank, "nothing was met");
+	return rc ? rc : coll_comm_destroy(rest);
+}
+
+static void test(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), int number,
+		 const char *what)
+{
+	int tell[64] = { number };
+
+	ksft_test_result(!run(n, fn, tell), "%u ranks: %s\n", n, what);
+}
+
+int main(void)
+{
+	ksft_print_header();
+	if (!have_device())
+		ksft_exit_skip("no /dev/npulink/npu0\n");
+	ksft_set_plan(19);
+	test_same_bits(2);
+	test_same_bits(4);
+	test_mixed(2);
+	test_mixed(3);
+	test_mixed(5);
+	test(2, mismatch, 0, "another call");
+	test(4, mismatch, 0, "another call");
+	test(2, death, 0, "a rank dies at once");
+	test(2, death, 3000, "a rank dies after 3 ms");
+	test(4, death, 3000, "a rank dies after 3 ms");
+	test(4, death, 100000, "a rank dies after 100 ms");
+	test(2, leaving, 0, "a rank leaves");
+	test(3, leaving, 0, "a rank leaves");
+	test_deadline();
+	test_late();
+	test(2, forked, 0, "forked");
+	test(2, switched, 0, "switched off and on");
+	test(4, switched, 0, "switched off and on");
+	test(3, shrunk, 0, "shrunk");
+	ksft_finished();
+}
