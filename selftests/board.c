@@ -13,6 +13,7 @@
 #include "harness.h"
 
 #define PARAM	"/sys/module/npulink/parameters/boards"
+#define SCRIPTS	"/sys/module/npulink/parameters/scripts"
 #define EVENT	"/sys/kernel/tracing/events/npulink/npulink_done/enable"
 #define HASH	0xabcdef
 
@@ -453,7 +454,11 @@ TEST_F(board, closed)
 	EXPECT_EQ(0, self->machine->closed);
 	ASSERT_EQ(0, raw_write(PARAM, "0"));
 	EXPECT_EQ(1, self->machine->closed);
+	/* Who wants to see steps does not want to see nothing. */
+	ASSERT_EQ(0, raw_write(SCRIPTS, "0"));
 	ASSERT_EQ(0, raw_write(PARAM, "1"));
+	EXPECT_EQ(1, self->machine->closed);
+	ASSERT_EQ(0, raw_write(SCRIPTS, "1"));
 	EXPECT_EQ(0, self->machine->closed);
 	/* Two devices that are special, one after the other and together. */
 	ASSERT_EQ(0, raw_knob(3, "delay_ns", 1000));

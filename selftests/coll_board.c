@@ -10,9 +10,10 @@
 #include <math.h>
 #include <sys/syscall.h>
 #include <linux/npulink.h>
+#include "cases.h"
 #include "coll_ranks.h"
+#include "scripts.h"
 
-#define PARAM	"/sys/module/npulink/parameters/boards"
 #define HOT	300	/* calls until the board is there, and has been used */
 
 static void pause_us(unsigned int us)
@@ -35,17 +36,6 @@ static uint64_t met(struct coll_comm *comm)
 
 	coll_comm_info(comm, &info);
 	return info.met;
-}
-
-static int set_boards(const char *text)
-{
-	int fd = open(PARAM, O_WRONLY), rc;
-
-	if (fd < 0)
-		return -errno;
-	rc = write(fd, text, 1) == 1 ? 0 : -errno;
-	close(fd);
-	return rc;
 }
 
 /* Until calls are met there, or never will be. */
@@ -165,14 +155,13 @@ static int same_bits(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-static void test_same_bits(unsigned int n)
+static bool do_same_bits(unsigned int n)
 {
 	int tell[64] = { 0 }, bad = run(n, same_bits, tell);
 
 	ksft_print_msg("%d combinations not met among %u\n", tell[1], n);
 	/* One or the other comes late in all three calls, but not most of them. */
-	ksft_test_result(!bad && tell[0] && tell[1] < 24,
-			 "%u ranks: the same bits as by the plan\n", n);
+	return !bad && tell[0] && tell[1] < 24;
 }
 
 /* ---- in any order with other calls ---- */
@@ -258,12 +247,12 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-static void test_mixed(unsigned int n)
+static bool do_mixed(unsigned int n)
 {
 	int tell[64] = { 0 }, bad = run(n, mixed, tell);
 
 	ksft_print_msg("%u ranks: %d met\n", n, tell[0]);
-	ksft_test_result(!bad && tell[0] > 0, "%u ranks: in any order with other calls\n", n);
+	return !bad && tell[0] > 0;
 }
 
 /* ---- what is noticed as ever ---- */
@@ -335,7 +324,7 @@ static int deadline(struct ranks *ranks, struct coll_comm *comm)
 	return rc == -ETIMEDOUT ? 0 : rank_fail(ranks, rank, "%d, not ETIMEDOUT", rc);
 }
 
-static void test_deadline(void)
+static bool do_deadline(void)
 {
 	struct ranks *ranks = ranks_new(2);
 	int bad = 0, slow = getenv("NPULINK_SLOW") ? 10 : 1;
@@ -347,8 +336,8 @@ static void test_deadline(void)
 		pid[i] = rank_start(ranks, i, deadline);
 	for (unsigned int i = 0; i < 2; i++)
 		bad += rank_join_end(ranks, i, pid[i]);
-	ksft_test_result(!bad, "who comes too late for the deadline\n");
 	ranks_free(ranks);
+	return !bad;
 }
 
 /* Which ioctl a process sleeps in; -1: none. */
@@ -382,7 +371,7 @@ static int late(struct ranks *ranks, struct coll_comm *comm)
 }
 
 /* Rank 0 waits for long: in the end where everybody can see it. */
-static void test_late(void)
+static bool do_late(void)
 {
 	struct ranks *ranks = ranks_new(2);
 	unsigned int same = 0, tries;
@@ -398,8 +387,8 @@ static void test_late(void)
 	__atomic_store_n(&ranks->number[0], 1, __ATOMIC_SEQ_CST);
 	for (unsigned int i = 0; i < 2; i++)
 		bad += rank_join_end(ranks, i, pid[i]);
-	ksft_test_result(!bad && same == 10, "who waits for long has posted\n");
 	ranks_free(ranks);
+	return !bad && same == 10;
 }
 
 /* ---- forked, switched off, shrunk ---- */
@@ -434,7 +423,7 @@ static int switched(struct ranks *ranks, struct coll_comm *comm)
 
 	for (int i = 0; i < 40 && !rc; i++) {
 		if (rank == 0)
-			rc = set_boards(i % 2 ? "1" : "0");
+			rc = set_boards(i % 2 ? "Y" : "N");
 		for (int k = 0; k < 20 && !rc; k++) {
 			rc = coll_allreduce(comm, &in, &out, 1, COLL_INT32, COLL_SUM);
 			if (!rc && out != (int)coll_comm_size(comm))
@@ -442,7 +431,7 @@ static int switched(struct ranks *ranks, struct coll_comm *comm)
 		}
 	}
 	if (!rc && rank == 0)
-		rc = set_boards("0");
+		rc = set_boards("N");
 	rc = rc ? rc : coll_barrier(comm);
 	rc = rc ? rc : coll_barrier(comm);
 	before = met(comm);
@@ -450,7 +439,7 @@ static int switched(struct ranks *ranks, struct coll_comm *comm)
 		rc = coll_barrier(comm);
 	after = met(comm);
 	if (!rc && rank == 0)
-		rc = set_boards("1");
+		rc = set_boards("Y");
 	if (!rc && before != after)
 		return rank_fail(ranks, rank, "%d were met", (int)(after - before));
 	return rc;
@@ -484,20 +473,19 @@ static void test(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), 
 {
 	int tell[64] = { number };
 
-	ksft_test_result(!run(n, fn, tell), "%u ranks: %s\n", n, what);
+	chosen_result(!run(n, fn, tell), "%u ranks: %s\n", n, what);
 }
 
 int main(void)
 {
 	ksft_print_header();
-	if (!have_device())
-		ksft_exit_skip("no /dev/npulink/npu0\n");
+	if (!have_device() || access(BOARDS, W_OK))
+		ksft_exit_skip("no device, or not root\n");
 	ksft_set_plan(19);
-	test_same_bits(2);
-	test_same_bits(4);
-	test_mixed(2);
-	test_mixed(3);
-	test_mixed(5);
+	for (unsigned int n = 2; n <= 4; n += 2)
+		chosen_result(do_same_bits(n), "%u ranks: the same bits as by the plan\n", n);
+	for (unsigned int n = 2; n <= 5; n += n - 1)
+		chosen_result(do_mixed(n), "%u ranks: in any order with other calls\n", n);
 	test(2, mismatch, 0, "another call");
 	test(4, mismatch, 0, "another call");
 	test(2, death, 0, "a rank dies at once");
@@ -506,8 +494,8 @@ int main(void)
 	test(4, death, 100000, "a rank dies after 100 ms");
 	test(2, leaving, 0, "a rank leaves");
 	test(3, leaving, 0, "a rank leaves");
-	test_deadline();
-	test_late();
+	chosen_result(do_deadline(), "who comes too late for the deadline\n");
+	chosen_result(do_late(), "who waits for long has posted\n");
 	test(2, forked, 0, "forked");
 	test(2, switched, 0, "switched off and on");
 	test(4, switched, 0, "switched off and on");

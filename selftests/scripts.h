@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * scripts.h - collectives in one go, on ("Y") and off ("N").
+ * scripts.h - collectives in one go, and without the kernel, on ("Y") and off ("N").
  */
 #ifndef SELFTESTS_SCRIPTS_H
 #define SELFTESTS_SCRIPTS_H
@@ -9,16 +9,27 @@
 #include <unistd.h>
 
 #define SCRIPTS	"/sys/module/npulink/parameters/scripts"
+#define BOARDS	"/sys/module/npulink/parameters/boards"
 
-static inline int set_scripts(const char *value)
+static inline int set_parameter(const char *path, const char *value)
 {
-	int fd = open(SCRIPTS, O_WRONLY | O_CLOEXEC), rc;
+	int fd = open(path, O_WRONLY | O_CLOEXEC), rc;
 
 	if (fd < 0)
 		return -1;
 	rc = write(fd, value, 1) == 1 ? 0 : -1;
 	close(fd);
 	return rc;
+}
+
+static inline int set_scripts(const char *value)
+{
+	return set_parameter(SCRIPTS, value);
+}
+
+static inline int set_boards(const char *value)
+{
+	return set_parameter(BOARDS, value);
 }
 
 #endif /* SELFTESTS_SCRIPTS_H */

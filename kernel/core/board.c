@@ -31,11 +31,13 @@ static void npulink_board_close(s32 reasons)
 	spin_lock_irqsave(&board_machine_lock, flags);
 	board_reasons += reasons;
 	if (board_machine)
-		WRITE_ONCE(board_machine->closed, board_reasons || !npulink_boards);
+		WRITE_ONCE(board_machine->closed,
+			   board_reasons || !npulink_boards || !npulink_scripts);
 	spin_unlock_irqrestore(&board_machine_lock, flags);
 }
 
-static int npulink_boards_set(const char *val, const struct kernel_param *kp)
+/* Of parameters that have a say in it. */
+static int npulink_board_param_set(const char *val, const struct kernel_param *kp)
 {
 	int rc = param_set_bool(val, kp);
 
@@ -43,13 +45,13 @@ static int npulink_boards_set(const char *val, const struct kernel_param *kp)
 	return rc;
 }
 
-static const struct kernel_param_ops npulink_boards_ops = {
+const struct kernel_param_ops npulink_board_param_ops = {
 	.flags = KERNEL_PARAM_OPS_FL_NOARG,
-	.set = npulink_boards_set,
+	.set = npulink_board_param_set,
 	.get = param_get_bool,
 };
 
-module_param_cb(boards, &npulink_boards_ops, &npulink_boards, 0644);
+module_param_cb(boards, &npulink_board_param_ops, &npulink_boards, 0644);
 MODULE_PARM_DESC(boards, "small collectives of ranks that have a processor each are done without system calls");
 
 /* Somebody traces operations, which are to be seen. */
@@ -124,6 +126,18 @@ void npulink_board_sync(struct npulink_rank *rank)
 		rank->met += next - rank->next;
 		WRITE_ONCE(rank->next, next);
 	}
+}
+
+/* The number of its next collective. Task context. */
+u64 npulink_board_next(struct npulink_rank *rank)
+{
+	u64 next;
+
+	spin_lock_irq(&rank->lock);
+	npulink_board_sync(rank);
+	next = rank->next;
+	spin_unlock_irq(&rank->lock);
+	return next;
 }
 
 /* Do all slots of @number say the same? */

@@ -150,10 +150,7 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		c.rank = rank->rank;
 		c.peer = rank->rank;
 		c.step = ~0U;
-		spin_lock_irq(&rank->lock);
-		npulink_board_sync(rank);
-		c.number = rank->next;
-		spin_unlock_irq(&rank->lock);
+		c.number = npulink_board_next(rank);
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		npulink_comm_fail_now(rank->comm, &c);
 		npulink_object_put(obj);

@@ -504,10 +504,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	comm = rank->comm;
 	cmd->out_joined = READ_ONCE(comm->joined);
-	spin_lock_irq(&rank->lock);
-	npulink_board_sync(rank);
-	cmd->out_next = rank->next;
-	spin_unlock_irq(&rank->lock);
+	cmd->out_next = npulink_board_next(rank);
 	cmd->out_cause = NPULINK_CAUSE_NONE;
 	cmd->out_status = 0;
 	cmd->out_rank = 0;

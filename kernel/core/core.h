@@ -55,9 +55,14 @@ void npulink_links_close(struct list_head *dropped);
 
 /* ---- board.c ------------------------------------------------------------ */
 
+struct kernel_param_ops;
 struct npulink_board;
 
+extern const struct kernel_param_ops npulink_board_param_ops;
+extern bool npulink_scripts;
+
 void npulink_board_sync(struct npulink_rank *rank);
+u64 npulink_board_next(struct npulink_rank *rank);
 bool npulink_board_met(struct npulink_rank *rank, u64 number);
 void npulink_board_posted(struct npulink_rank *rank);
 void npulink_board_failed(struct npulink_comm *comm);

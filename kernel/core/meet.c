@@ -26,8 +26,8 @@
 #include "script.h"
 #include "trace.h"
 
-static bool npulink_scripts = true;
-module_param_named(scripts, npulink_scripts, bool, 0644);
+bool npulink_scripts = true;
+module_param_cb(scripts, &npulink_board_param_ops, &npulink_scripts, 0644);
 MODULE_PARM_DESC(scripts, "small collectives are run by the last rank to post, for all of them");
 
 #define SCRIPT_TRIES	4		/* scripts that are made for one plan */
