@@ -23,8 +23,9 @@
 #define MISSES		4
 #define PAUSE_FIRST	64
 #define PAUSE_MAX	4096
-/* Bytes of all ranks that each rank adds up by itself. */
-#define WORK_MAX	4096
+/* Bytes of all ranks together that each of them adds up, or copies. */
+#define REDUCE_MAX	4096
+#define COPY_MAX	16384
 /* Calls that come again before the memory is made. */
 #define WARM_UP		16
 
@@ -130,6 +131,11 @@ static bool board_open(struct coll_comm *comm)
 
 /* ---- one operation */
 
+static bool has_failed(const struct coll_board *b)
+{
+	return __atomic_load_n(&b->comm->failed, __ATOMIC_RELAXED);
+}
+
 static uint64_t flag_of(const struct coll_board_call *call, uint64_t number)
 {
 	return NPULINK_BOARD_FLAG(number, call->hash);
@@ -202,7 +208,7 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 		if (--looks)
 			continue;
 		looks = SPIN_LOOKS;
-		if (posted(b, number) || b->comm->failed)
+		if (posted(b, number) || has_failed(b))
 			break;
 		now = coll_now_ns();
 		if (!until)
@@ -241,7 +247,7 @@ static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uin
 	else if (r < comm->nranks && b->spins)
 		r = spin(comm, number, flag, r);
 	while (r < comm->nranks) {
-		if (posted(b, number) || b->comm->failed ||
+		if (posted(b, number) || has_failed(b) ||
 		    coll_drv_board_wait(&comm->dev->drv, comm->id, number))
 			return false;
 		r = look(comm, number, flag, r);
@@ -255,10 +261,15 @@ static void take(struct coll_comm *comm, const struct coll_board_call *call, uin
 	struct coll_board *b = &comm->board;
 	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
 
-	if (call->len) {
-		memcpy(call->out, rank_of(b, 0)->slots[slot].data, call->len);
-		for (uint32_t r = 1; r < comm->nranks; r++)
-			call->reduce(call->out, rank_of(b, r)->slots[slot].data, call->count);
+	for (uint32_t r = 0; r < comm->nranks && call->len; r++) {
+		const unsigned char *from = rank_of(b, r)->slots[slot].data + call->from;
+
+		if (!call->reduce)
+			memcpy((char *)call->out + r * call->part, from, call->part);
+		else if (r)
+			call->reduce(call->out, from, call->count);
+		else
+			memcpy(call->out, from, call->part);
 	}
 	set(&b->own->next, number + 1);
 	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
@@ -276,7 +287,7 @@ static bool is_open(struct coll_comm *comm)
 	}
 	if (!b->all && (b->warm++ < WARM_UP || !board_open(comm)))
 		return false;
-	return !__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) && !b->comm->failed;
+	return !__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) && !has_failed(b);
 }
 
 /* Of the next collective. What was before it has ended, or is not on the board. */
@@ -391,27 +402,62 @@ static uint32_t hash(const struct coll_args *args)
 	return h ? h : 1;
 }
 
+/* How much each rank brings, what of it is for whom, and where; false if it is nothing for us. */
+static bool layout(const struct coll_args *a, struct coll_board_call *call)
+{
+	call->part = a->count * npulink_dtype_size(a->dtype);
+	call->len = call->part;
+	switch (a->collective) {
+	case NPULINK_COLL_ALLREDUCE:
+	case NPULINK_COLL_ALLGATHER:
+		break;
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		call->from = a->rank * call->part;
+		call->len *= a->nranks;
+		break;
+	default:
+		return false;
+	}
+	if (!a->in_place)
+		return true;
+	/* There is the large buffer only, with the own part at its place. */
+	if (a->collective == NPULINK_COLL_ALLGATHER)
+		call->in = (const char *)call->out + a->rank * call->part;
+	else
+		call->in = call->out;
+	if (a->collective == NPULINK_COLL_REDUCE_SCATTER)
+		call->out = (char *)call->out + call->from;
+	return true;
+}
+
 /*
- * What the board has to know of @op. Sums of floats depend on the order: here it is that of
- * ranks, as in the plans of one-shot and one-shot-chain; of two, all are the same.
+ * What the board has to know of @op. Only collectives whose ranks all need each other anyway. Sums
+ * of floats depend on the order: here it is that of ranks, as in the plans of one-shot and
+ * one-shot-chain; of two, all are the same.
  */
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
 {
 	const struct coll_args *a = &op->args;
-	bool ordered = op->comm->nranks == 2 || !strncmp(op->plan->alg->name, "one-shot", 8);
+	bool ordered = a->nranks == 2 || (a->collective == NPULINK_COLL_ALLREDUCE &&
+					  !strncmp(op->plan->alg->name, "one-shot", 8));
+	bool reduces = a->collective == NPULINK_COLL_ALLREDUCE ||
+		       a->collective == NPULINK_COLL_REDUCE_SCATTER;
 
-	*call = (struct coll_board_call) { };
-	if (a->collective == NPULINK_COLL_ALLREDUCE) {
-		call->len = a->count * npulink_dtype_size(a->dtype);
-		call->reduce = coll_board_reduce(a->dtype, a->redop, ordered);
-		if (!call->reduce || !a->count || call->len > NPULINK_BOARD_BYTES ||
-		    call->len * op->comm->nranks > WORK_MAX)
+	*call = (struct coll_board_call) {
+		.in = op->buf[NPULINK_SLOT_SEND], .out = op->buf[NPULINK_SLOT_RECV],
+		.count = a->count,
+	};
+	if (a->collective != NPULINK_COLL_BARRIER) {
+		/* Before anything is multiplied. */
+		if (!a->count || a->count > NPULINK_BOARD_BYTES || !layout(a, call) ||
+		    call->len > NPULINK_BOARD_BYTES ||
+		    call->part * a->nranks > (reduces ? REDUCE_MAX : COPY_MAX))
 			return;
-	} else if (a->collective != NPULINK_COLL_BARRIER) {
-		return;
+		if (reduces)
+			call->reduce = coll_board_reduce(a->dtype, a->redop, ordered);
+		if (reduces && !call->reduce)
+			return;
 	}
-	call->in = op->buf[a->in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND];
-	call->out = op->buf[NPULINK_SLOT_RECV];
-	call->count = a->count;
 	call->hash = hash(a);
 }

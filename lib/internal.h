@@ -431,15 +431,17 @@ struct coll_board {
 /**
  * struct coll_board_call - what is done there
  * @hash: of the call; 0: nothing
- * @len: bytes that each rank brings
+ * @len: bytes that each rank brings; 0: it only comes
+ * @from: where in these those are that this rank needs
+ * @part: how many
  * @in: the own
  * @out: result
  * @count: elements
- * @reduce: one more rank's
+ * @reduce: adds one more rank's to the result; NULL: they are put one after the other
  */
 struct coll_board_call {
 	uint32_t hash;
-	uint32_t len;
+	uint32_t len, from, part;
 	const void *in;
 	void *out;
 	size_t count;
