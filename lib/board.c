@@ -31,10 +31,10 @@
 
 static inline void relax(void)
 {
-#if defined(__x86_64__) || defined(__i386__)
+#ifdef __x86_64__
 	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("yield" ::: "memory");
+#else
+	__asm__ volatile("" ::: "memory");
 #endif
 }
 
@@ -225,8 +225,8 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 }
 
 /*
- * Has put one, or several of which this is the first: if all flags of that are there, perhaps nobody
- * saw it before, and they sleep. One call wakes all who need not, whatever they wait for.
+ * Has put one, or several of which this is the first: if all flags of that are there, perhaps
+ * nobody saw it before, and they sleep. One call wakes all who need not, whatever they wait for.
  */
 static void wake(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
 {
@@ -304,7 +304,7 @@ static uint64_t next_number(struct coll_comm *comm)
 }
 
 /*
- * @op, again, if it is one for the board: COLL_BOARD_MET: done. Else it has to be posted, after which
+ * Tries it on the board: COLL_BOARD_MET: done. Else it has to be posted, after which
  * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
  */
 enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)

@@ -10,25 +10,26 @@
 #include "board_reduce.h"
 
 /* Sums and products wrap around, which is defined for unsigned types only. */
-#define INTEGER(name, type, utype)						\
+#define WRAPS(name, type)							\
 	static void name##_sum(void *acc, const void *in, size_t n)		\
 	{									\
-		utype *a = acc;							\
-		const utype *b = in;						\
+		type *a = acc;							\
+		const type *b = in;						\
 										\
 		for (size_t i = 0; i < n; i++)					\
-			a[i] = (utype)(a[i] + b[i]);				\
+			a[i] += b[i];						\
 	}									\
 										\
 	static void name##_prod(void *acc, const void *in, size_t n)		\
 	{									\
-		utype *a = acc;							\
-		const utype *b = in;						\
+		type *a = acc;							\
+		const type *b = in;						\
 										\
 		for (size_t i = 0; i < n; i++)					\
-			a[i] = (utype)(1ULL * a[i] * b[i]);			\
-	}									\
-										\
+			a[i] = 1ULL * a[i] * b[i];				\
+	}
+
+#define ORDERS(name, type)							\
 	static void name##_min(void *acc, const void *in, size_t n)		\
 	{									\
 		type *a = acc;							\
@@ -47,14 +48,22 @@
 			a[i] = b[i] > a[i] ? b[i] : a[i];			\
 	}
 
-INTEGER(int8, int8_t, uint8_t)
-INTEGER(uint8, uint8_t, uint8_t)
-INTEGER(int16, int16_t, uint16_t)
-INTEGER(uint16, uint16_t, uint16_t)
-INTEGER(int32, int32_t, uint32_t)
-INTEGER(uint32, uint32_t, uint32_t)
-INTEGER(int64, int64_t, uint64_t)
-INTEGER(uint64, uint64_t, uint64_t)
+WRAPS(int8, uint8_t)
+ORDERS(int8, int8_t)
+WRAPS(uint8, uint8_t)
+ORDERS(uint8, uint8_t)
+WRAPS(int16, uint16_t)
+ORDERS(int16, int16_t)
+WRAPS(uint16, uint16_t)
+ORDERS(uint16, uint16_t)
+WRAPS(int32, uint32_t)
+ORDERS(int32, int32_t)
+WRAPS(uint32, uint32_t)
+ORDERS(uint32, uint32_t)
+WRAPS(int64, uint64_t)
+ORDERS(int64, int64_t)
+WRAPS(uint64, uint64_t)
+ORDERS(uint64, uint64_t)
 
 static float no_float32(void)
 {
@@ -131,8 +140,8 @@ FLOAT(float64, double)
 #define ROW(name)	{ name##_sum, name##_prod, name##_min, name##_max }
 
 /*
- * NULL: not here. Of more than two ranks' floats, sums and products depend on the order in which they
- * are formed: only if that is right, @ordered.
+ * NULL: not here. Of more than two ranks' floats, sums and products depend on the order in
+ * which they are formed: only if that is right, @ordered.
  */
 coll_board_reduce_fn *coll_board_reduce(uint32_t dtype, uint32_t redop, bool ordered)
 {

@@ -199,7 +199,8 @@ static int same_bits(struct ranks *ranks, struct coll_comm *comm)
 		ranks->number[0] = met(comm) > 0;
 	for (unsigned int type = COLL_INT8; type <= COLL_FLOAT64; type++) {
 		for (unsigned int op = COLL_SUM; op <= COLL_AVG; op++) {
-			size_t size = coll_dtype_size(type), len = mix(type, op) % 2 ? 1024 / n : 40;
+			size_t size = coll_dtype_size(type);
+			size_t len = mix(type, op) % 2 ? 1024 / n : 40;
 			uint64_t before = 0;
 
 			len = len / size * size;
@@ -285,7 +286,8 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 					many[k][j] = i + k * j + rank;
 			rc = coll_group_start(comm);
 			for (unsigned int k = 0; k < 2 + what % 2 * 6; k++)
-				rc |= coll_allreduce(comm, many[k], sums[k], 4, COLL_INT32, COLL_SUM);
+				rc |= coll_allreduce(comm, many[k], sums[k], 4, COLL_INT32,
+						     COLL_SUM);
 			rc |= coll_group_end(comm);
 			for (unsigned int k = 0; k < 2 + what % 2 * 6 && !rc; k++)
 				for (int j = 0; j < 4; j++)
@@ -301,7 +303,8 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 			for (int k = 0; k < BIG; k++)
 				big_in[k] = i + k + rank;
 			began = i;
-			rc = coll_iallreduce(comm, big_in, big_out, BIG, COLL_INT32, COLL_SUM, &req);
+			rc = coll_iallreduce(comm, big_in, big_out, BIG, COLL_INT32, COLL_SUM,
+					     &req);
 		} else if (what == 14 && req) {
 			rc = coll_wait(&req);
 			for (int k = 0; k < BIG && !rc; k++)

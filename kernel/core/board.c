@@ -4,9 +4,9 @@
  * linux/npulink_board.h, which has the rules.
  *
  * The kernel makes the memory, says in it what all have to know, and is the judge: the first
- * POST of a number decides whether the operation is met on the board. For that it says first that it
- * was posted, and then looks for the flags. A rank that puts its flag later sees that, and so
- * does whoever sees that flag. What ranks write is theirs: a wrong flag or number makes them
+ * POST of a number decides whether the operation is met on the board. For that it says first
+ * that it was posted, and then looks for the flags. A rank that puts its flag later sees that,
+ * and so does whoever sees that flag. What ranks write is theirs: a wrong flag or number makes them
  * disagree among each other, which they could do by what they bring as well.
  */
 #include <linux/moduleparam.h>
@@ -15,7 +15,7 @@
 #include "board.h"
 
 /* A rank that says it has met more than this since it was last asked is not believed. */
-#define BOARD_JUMP	(1ULL << 40)
+#define BOARD_JUMP	BIT_ULL(40)
 
 /* ---- open and closed, for all ---------------------------------------------------------- */
 
@@ -173,8 +173,8 @@ bool npulink_board_met(struct npulink_rank *rank, u64 number)
 		met = board->met[slot];
 	} else {
 		/*
-		 * If somebody has posted a later one of this slot, he has met here, and then the flags
-		 * are still there, or has posted this one too, and then his is not.
+		 * If somebody has posted a later one of this slot, he has met here, and then
+		 * the flags are still there, or has posted this one too, and then his is not.
 		 */
 		bool first = board->off[slot] < number + 1;
 
@@ -233,6 +233,7 @@ void npulink_board_free(struct npulink_board *board)
 /* That of @comm, made if it has none. */
 static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 {
+	/* Pairs with the release below. */
 	struct npulink_board *board = smp_load_acquire(&comm->board), *new;
 
 	if (board)

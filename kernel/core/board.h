@@ -31,7 +31,7 @@ struct npulink_board {
 	bool met[NPULINK_BOARD_SLOTS];
 	u32 nareas;
 	struct npulink_board_rank *areas[NPULINK_BOARD_RANKS];
-	spinlock_t lock;
+	spinlock_t lock;	/* see above */
 	struct timer_list timer;
 	u32 nwaiters;
 	struct npulink_board_waiter *waiters[NPULINK_BOARD_RANKS];

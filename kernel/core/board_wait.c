@@ -103,7 +103,7 @@ static int npulink_board_sleep(struct npulink_rank *rank, struct npulink_board *
 			rc = -EBUSY;
 			break;
 		}
-		/* Its barrier is that of those who change something, and then look whether we sleep. */
+		/* Pairs with the barriers of those who then look whether somebody sleeps. */
 		set_current_state(TASK_INTERRUPTIBLE);
 		if (npulink_board_is_over(board, number))
 			break;

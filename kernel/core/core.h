@@ -18,6 +18,7 @@
 #ifndef NPULINK_CORE_H
 #define NPULINK_CORE_H
 
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
 #include <linux/uidgid.h>
@@ -55,7 +56,6 @@ void npulink_links_close(struct list_head *dropped);
 
 /* ---- board.c ------------------------------------------------------------ */
 
-struct kernel_param_ops;
 struct npulink_board;
 
 extern const struct kernel_param_ops npulink_board_param_ops;

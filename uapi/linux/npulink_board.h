@@ -10,31 +10,33 @@
 /**
  * DOC: The board of a communicator
  *
- * A small collective need not be posted if all ranks meet on the board: memory that all of them
- * can read, in which each can write only what is its own. A rank puts what it brings into
- * a slot, and then the flag that says under which number; who finds the same flag
+ * A small collective need not be posted if all ranks meet on the board: memory that all of
+ * them can read, in which each can write only what is its own. A rank puts what it brings
+ * into a slot, and then the flag that says under which number; who finds the same flag
  * in that slot of every rank has all that there is, and works out its result by itself.
  *
  * Numbers are those of collectives: one that is met on the board has the next one, as if it
- * had been posted. A rank that does not want to wait any longer posts it. Then it, and only then, is
- * decided whether the operation is one of the board: if all flags are there by that time
- * it is, and POST gives EALREADY; if not, it is one that all ranks have to
- * post, however many flags are seen afterwards. So a rank
+ * had been posted. A rank that does not want to wait any longer posts it. Then, and only
+ * then, it is decided whether the operation is one of the board: if all flags are there by
+ * that time it is, and POST gives EALREADY; if not, it is one that all ranks have to post,
+ * however many flags are seen afterwards. So a rank
  *
- *  1. takes as the number N its own next or posted[rank], whichever is larger, and writes it to next;
+ *  1. takes as the number N its own next or posted[rank], whichever is larger, and writes
+ *     it to next;
  *  2. if closed, failed or off[N % NPULINK_BOARD_SLOTS] > N: posts, without a flag;
- *  3. fills the slot N % NPULINK_BOARD_SLOTS, once all ranks are done with what it held: they are if
- *     their next, or their posted, is larger than its number;
+ *  3. fills the slot N % NPULINK_BOARD_SLOTS, once all ranks are done with what it held:
+ *     they are if their next, or their posted, is larger than its number;
  *  4. writes the flag (release), and then, after a full barrier, looks at off as in 2:
  *     if it is N's, it posts;
- *  5. looks at the flags of all ranks (acquire), and when all are N's and equal, once more at off: if
- *     it is N's, it posts. If not, the operation is met;
+ *  5. looks at the flags of all ranks (acquire), and when all are N's and equal, once more
+ *     at off: if it is N's, it posts. If not, the operation is met;
  *  6. when it has read what it needs, writes N + 1 to next (release).
  *
- * Whoever does not find all flags in 5 may look again, or sleep: BOARD_WAIT. And who finds them all right
- * after 4 wakes those who sleep, if there are any: BOARD_WAIT with NPULINK_BOARD_WAKE. What takes long
- * has to be posted, as only that is seen by hang, deadline and deadlock.
- * With a flag out, the rank must not post any other collective before that one is met or posted.
+ * Whoever does not find all flags in 5 may look again, or sleep: BOARD_WAIT. And who finds
+ * them all right after 4 wakes those who sleep, if there are any: BOARD_WAIT with
+ * NPULINK_BOARD_WAKE. What takes long has to be posted, as only that is seen by hang,
+ * deadline and deadlock. With a flag out, the rank must not post any other collective
+ * before that one is met or posted.
  */
 
 #define NPULINK_BOARD_SLOTS	16
