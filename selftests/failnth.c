@@ -208,11 +208,14 @@ static int run_status(struct scene *s)
 	return raw_status(s->fd[0], s->comm[0], &st);
 }
 
-/* Of two ranks the other has its part. */
+/* Of two ranks the other has its part; that stays, but a mapping would hold the file. */
 static void prepare_board(struct scene *s)
 {
-	RAW_CHECK(mmap(NULL, BOARD_OWN, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd[1],
-		       NPULINK_MMAP_BOARD_OWN(s->comm[1])) != MAP_FAILED);
+	void *p = mmap(NULL, BOARD_OWN, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd[1],
+		       NPULINK_MMAP_BOARD_OWN(s->comm[1]));
+
+	RAW_CHECK(p != MAP_FAILED);
+	munmap(p, BOARD_OWN);
 }
 
 static int run_board(struct scene *s)
