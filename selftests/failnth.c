@@ -227,6 +227,8 @@ static void prepare_board_all(struct scene *s)
 {
 	prepare_board(s);
 	RAW_CHECK(!run_board(s));
+	munmap(s->map, s->map_len);
+	s->map = NULL;
 }
 
 static int run_board_all(struct scene *s)
@@ -235,7 +237,11 @@ static int run_board_all(struct scene *s)
 	void *p = mmap(NULL, 2 * page + 2 * BOARD_OWN, PROT_READ, MAP_SHARED, s->fd[0],
 		       NPULINK_MMAP_BOARD(s->comm[0]));
 
-	return p == MAP_FAILED ? -errno : munmap(p, 2 * page + 2 * BOARD_OWN);
+	if (p == MAP_FAILED)
+		return -errno;
+	s->map = p;
+	s->map_len = 2 * page + 2 * BOARD_OWN;
+	return 0;
 }
 
 static int run_board_wait(struct scene *s)
