@@ -306,8 +306,10 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 	shared->outcomes[rank].wrong = checked(&pt->call);
 	if (!iters) {
 		one = timed(pt, 1, true, 0, NULL);
-		if (one < budget / 20)
-			one = timed(pt, 5, true, 0, NULL);
+		/* Libraries learn from the first calls; and few short ones say little. */
+		for (unsigned int n = 5; agree(&shared->units, one * n < budget / 20 ? 2 : 1) == 2;
+		     n *= 4)
+			one = timed(pt, n, true, 0, NULL);
 		iters = agree(&shared->iters, budget / one < 2 ? 2 : budget / one);
 	} else {
 		timed(pt, iters / 10 + 1, true, 0, NULL);
