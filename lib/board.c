@@ -19,12 +19,12 @@
 /* How long a rank looks for the others before it sleeps: about what that would cost it. */
 #define SPIN_NS		20000
 #define SPIN_LOOKS	64	/* looks at the flags per look at the clock */
-/* After so many times in vain, it sleeps at once for as many calls, then for twice as many .. */
+/* After so many times in vain, it sleeps at once for PAUSE_FIRST calls, then for twice as many. */
 #define MISSES		4
 #define PAUSE_FIRST	64
 #define PAUSE_MAX	4096
 /* Bytes of all ranks together that each of them adds up, or copies. */
-#define REDUCE_MAX	4096
+#define REDUCE_MAX	8192
 #define COPY_MAX	16384
 /* Calls that come again before the memory is made. */
 #define WARM_UP		16
@@ -68,13 +68,6 @@ static unsigned int longer(unsigned int *pause)
 	if (*pause > PAUSE_MAX)
 		*pause = PAUSE_MAX;
 	return *pause;
-}
-
-/* The others are too late for us to look for them. */
-static void rest(struct coll_board *b)
-{
-	b->rest = longer(&b->pause);
-	b->misses = 0;
 }
 
 void coll_board_close(struct coll_board *b)
@@ -193,6 +186,18 @@ static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t fla
 	return r;
 }
 
+/* The others were there soon, or not. */
+static void note(struct coll_board *b, bool soon)
+{
+	if (soon) {
+		b->misses = 0;
+		b->pause = 0;
+	} else if (++b->misses == MISSES) {
+		b->rest = longer(&b->pause);
+		b->misses = 0;
+	}
+}
+
 /* Looks for a little while. */
 static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
 {
@@ -213,14 +218,12 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 		now = coll_now_ns();
 		if (!until)
 			until = now + SPIN_NS;
-		if (now < until)
-			continue;
-		if (++b->misses == MISSES)
-			rest(b);
-		return r;
+		if (now >= until) {
+			note(b, false);
+			return r;
+		}
 	}
-	b->misses = 0;
-	b->pause = 0;
+	note(b, true);
 	return r;
 }
 
@@ -241,15 +244,24 @@ static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uin
 	const uint64_t flag = flag_of(call, number);
 	struct coll_board *b = &comm->board;
 	uint32_t r = look(comm, number, flag, 0);
+	bool pass = false, slept;
+	int rc;
 
 	if (r < comm->nranks && b->rest)
 		b->rest--;
 	else if (r < comm->nranks && b->spins)
 		r = spin(comm, number, flag, r);
+	else
+		pass = true;
 	while (r < comm->nranks) {
-		if (posted(b, number) || has_failed(b) ||
-		    coll_drv_board_wait(&comm->dev->drv, comm->id, number))
+		if (posted(b, number) || has_failed(b))
 			return false;
+		rc = coll_drv_board_wait(&comm->dev->drv, comm->id, number, pass, &slept);
+		if (pass)
+			note(b, !rc && !slept);
+		if (rc)
+			return false;
+		pass = false;
 		r = look(comm, number, flag, r);
 	}
 	return !posted(b, number);
@@ -432,32 +444,38 @@ static bool layout(const struct coll_args *a, struct coll_board_call *call)
 }
 
 /*
- * What the board has to know of @op. Only collectives whose ranks all need each other anyway. Sums
- * of floats depend on the order: here it is that of ranks, as in the plans of one-shot and
- * one-shot-chain; of two, all are the same.
+ * Is it for the board, if the ranks have one? Only collectives whose ranks all need each other
+ * anyway. Sums of floats depend on the order: here it is that of ranks, and of two, all are the
+ * same. Equal on all ranks.
  */
-void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
+bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *a,
+		      struct coll_board_call *call)
 {
-	const struct coll_args *a = &op->args;
-	bool ordered = a->nranks == 2 || (a->collective == NPULINK_COLL_ALLREDUCE &&
-					  !strncmp(op->plan->alg->name, "one-shot", 8));
 	bool reduces = a->collective == NPULINK_COLL_ALLREDUCE ||
 		       a->collective == NPULINK_COLL_REDUCE_SCATTER;
 
+	if (a->nranks > NPULINK_BOARD_RANKS || (a->topo && a->topo->nservers > 1))
+		return false;
+	if (a->collective == NPULINK_COLL_BARRIER)
+		return true;
+	/* Before anything is multiplied. */
+	if (!a->count || a->count > NPULINK_BOARD_BYTES || !layout(a, call) ||
+	    call->len > NPULINK_BOARD_BYTES ||
+	    call->part * a->nranks > (reduces ? REDUCE_MAX : COPY_MAX))
+		return false;
+	if (reduces)
+		call->reduce = coll_board_reduce(a->dtype, a->redop,
+						 a->nranks == 2 || alg->ordered);
+	return !reduces || call->reduce;
+}
+
+/* What the board has to know of @op. */
+void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
+{
 	*call = (struct coll_board_call) {
 		.in = op->buf[NPULINK_SLOT_SEND], .out = op->buf[NPULINK_SLOT_RECV],
-		.count = a->count,
+		.count = op->args.count,
 	};
-	if (a->collective != NPULINK_COLL_BARRIER) {
-		/* Before anything is multiplied. */
-		if (!a->count || a->count > NPULINK_BOARD_BYTES || !layout(a, call) ||
-		    call->len > NPULINK_BOARD_BYTES ||
-		    call->part * a->nranks > (reduces ? REDUCE_MAX : COPY_MAX))
-			return;
-		if (reduces)
-			call->reduce = coll_board_reduce(a->dtype, a->redop, ordered);
-		if (reduces && !call->reduce)
-			return;
-	}
-	call->hash = hash(a);
+	if (coll_board_takes(op->plan->alg, &op->args, call))
+		call->hash = hash(&op->args);
 }

@@ -72,7 +72,7 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number);
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, bool pass, bool *slept);
 int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
@@ -219,6 +219,7 @@ struct coll_work_costs {
  * @work: the same things in processor time
  * @calibrated: these are a file's
  * @script_bytes: as the device says, see npulink_meet_bytes(); 0: no rank works for all
+ * @board: ranks of one machine can do without the device what coll_board_takes()
  * @far_alpha: seconds per message between machines; negative: as within one
  * @far_beta: seconds per byte between machines, through all ports of one together
  * @overrides: what the user says
@@ -230,6 +231,7 @@ struct coll_tune {
 	struct coll_work_costs work;
 	bool calibrated;
 	uint32_t script_bytes;
+	bool board;
 	double far_alpha, far_beta;
 	struct coll_override *overrides;
 	unsigned int noverrides;
@@ -401,9 +403,9 @@ bool coll_make_room(struct coll_dev *dev, bool wait);
  * @never: there is none
  * @spins: ranks have a processor each
  * @skip: calls that are not to be tried
- * @rest: calls that are not to spin
- * @pause: how many were not, last time
- * @misses: times that a rank has spun in vain, one after the other
+ * @rest: calls that are to sleep at once
+ * @pause: how many were to, last time
+ * @misses: times that a rank has had to sleep all the same, one after the other
  * @warm: calls that came before there was one
  * @all: what all can read, NULL until every rank has come here; with @len bytes
  * @machine: of it
@@ -457,6 +459,8 @@ enum coll_board_state {
 };
 
 void coll_board_close(struct coll_board *board);
+bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *args,
+		      struct coll_board_call *call);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
 enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
 void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);

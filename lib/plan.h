@@ -127,6 +127,7 @@ struct coll_cost_params {
  *	    since all ranks must take the same
  * @rotation: all ranks' plans are rank 0's with peers shifted (p^2-message
  *	      algorithms); the verifier checks that before it relies on it
+ * @ordered: each result is the sum of rank 0's, rank 1's .. in that order, on all ranks
  * @together: what one request writes others at most copy: ranks of one machine can run all of
  *	      them together, block by block (kernel/core/share.c)
  */
@@ -138,6 +139,7 @@ struct coll_algorithm {
 	bool exact;
 	bool commutative;
 	bool rotation;
+	bool ordered;
 	bool together;
 	const char *(*supports)(const struct coll_args *args);
 	int (*plan)(const struct coll_args *args, struct coll_plan *plan);

@@ -182,15 +182,23 @@ static double script_share(const struct coll_tune *tune, const struct coll_work 
 	return work->touched / most;
 }
 
-/* All ranks run once, one of them works. A request without interrupt is like a message. */
+/* All ranks run once. */
+static double calls_seconds(const struct coll_tune *tune, const struct coll_args *args)
+{
+	const struct coll_work_costs *c = &tune->work;
+	uint32_t n = args->nranks > c->processors ? args->nranks : c->processors;
+
+	return c->call * n / c->processors;
+}
+
+/* And one of them works. A request without interrupt is like a message. */
 static double script_seconds(const struct coll_tune *tune, const struct coll_work *work,
 			     const struct coll_args *args)
 {
 	const struct coll_work_costs *c = &tune->work;
-	uint32_t n = args->nranks > c->processors ? args->nranks : c->processors;
 	double add = c->reduces[args->dtype] - c->copy;
 
-	return c->call * n / c->processors + work->requests * c->message +
+	return calls_seconds(tune, args) + work->requests * c->message +
 	       work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0);
 }
 
@@ -228,6 +236,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
 	double path, work, share, script, far = 0, reduce = c->reduces[args->dtype];
+	struct coll_board_call board = { };
 	struct coll_work counted = { };
 
 	params.gamma = tune->gamma[args->dtype];
@@ -240,6 +249,8 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 		return path > far ? path + far / 100 : far + path / 100;
 	}
 	script = script_share(tune, &counted, args);
+	if (tune->board && args->nranks > 1 && coll_board_takes(alg, args, &board))
+		return calls_seconds(tune, args) + script_seconds(tune, &counted, args) / 100;
 	if (script <= 1)
 		return script_seconds(tune, &counted, args);
 	if (script < NO_SCRIPT && alg->together && args->nranks <= NPULINK_CHAIN_MAX)
