@@ -11,6 +11,7 @@
  * One call, or group of calls, at a time, for which repeat.c sees.
  */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 #include "internal.h"
@@ -79,6 +80,19 @@ void coll_board_close(struct coll_board *b)
 	*b = (struct coll_board) { .never = true };
 }
 
+/* That the ranks have. One that is bound to a single one does not know about the others. */
+static unsigned int processors(uint32_t online)
+{
+	cpu_set_t set;
+	unsigned int own;
+
+	/* That is a system call, or a file to read. */
+	if (!online)
+		online = sysconf(_SC_NPROCESSORS_ONLN);
+	own = sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+	return own > 1 && own < online ? own : online;
+}
+
 /* The memory; the last rank to come here is the first that can have all of it. */
 static bool board_open(struct coll_comm *comm)
 {
@@ -117,8 +131,7 @@ static bool board_open(struct coll_comm *comm)
 	b->comm = (const void *)(b->all + page);
 	b->ranks = b->all + page + head;
 	b->pause = 0;
-	/* That is a system call, or a file to read. */
-	b->spins = (info->out_processors ?: sysconf(_SC_NPROCESSORS_ONLN)) >= comm->nranks;
+	b->spins = processors(info->out_processors) >= comm->nranks;
 	return true;
 }
 
@@ -414,7 +427,7 @@ static uint32_t hash(const struct coll_args *args)
 	return h ? h : 1;
 }
 
-/* How much each rank brings, what of it is for whom, and where; false if it is nothing for us. */
+/* How much each rank brings, and what of it is for whom; false if it is nothing for us. */
 static bool layout(const struct coll_args *a, struct coll_board_call *call)
 {
 	call->part = a->count * npulink_dtype_size(a->dtype);
@@ -422,25 +435,26 @@ static bool layout(const struct coll_args *a, struct coll_board_call *call)
 	switch (a->collective) {
 	case NPULINK_COLL_ALLREDUCE:
 	case NPULINK_COLL_ALLGATHER:
-		break;
+		return true;
 	case NPULINK_COLL_REDUCE_SCATTER:
 	case NPULINK_COLL_ALLTOALL:
 		call->from = a->rank * call->part;
 		call->len *= a->nranks;
-		break;
+		return true;
 	default:
 		return false;
 	}
-	if (!a->in_place)
-		return true;
-	/* There is the large buffer only, with the own part at its place. */
+}
+
+/* There is the large buffer only, with the own part at its place. */
+static void set_in_place(const struct coll_args *a, struct coll_board_call *call)
+{
 	if (a->collective == NPULINK_COLL_ALLGATHER)
 		call->in = (const char *)call->out + a->rank * call->part;
 	else
 		call->in = call->out;
 	if (a->collective == NPULINK_COLL_REDUCE_SCATTER)
 		call->out = (char *)call->out + call->from;
-	return true;
 }
 
 /*
@@ -476,6 +490,9 @@ void coll_board_prepare(const struct coll_operation *op, struct coll_board_call 
 		.in = op->buf[NPULINK_SLOT_SEND], .out = op->buf[NPULINK_SLOT_RECV],
 		.count = op->args.count,
 	};
-	if (coll_board_takes(op->plan->alg, &op->args, call))
-		call->hash = hash(&op->args);
+	if (!coll_board_takes(op->plan->alg, &op->args, call))
+		return;
+	call->hash = hash(&op->args);
+	if (op->args.in_place && op->args.collective != NPULINK_COLL_BARRIER)
+		set_in_place(&op->args, call);
 }
