@@ -16,13 +16,13 @@ struct npulink_board_waiter;
  * struct npulink_board_place - of a rank that may wait
  * @task: who has last come here for it, or mapped its part; with a reference. Under board->lock
  * @number: + 1, of the last collective it has waited for: it has come to that, or says so
- * @burnt: nanoseconds of processor time, see npulink_board_burn()
- * @burnt_at: what the task had used up when that was last looked at
+ * @used: nanoseconds that the task had run when @spare was last looked at
+ * @spare: nanoseconds that it may lose, see npulink_board_burn()
  */
 struct npulink_board_place {
 	struct task_struct *task;
 	u64 number;
-	u64 burnt, burnt_at;
+	u64 used, spare;
 };
 
 /*

@@ -20,9 +20,9 @@
 #define BOARD_PASS	2	/* jiffies */
 /* For so long it looks for the next of those who are at work elsewhere: switches of theirs. */
 #define BOARD_LOOK_NS	50000
-/* Processor time that it loses at once so that others come first; and in all, see below. */
+/* Processor time that it loses so that others come first, at once and in a row: see below. */
 #define BOARD_BURN_NS		200000
-#define BOARD_BURN_MAX_NS	8000000		/* more than the scheduler owes to anybody */
+#define BOARD_BURN_MAX_NS	8000000
 
 /* A task that sleeps in BOARD_WAIT, one for each rank; under board->lock. */
 struct npulink_board_waiter {
@@ -208,20 +208,25 @@ static bool npulink_board_look(struct npulink_board_look *l, u64 ns)
 /*
  * The scheduler does not follow a hint against those to whom it owes some milliseconds: whoever
  * has slept comes first until that is made up for. That is us, so use up some of it, after
- * which nobody has to sleep for many calls. In the end no more than a 32nd of our time.
+ * which nobody has to sleep for many calls; but after the beginning no more than a 16th of our
+ * time, as it may be that somebody sleeps before all have made up for it, and then it was for
+ * nothing.
  */
 static bool npulink_board_burn(struct npulink_board_look *l, bool *found)
 {
 	struct npulink_board_place *place = &l->board->places[l->me];
-	u64 used = current->se.sum_exec_runtime, back = used - place->burnt_at;
+	u64 used = current->se.sum_exec_runtime;
 
-	/* Another thread than before may have used less. */
-	back = (s64)back > 0 ? back / 32 : 0;
-	place->burnt_at = used;
-	place->burnt = place->burnt > back ? place->burnt - back : 0;
-	if (place->burnt + BOARD_BURN_NS > BOARD_BURN_MAX_NS)
+	/* Another thread may have used more. */
+	if (!place->used)
+		place->spare = BOARD_BURN_MAX_NS;
+	else if (used > place->used)
+		place->spare = min_t(u64, place->spare + (used - place->used) / 16,
+				     BOARD_BURN_MAX_NS);
+	place->used = used;
+	if (place->spare < BOARD_BURN_NS)
 		return false;
-	place->burnt += BOARD_BURN_NS;
+	place->spare -= BOARD_BURN_NS;
 	*found = npulink_board_look(l, BOARD_BURN_NS);
 	return true;
 }
@@ -229,19 +234,17 @@ static bool npulink_board_burn(struct npulink_board_look *l, bool *found)
 /* Gives the processor to those who are to come. False: that leads to nothing. */
 static bool npulink_board_pass(struct npulink_board_look *l)
 {
-	unsigned long end = jiffies + BOARD_PASS, switches = 0;
-	struct task_struct *task;
+	unsigned long end = jiffies + BOARD_PASS;
 	bool again = false, found = false;
+	struct task_struct *task;
 	int rc = 1;
 
 	for (; (task = npulink_board_to_come(l)); again = true) {
-		/* We have it back, and he, who waits for it yet, has not had it. */
-		if (again && !npulink_board_burn(l, &found) && switches == current->nivcsw)
+		/* The second time we have it back, and he, who waits for it yet, has not had it. */
+		if (signal_pending(current) || time_after(jiffies, end) ||
+		    (again && !npulink_board_burn(l, &found)))
 			rc = 0;
-		if (signal_pending(current) || time_after(jiffies, end))
-			rc = 0;
-		switches = current->nivcsw;
-		if (!found && rc > 0)
+		else if (!found)
 			rc = yield_to(task, false);
 		put_task_struct(task);
 		if (found || npulink_board_is_found(l))
