@@ -71,6 +71,13 @@ static unsigned int longer(unsigned int *pause)
 	return *pause;
 }
 
+/* The others are too late for us to look for them. */
+static void rest(struct coll_board *b)
+{
+	b->rest = longer(&b->pause);
+	b->misses = 0;
+}
+
 void coll_board_close(struct coll_board *b)
 {
 	if (b->all)
@@ -199,18 +206,6 @@ static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t fla
 	return r;
 }
 
-/* The others were there soon, or not. */
-static void note(struct coll_board *b, bool soon)
-{
-	if (soon) {
-		b->misses = 0;
-		b->pause = 0;
-	} else if (++b->misses == MISSES) {
-		b->rest = longer(&b->pause);
-		b->misses = 0;
-	}
-}
-
 /* Looks for a little while. */
 static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
 {
@@ -231,12 +226,14 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 		now = coll_now_ns();
 		if (!until)
 			until = now + SPIN_NS;
-		if (now >= until) {
-			note(b, false);
-			return r;
-		}
+		if (now < until)
+			continue;
+		if (++b->misses == MISSES)
+			rest(b);
+		return r;
 	}
-	note(b, true);
+	b->misses = 0;
+	b->pause = 0;
 	return r;
 }
 
@@ -257,24 +254,15 @@ static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uin
 	const uint64_t flag = flag_of(call, number);
 	struct coll_board *b = &comm->board;
 	uint32_t r = look(comm, number, flag, 0);
-	bool pass = false, slept;
-	int rc;
 
 	if (r < comm->nranks && b->rest)
 		b->rest--;
 	else if (r < comm->nranks && b->spins)
 		r = spin(comm, number, flag, r);
-	else
-		pass = true;
 	while (r < comm->nranks) {
-		if (posted(b, number) || has_failed(b))
+		if (posted(b, number) || has_failed(b) ||
+		    coll_drv_board_wait(&comm->dev->drv, comm->id, number))
 			return false;
-		rc = coll_drv_board_wait(&comm->dev->drv, comm->id, number, pass, &slept);
-		if (pass)
-			note(b, !rc && !slept);
-		if (rc)
-			return false;
-		pass = false;
 		r = look(comm, number, flag, r);
 	}
 	return !posted(b, number);

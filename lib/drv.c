@@ -312,19 +312,12 @@ int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 	return rc;
 }
 
-/* EINTR, ETIME, EBUSY: post. Sets *slept if it had to sleep. */
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, bool pass, bool *slept)
+/* EINTR, ETIME, EBUSY: look, or post. */
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number)
 {
-	struct npulink_board_wait arg = {
-		.size = sizeof(arg), .flags = pass ? NPULINK_BOARD_PASS : 0,
-		.comm_id = id, .number = number,
-	};
-	int rc;
+	struct npulink_board_wait arg = { .size = sizeof(arg), .comm_id = id, .number = number };
 
-	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
-	rc = ioctl(drv->fd, NPULINK_BOARD_WAIT, &arg);
-	*slept = rc;
-	return rc < 0 ? -errno : 0;
+	return drv_call(drv, NPULINK_BOARD_WAIT, &arg);
 }
 
 int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)

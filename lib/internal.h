@@ -72,7 +72,7 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, bool pass, bool *slept);
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number);
 int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
@@ -403,9 +403,9 @@ bool coll_make_room(struct coll_dev *dev, bool wait);
  * @never: there is none
  * @spins: ranks have a processor each
  * @skip: calls that are not to be tried
- * @rest: calls that are to sleep at once
- * @pause: how many were to, last time
- * @misses: times that a rank has had to sleep all the same, one after the other
+ * @rest: calls that are not to spin
+ * @pause: how many were not, last time
+ * @misses: times that a rank has spun in vain, one after the other
  * @warm: calls that came before there was one
  * @all: what all can read, NULL until every rank has come here; with @len bytes
  * @machine: of it

@@ -7,7 +7,6 @@
  * npulink-test: timeout=120
  */
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <linux/npulink_board.h>
@@ -209,19 +208,13 @@ TEST_F(board, err_wait)
 	};
 
 	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(m->fd, NPULINK_BOARD_WAIT, &cmd));
-	EXPECT_EQ(-EOPNOTSUPP, board_wait(m->fd, m->comm, 4, 0));
-	EXPECT_EQ(-EOPNOTSUPP, board_wait(m->fd, m->comm, NPULINK_BOARD_PASS | 1U << 31, 0));
+	EXPECT_EQ(-EOPNOTSUPP, board_wait(m->fd, m->comm, 2, 0));
 	EXPECT_EQ(-EINVAL, board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE, 1));
-	EXPECT_EQ(-EINVAL, board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE | NPULINK_BOARD_PASS, 0));
 	EXPECT_EQ(-ENOENT, board_wait(m->fd, m->buf, 0, 0));
 	EXPECT_EQ(-ENOENT, board_wait(m->fd, 0, NPULINK_BOARD_WAKE, 0));
 	EXPECT_EQ(0, board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE, 0));
 	EXPECT_EQ(-ETIME, board_wait(m->fd, m->comm, 0, 0));
 	EXPECT_EQ(-ETIME, board_wait(m->fd, m->comm, 0, ~0ULL));
-	EXPECT_EQ(-ETIME, board_wait(m->fd, m->comm, NPULINK_BOARD_PASS, 0));
-	EXPECT_EQ(-ETIME, board_wait(m->fd, m->comm, NPULINK_BOARD_PASS, ~0ULL));
-	put_flag(self->own[0], 0, HASH);
-	EXPECT_EQ(-ETIME, board_wait(m->fd, m->comm, NPULINK_BOARD_PASS, 0));
 	EXPECT_EQ(0, self->comm->waiting);
 }
 
@@ -467,157 +460,10 @@ TEST_F(board, signals)
 	ASSERT_EQ(0, sigaction(SIGALRM, &sa, NULL));
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &often, NULL));
 	for (i = 0; i < 20; i++) {
-		rc = board_wait(m->fd, m->comm, i & 1 ? NPULINK_BOARD_PASS : 0, 0);
+		rc = board_wait(m->fd, m->comm, 0, 0);
 		EXPECT_TRUE(rc == -EINTR || rc == -ETIME);
 	}
 	ASSERT_EQ(0, setitimer(ITIMER_REAL, &never, NULL));
-}
-
-/* ---- ranks that share a processor */
-
-struct passer {
-	pthread_t thread;
-	const struct member *m;
-	struct npulink_board_rank *own;
-	const struct npulink_board_rank *other;
-	uint32_t flags;
-	unsigned int n, waits, slept, wrong;
-};
-
-static void on_one_cpu(void)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(0, &set);
-	sched_setaffinity(0, sizeof(set), &set);
-}
-
-static bool is_there(const struct npulink_board_rank *r, uint64_t number)
-{
-	return __atomic_load_n(&r->slots[number % NPULINK_BOARD_SLOTS].flag, __ATOMIC_ACQUIRE) ==
-	       NPULINK_BOARD_FLAG(number, HASH);
-}
-
-/* As libcoll does it, and nobody posts. */
-static void *pass_fn(void *arg)
-{
-	struct passer *p = arg;
-	uint64_t i;
-	int rc = 0;
-
-	on_one_cpu();
-	for (i = 0; i < p->n; i++) {
-		put_flag(p->own, i, HASH);
-		if (is_there(p->other, i))
-			board_wait(p->m->fd, p->m->comm, NPULINK_BOARD_WAKE, 0);
-		while (!is_there(p->other, i)) {
-			rc = board_wait(p->m->fd, p->m->comm, p->flags, i);
-			p->waits++;
-			p->slept += rc == 1;
-			p->wrong += rc < 0 && rc != -ETIME;
-		}
-		__atomic_store_n(&p->own->next, i + 1, __ATOMIC_RELEASE);
-		/* The slot is used again. */
-		while (i % NPULINK_BOARD_SLOTS == NPULINK_BOARD_SLOTS - 1 &&
-		       __atomic_load_n(&p->other->next, __ATOMIC_ACQUIRE) < i)
-			sched_yield();
-	}
-	return NULL;
-}
-
-/* Who waits gives the processor to the other: they hardly ever sleep. */
-TEST_F(board, pass)
-{
-	const size_t at = getpagesize() + page_up(sizeof(struct npulink_board_comm));
-	struct passer p[2] = {};
-	int r;
-
-	for (r = 0; r < 2; r++) {
-		p[r] = (struct passer) {
-			.m = &self->t.m[r], .own = self->own[r], .n = 5000,
-			.other = (void *)(self->all[r] + at + !r * own_len()),
-			.flags = NPULINK_BOARD_PASS,
-		};
-		ASSERT_EQ(0, pthread_create(&p[r].thread, NULL, pass_fn, &p[r]));
-	}
-	for (r = 0; r < 2; r++) {
-		pthread_join(p[r].thread, NULL);
-		EXPECT_EQ(0, p[r].wrong);
-	}
-	TH_LOG("%u waits, %u of them slept", p[0].waits + p[1].waits, p[0].slept + p[1].slept);
-	EXPECT_GT(p[0].waits + p[1].waits, 2500);
-	EXPECT_LT(p[0].slept + p[1].slept, (p[0].waits + p[1].waits) / 4);
-	EXPECT_EQ(0, self->comm->waiting);
-}
-
-enum { BESIDE, ELSEWHERE, LESSER, DEAD, KINDS };
-
-struct computing {
-	pthread_t thread;
-	const struct member *m;
-	int kind, rc;
-	_Atomic unsigned int turns;
-	_Atomic int stop;
-};
-
-static void *compute_fn(void *arg)
-{
-	struct computing *c = arg;
-
-	if (c->kind != ELSEWHERE)
-		on_one_cpu();
-	/* From then on it is who comes for this rank. It has come to nothing yet. */
-	c->rc = board_wait(c->m->fd, c->m->comm, 0, ~0ULL);
-	do
-		c->turns++;
-	while (!c->stop);
-	return NULL;
-}
-
-/* For somebody who computes, in a lower class of the scheduler, or who has died. */
-TEST_F(board, pass_in_vain)
-{
-	const struct sched_param fifo = { .sched_priority = 1 }, none = {};
-	struct member *m = self->t.m;
-	uint64_t number = 0;
-	int i, kind;
-
-	on_one_cpu();
-	for (kind = 0; kind < KINDS; kind++) {
-		struct computing c = { .m = &m[1], .kind = kind, .stop = kind == DEAD };
-
-		ASSERT_EQ(0, pthread_create(&c.thread, NULL, compute_fn, &c));
-		ASSERT_TRUE(RAW_EVENTUALLY(c.turns));
-		EXPECT_EQ(-ETIME, c.rc);
-		if (kind == DEAD)
-			pthread_join(c.thread, NULL);
-		if (kind == LESSER)
-			ASSERT_EQ(0, pthread_setschedparam(pthread_self(), SCHED_FIFO, &fifo));
-		for (i = 0; i < 6; i++, number++) {
-			put_flag(self->own[0], number, HASH);
-			EXPECT_EQ(-ETIME, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_PASS,
-						     number));
-		}
-		ASSERT_EQ(0, pthread_setschedparam(pthread_self(), SCHED_OTHER, &none));
-		c.stop = 1;
-		if (kind != DEAD)
-			pthread_join(c.thread, NULL);
-	}
-	EXPECT_EQ(0, self->comm->waiting);
-}
-
-/* Who says that he waits for what he has not come to deceives nobody about what is met. */
-TEST_F(board, liar)
-{
-	struct member *m = self->t.m;
-
-	EXPECT_EQ(-ETIME, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_PASS, 100));
-	put_flag(self->own[0], 0, HASH);
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_PASS, 0));
-	EXPECT_EQ(-ETIME, board_wait(m[0].fd, m[0].comm, 0, 0));
-	EXPECT_EQ(0, team_allreduce(&self->t, 0));
-	EXPECT_EQ(1, self->comm->off[0]);
 }
 
 /* ---- open and closed */

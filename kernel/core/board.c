@@ -143,13 +143,13 @@ u64 npulink_board_next(struct npulink_rank *rank)
 /* Do all slots of @number say the same? */
 bool npulink_board_all(const struct npulink_board *board, u64 number)
 {
-	u64 flag = npulink_board_flag(board, 0, number);
-	u32 i;
+	u32 i, slot = number % NPULINK_BOARD_SLOTS;
+	u64 flag = READ_ONCE(board->areas[0]->slots[slot].flag);
 
-	if (!npulink_board_is_of(flag, number))
+	if (!flag || flag >> 24 != NPULINK_BOARD_FLAG(number, 0) >> 24)
 		return false;
 	for (i = 1; i < board->nranks; i++)
-		if (npulink_board_flag(board, i, number) != flag)
+		if (READ_ONCE(board->areas[i]->slots[slot].flag) != flag)
 			return false;
 	return true;
 }
@@ -224,10 +224,8 @@ void npulink_board_free(struct npulink_board *board)
 	if (!board)
 		return;
 	timer_shutdown_sync(&board->timer);
-	for (i = 0; i < board->nranks; i++) {
-		npulink_board_set_task(board, i, NULL);
+	for (i = 0; i < board->nranks; i++)
 		vfree(board->areas[i]);
-	}
 	vfree(board->comm);
 	kfree(board);
 }
@@ -264,16 +262,6 @@ static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 	return board;
 }
 
-/* @rank is not one of it any more; its part stays. */
-void npulink_board_leave(struct npulink_rank *rank)
-{
-	/* Pairs with npulink_board_get(). */
-	struct npulink_board *board = smp_load_acquire(&rank->comm->board);
-
-	if (board)
-		npulink_board_set_task(board, rank->rank, NULL);
-}
-
 /* What @rank writes; it stays as long as the communicator. */
 static struct npulink_board_rank *npulink_board_area(struct npulink_rank *rank)
 {
@@ -300,7 +288,6 @@ static struct npulink_board_rank *npulink_board_area(struct npulink_rank *rank)
 	spin_unlock(&comm->lock);
 	spin_unlock_irq(&rank->lock);
 	vfree(new);
-	npulink_board_set_task(board, rank->rank, current);
 	return area;
 }
 

@@ -5,7 +5,6 @@
  *
  * Each rank makes the same calls, one after the other; for one of them it may be that nobody has to
  * wait for the others. For each it tries the board or posts at once, and at the board it looks, gives up and posts, or sleeps. What is not in the model is
- * NPULINK_BOARD_PASS, which only looks for longer, and
  * the timer: nobody who sleeps wakes by himself, so a lost wake-up is a deadlock here. Steps
  * are in the order that the barriers give them.
  *

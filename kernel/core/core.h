@@ -66,7 +66,6 @@ u64 npulink_board_next(struct npulink_rank *rank);
 bool npulink_board_met(struct npulink_rank *rank, u64 number);
 void npulink_board_posted(struct npulink_rank *rank);
 void npulink_board_failed(struct npulink_comm *comm);
-void npulink_board_leave(struct npulink_rank *rank);
 void npulink_board_free(struct npulink_board *board);
 int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma);
 int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);

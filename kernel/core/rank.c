@@ -274,7 +274,6 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	npulink_board_sync(rank);
 	rank->closed = true;
 	spin_unlock_irq(&rank->lock);
-	npulink_board_leave(rank);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
 	__clear_bit(rank->rank, comm->here);
 	if (READ_ONCE(rank->file->dead))

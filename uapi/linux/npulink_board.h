@@ -110,19 +110,13 @@ struct npulink_board_rank {
 /**
  * struct npulink_board_wait - ioctl(NPULINK_BOARD_WAIT)
  * @size: sizeof(struct npulink_board_wait)
- * @flags: NPULINK_BOARD_WAKE: do not sleep, wake those who do; or NPULINK_BOARD_PASS, see below
+ * @flags: NPULINK_BOARD_WAKE: do not sleep, wake those who do
  * @comm_id: communicator
  * @reserved: 0
  * @number: of the collective; 0 with WAKE
  *
  * Sleeps until the flags of all ranks are there, or somebody has posted the operation, or the
  * communicator has failed. Look which.
- *
- * With PASS, it first gives the processor to ranks that are to come yet and wait for it, one after
- * the other; and while those that are to come are all at work on other processors it looks for
- * them, until nobody has come for 50 us. For ranks that share processors: to sleep and to be
- * woken is most of what they do otherwise. Not for ranks that come at very different times: it
- * returns 1 if it had to sleep all the same.
  *
  *  - ETIME: none of it after a while (10 to 20 ms): post it
  *  - ENOTCONN: not all ranks have mapped the board
@@ -140,6 +134,5 @@ struct npulink_board_wait {
 #define NPULINK_BOARD_WAIT _IO(NPULINK_TYPE, NPULINK_CMD_BOARD_WAIT)
 
 #define NPULINK_BOARD_WAKE	(1 << 0)
-#define NPULINK_BOARD_PASS	(1 << 1)
 
 #endif /* _UAPI_LINUX_NPULINK_BOARD_H */
