@@ -121,7 +121,7 @@ FIXTURE(cgroups) {
 FIXTURE_SETUP(cgroups)
 {
 	if (getuid() || group_make())
-		SKIP(return, "no cgroups");
+		SKIP_CASE("no cgroups");
 	raw_knobs_reset(N);
 	self->pinned = raw_pages_pinned();
 	self->comms = nl_comms();

@@ -224,7 +224,7 @@ FIXTURE(chaos) {
 FIXTURE_SETUP(chaos)
 {
 	if (access(RAW_SOFT "/del_device", W_OK))
-		SKIP(return, "not allowed to remove devices");
+		SKIP_CASE("not allowed to remove devices");
 	raw_knobs_reset(DEVICES);
 	raw_sleep_ms(500);
 	raw_write("/proc/sys/vm/stat_refresh", "1");

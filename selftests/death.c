@@ -76,7 +76,7 @@ FIXTURE_SETUP(death)
 	    (raw_write("/sys/fs/cgroup/cgroup.subtree_control", "+memory") ||
 	     (mkdir(GROUP, 0755) && errno != EEXIST) ||
 	     raw_write(GROUP "/memory.max", "16777216")))
-		SKIP(return, "no memory cgroup");
+		SKIP_CASE("no memory cgroup");
 	self->seed = raw_now() / 1000;
 	self->rounds = variant->rounds;
 	if (getenv("NPULINK_SOAK"))

@@ -14,7 +14,7 @@ FIXTURE(failnth) {
 FIXTURE_SETUP(failnth)
 {
 	if (nth_init())
-		SKIP(return, "the kernel cannot inject failures");
+		SKIP_CASE("the kernel cannot inject failures");
 	raw_knobs_reset(2);
 }
 

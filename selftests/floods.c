@@ -136,7 +136,7 @@ FIXTURE_VARIANT_ADD(floods, plans) { .flood = flood_of_plans, .bound = 20 };
 FIXTURE_SETUP(floods)
 {
 	if (getuid())
-		SKIP(return, "only root can be two users");
+		SKIP_CASE("only root can be two users");
 	raw_knobs_reset(4);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, self->sk));
 }

@@ -25,7 +25,7 @@ FIXTURE(isolation) {
 FIXTURE_SETUP(isolation)
 {
 	if (getuid())
-		SKIP(return, "only root can be two users");
+		SKIP_CASE("only root can be two users");
 	raw_knobs_reset(4);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, self->sk));
 }

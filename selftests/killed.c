@@ -211,7 +211,7 @@ FIXTURE_VARIANT_ADD(killed, batch) {
 FIXTURE_SETUP(killed)
 {
 	if (getuid())
-		SKIP(return, "root has no limit of locked memory");
+		SKIP_CASE("root has no limit of locked memory");
 	raw_knobs_reset(8);
 	self->pinned = raw_pages_pinned();
 }

@@ -45,7 +45,7 @@ FIXTURE_SETUP(memlock)
 	struct rlimit limit = { LIMIT, LIMIT };
 
 	if (!getuid())
-		SKIP(return, "root has no limit");
+		SKIP_CASE("root has no limit");
 	self->fd = raw_open(0);
 	ASSERT_GE(self->fd, 0);
 	ASSERT_EQ(0, setrlimit(RLIMIT_MEMLOCK, &limit));

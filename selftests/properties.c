@@ -80,7 +80,7 @@ FIXTURE_SETUP(properties)
 {
 	raw_knobs_reset(8);
 	if (probes_mount())
-		SKIP(return, "this kernel has no tracefs");
+		SKIP_CASE("this kernel has no tracefs");
 	probes_reset();
 }
 

@@ -30,7 +30,7 @@ FIXTURE_SETUP(readers)
 	close(sock);
 	ASSERT_LT(0, self->family);
 	if (getuid())
-		SKIP(return, "only root can remove devices");
+		SKIP_CASE("only root can remove devices");
 	ASSERT_EQ(0, setrlimit(RLIMIT_NOFILE, &files));
 }
 

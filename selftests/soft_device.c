@@ -109,7 +109,7 @@ FIXTURE_SETUP(soft)
 
 	mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(DEBUG, X_OK))
-		SKIP(return, "no debugfs, or no npulink_soft");
+		SKIP_CASE("no debugfs, or no npulink_soft");
 	raw_secret(secret);
 	p->len = 64 << 10;
 	for (r = 0; r < 2; r++) {
@@ -399,7 +399,7 @@ FIXTURE_SETUP(engine)
 
 	mount("none", "/sys/kernel/debug", "debugfs", 0, NULL);
 	if (access(DEBUG, X_OK))
-		SKIP(return, "no debugfs, or no npulink_soft");
+		SKIP_CASE("no debugfs, or no npulink_soft");
 	raw_secret(secret);
 	self->e.fd = raw_open(0);
 	ASSERT_GE(self->e.fd, 0);

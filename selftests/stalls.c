@@ -507,7 +507,7 @@ FIXTURE_SETUP(stalls)
 	struct timeval tv = { .tv_sec = 30 };
 
 	if (getuid())
-		SKIP(return, "only root can be two users");
+		SKIP_CASE("only root can be two users");
 	raw_knobs_reset(4);
 	self->ms = getenv("NPULINK_SLOW") ? 30000 : 10000;
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, self->sk));

@@ -25,7 +25,7 @@ FIXTURE(user_limits) {
 FIXTURE_SETUP(user_limits)
 {
 	if (getuid())
-		SKIP(return, "only root can be two users");
+		SKIP_CASE("only root can be two users");
 	raw_knobs_reset(4);
 	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, self->sk));
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include "kselftest_harness.h"
+#include "harness.h"
 
 #include "soft_loops.h"
 #include "../../kernel/soft/walk.c"
@@ -276,10 +276,10 @@ FIXTURE_SETUP(loops)
 	self->v = variant->v;
 #ifdef __x86_64__
 	if (variant->avx2 && (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")))
-		SKIP(return, "this CPU has no AVX2");
+		SKIP_CASE("this CPU has no AVX2");
 	if (variant->avx512 && !(__builtin_cpu_supports("avx512bw") &&
 				 __builtin_cpu_supports("avx512dq")))
-		SKIP(return, "this CPU has no AVX-512");
+		SKIP_CASE("this CPU has no AVX-512");
 #endif
 }
 
