@@ -24,9 +24,8 @@
 #define MISSES		4
 #define PAUSE_FIRST	64
 #define PAUSE_MAX	4096
-/* Bytes of all ranks together that each of them adds up, or copies. */
-#define REDUCE_MAX	8192
-#define COPY_MAX	16384
+/* Bytes of all ranks together that one of them, or each, adds up or copies. */
+#define BYTES_MAX	16384
 /* Calls that come again before the memory is made. */
 #define WARM_UP		16
 
@@ -195,19 +194,27 @@ static bool put(struct coll_comm *comm, const struct coll_board_call *call, uint
 	return true;
 }
 
-/* How far the flags of all ranks are there, from @r on. */
-static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
+/* The @n th rank that is looked at: first the one that most likely is not there yet. */
+static uint32_t nth(const struct coll_comm *comm, uint32_t n)
+{
+	uint32_t r = comm->board.late + n;
+
+	return r < comm->nranks ? r : r - comm->nranks;
+}
+
+/* Of how many ranks the flags are there, as far as those of @n are. */
+static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t n)
 {
 	const struct coll_board *b = &comm->board;
 	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
 
-	while (r < comm->nranks && get(&rank_of(b, r)->slots[slot].flag) == flag)
-		r++;
-	return r;
+	while (n < comm->nranks && get(&rank_of(b, nth(comm, n))->slots[slot].flag) == flag)
+		n++;
+	return n;
 }
 
 /* Looks for a little while. */
-static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t r)
+static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t n)
 {
 	struct coll_board *b = &comm->board;
 	unsigned int looks = SPIN_LOOKS;
@@ -215,8 +222,8 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 
 	for (;;) {
 		relax();
-		r = look(comm, number, flag, r);
-		if (r == comm->nranks)
+		n = look(comm, number, flag, n);
+		if (n == comm->nranks)
 			break;
 		if (--looks)
 			continue;
@@ -230,62 +237,124 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 			continue;
 		if (++b->misses == MISSES)
 			rest(b);
-		return r;
+		return n;
 	}
 	b->misses = 0;
 	b->pause = 0;
-	return r;
+	return n;
+}
+
+/* Has rank @r worked out the result for all? Then all flags were there. */
+static bool is_result(const struct coll_board *b, uint64_t number, uint64_t flag, uint32_t r)
+{
+	return get(&rank_of(b, r)->results[number % NPULINK_BOARD_SLOTS].flag) == flag;
 }
 
 /*
- * Has put one, or several of which this is the first: if all flags of that are there, perhaps
- * nobody saw it before, and they sleep. One call wakes all who need not, whatever they wait for.
+ * Until all have put the same: true, and *@by is 1 + who has worked out the result, or 0; it
+ * comes with that of the operation before. False: it has to be posted, as somebody has done or
+ * we do.
  */
-static void wake(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
-{
-	if (__atomic_load_n(&comm->board.comm->waiting, __ATOMIC_RELAXED) &&
-	    look(comm, number, flag_of(call, number), 0) == comm->nranks)
-		coll_drv_board_wake(&comm->dev->drv, comm->id);
-}
-
-/* Until all have put the same: true. False: it has to be posted, as somebody has done or we do. */
-static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
+		 uint32_t *by)
 {
 	const uint64_t flag = flag_of(call, number);
 	struct coll_board *b = &comm->board;
-	uint32_t r = look(comm, number, flag, 0);
+	uint32_t n, late;
+	int rc;
 
-	if (r < comm->nranks && b->rest)
+	if (*by && is_result(b, number, flag, *by - 1))
+		return !posted(b, number);
+	*by = 0;
+	n = look(comm, number, flag, 0);
+	late = nth(comm, n);
+	if (n < comm->nranks && b->rest)
 		b->rest--;
-	else if (r < comm->nranks && b->spins)
-		r = spin(comm, number, flag, r);
-	while (r < comm->nranks) {
-		if (posted(b, number) || has_failed(b) ||
-		    coll_drv_board_wait(&comm->dev->drv, comm->id, number))
+	else if (n < comm->nranks && b->spins)
+		n = spin(comm, number, flag, n);
+	while (n < comm->nranks) {
+		if (posted(b, number) || has_failed(b))
 			return false;
-		r = look(comm, number, flag, r);
+		rc = coll_drv_board_wait(&comm->dev->drv, comm->id, number, nth(comm, n));
+		if (rc < 0)
+			return false;
+		if (rc && is_result(b, number, flag, rc - 1)) {
+			*by = rc;
+			break;
+		}
+		n = look(comm, number, flag, n);
 	}
+	b->late = late;
 	return !posted(b, number);
+}
+
+static void done(struct coll_board *b, uint64_t number)
+{
+	set(&b->own->next, number + 1);
+	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
+}
+
+/* What all ranks bring, one after the other, into @out. */
+static void combine(const struct coll_comm *comm, const struct coll_board_call *call,
+		    uint64_t number, void *out, uint32_t from, uint32_t len, size_t count)
+{
+	for (uint32_t r = 0; r < comm->nranks && call->len; r++) {
+		const struct npulink_board_rank *rank = rank_of(&comm->board, r);
+		const unsigned char *in = rank->slots[number % NPULINK_BOARD_SLOTS].data + from;
+
+		if (!call->reduce)
+			memcpy((char *)out + r * len, in, len);
+		else if (r)
+			call->reduce(out, in, count);
+		else
+			memcpy(out, in, len);
+	}
 }
 
 /* It is met: the result. */
 static void take(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
 {
+	combine(comm, call, number, call->out, call->from, call->part, call->count);
+	done(&comm->board, number);
+}
+
+/* The same, if @by is not 0 from what rank @by - 1 has worked out. */
+static void take_from(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
+		      uint32_t by)
+{
+	const struct npulink_board_slot *result;
+
+	if (!by || !call->shared)
+		return take(comm, call, number);
+	result = &rank_of(&comm->board, by - 1)->results[number % NPULINK_BOARD_SLOTS];
+	memcpy(call->out, result->data + call->from, call->reduce ? call->part : call->shared);
+	done(&comm->board, number);
+}
+
+/*
+ * If all flags are there, works the result out for all: those who sleep need not read what all
+ * ranks have written.
+ */
+static bool share(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+{
 	struct coll_board *b = &comm->board;
-	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
+	struct npulink_board_slot *result = &b->own->results[number % NPULINK_BOARD_SLOTS];
+	const uint64_t flag = flag_of(call, number);
 
-	for (uint32_t r = 0; r < comm->nranks && call->len; r++) {
-		const unsigned char *from = rank_of(b, r)->slots[slot].data + call->from;
+	if (look(comm, number, flag, 0) < comm->nranks || posted(b, number))
+		return false;
+	if (call->shared)
+		combine(comm, call, number, result->data, 0, call->reduce ? call->shared : call->part,
+			call->elements);
+	set(&result->flag, flag);
+	take_from(comm, call, number, comm->rank + 1);
+	return true;
+}
 
-		if (!call->reduce)
-			memcpy((char *)call->out + r * call->part, from, call->part);
-		else if (r)
-			call->reduce(call->out, from, call->count);
-		else
-			memcpy(call->out, from, call->part);
-	}
-	set(&b->own->next, number + 1);
-	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
+/* Does anybody sleep? Perhaps for us. */
+static bool anybody(const struct coll_comm *comm)
+{
+	return __atomic_load_n(&comm->board.comm->waiting, __ATOMIC_RELAXED);
 }
 
 static bool is_open(struct coll_comm *comm)
@@ -323,6 +392,7 @@ static uint64_t next_number(struct coll_comm *comm)
 enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	uint64_t number;
+	uint32_t by = 0;
 
 	if (!call->hash || !is_open(comm))
 		return COLL_BOARD_NOT;
@@ -330,10 +400,13 @@ enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_b
 	if (!put(comm, call, number))
 		return COLL_BOARD_NOT;
 	comm->board.number = number;
-	wake(comm, call, number);
-	if (!meet(comm, call, number))
+	if (anybody(comm) && share(comm, call, number)) {
+		coll_drv_board_wake(&comm->dev->drv, comm->id);
+		return COLL_BOARD_MET;
+	}
+	if (!meet(comm, call, number, &by))
 		return COLL_BOARD_PUT;
-	take(comm, call, number);
+	take_from(comm, call, number, by);
 	return COLL_BOARD_MET;
 }
 
@@ -350,8 +423,9 @@ void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call)
  */
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n)
 {
-	unsigned int nput, met;
+	unsigned int nput, met = 0;
 	uint64_t number;
+	uint32_t by = 0;
 
 	for (nput = 0; nput < n && nput < NPULINK_BOARD_SLOTS / 2; nput++) {
 		coll_board_prepare(&v[nput]->op, &v[nput]->board);
@@ -364,10 +438,14 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	number = next_number(comm);
 	for (nput = 0; nput < n && put(comm, &v[nput]->board, number + nput); nput++)
 		v[nput]->put = number + nput + 1;
-	if (nput)
-		wake(comm, &v[0]->board, number);
-	for (met = 0; met < nput && meet(comm, &v[met]->board, number + met); met++) {
-		take(comm, &v[met]->board, number + met);
+	if (nput && anybody(comm)) {
+		while (met < nput && share(comm, &v[met]->board, number + met))
+			v[met++]->put = 0;
+		if (met)
+			coll_drv_board_wake(&comm->dev->drv, comm->id);
+	}
+	for (; met < nput && meet(comm, &v[met]->board, number + met, &by); met++) {
+		take_from(comm, &v[met]->board, number + met, by);
 		v[met]->put = 0;
 	}
 	return met;
@@ -463,12 +541,19 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	/* Before anything is multiplied. */
 	if (!a->count || a->count > NPULINK_BOARD_BYTES || !layout(a, call) ||
 	    call->len > NPULINK_BOARD_BYTES ||
-	    call->part * a->nranks > (reduces ? REDUCE_MAX : COPY_MAX))
+	    call->part * a->nranks > BYTES_MAX)
 		return false;
-	if (reduces)
+	if (reduces) {
 		call->reduce = coll_board_reduce(a->dtype, a->redop,
 						 a->nranks == 2 || alg->ordered);
-	return !reduces || call->reduce;
+		call->shared = call->len;
+		call->elements = call->len / call->part * a->count;
+		return call->reduce;
+	}
+	if (a->collective == NPULINK_COLL_ALLGATHER &&
+	    call->part * a->nranks <= NPULINK_BOARD_BYTES)
+		call->shared = call->part * a->nranks;
+	return true;
 }
 
 /* What the board has to know of @op. */

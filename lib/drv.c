@@ -312,12 +312,17 @@ int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 	return rc;
 }
 
-/* EINTR, ETIME, EBUSY: look, or post. */
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number)
+/* 1 + who has woken us because all have come, or 0. EINTR, ETIME, EBUSY: post. */
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint32_t missing)
 {
-	struct npulink_board_wait arg = { .size = sizeof(arg), .comm_id = id, .number = number };
+	struct npulink_board_wait arg = {
+		.size = sizeof(arg), .comm_id = id, .number = number, .rank = missing,
+	};
+	int rc;
 
-	return drv_call(drv, NPULINK_BOARD_WAIT, &arg);
+	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
+	rc = ioctl(drv->fd, NPULINK_BOARD_WAIT, &arg);
+	return rc < 0 ? -errno : rc;
 }
 
 int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)

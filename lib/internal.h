@@ -72,7 +72,7 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number);
+int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint32_t missing);
 int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
@@ -414,6 +414,7 @@ bool coll_make_room(struct coll_dev *dev, bool wait);
  * @own: what this rank writes
  * @done: all ranks have done with collectives of lower numbers
  * @used: 1 + the number that each slot was last used for
+ * @late: the rank that was not there when we came, the last time that there was one
  * @number: of the last operation that was put there
  * @met: operations
  */
@@ -427,6 +428,7 @@ struct coll_board {
 	const unsigned char *ranks;
 	struct npulink_board_rank *own;
 	uint64_t done, used[NPULINK_BOARD_SLOTS], number;
+	uint32_t late;
 	_Atomic uint64_t met;
 };
 
@@ -439,6 +441,8 @@ struct coll_board {
  * @in: the own
  * @out: result
  * @count: elements
+ * @shared: bytes of the result that all ranks need, or parts of them; 0: each its own, or none
+ * @elements: of these
  * @reduce: adds one more rank's to the result; NULL: they are put one after the other
  */
 struct coll_board_call {
@@ -447,6 +451,7 @@ struct coll_board_call {
 	const void *in;
 	void *out;
 	size_t count;
+	uint32_t shared, elements;
 	void (*reduce)(void *acc, const void *in, size_t n);
 };
 

@@ -62,6 +62,7 @@ SIZE(npulink_addr, 40);
 LAYOUT(npulink_addr, port, 16);
 SIZE(npulink_board_wait, 24);
 LAYOUT(npulink_board_wait, comm_id, 8);
+LAYOUT(npulink_board_wait, rank, 12);
 LAYOUT(npulink_board_wait, number, 16);
 SIZE(npulink_board_machine, 64);
 SIZE(npulink_board_comm, 704);
@@ -70,8 +71,9 @@ LAYOUT(npulink_board_comm, off, 64);
 LAYOUT(npulink_board_comm, posted, 192);
 SIZE(npulink_board_slot, 1088);
 LAYOUT(npulink_board_slot, data, 8);
-SIZE(npulink_board_rank, 17472);
+SIZE(npulink_board_rank, 34880);
 LAYOUT(npulink_board_rank, slots, 64);
+LAYOUT(npulink_board_rank, results, 17472);
 SIZE(npulink_port_info, 88);
 LAYOUT(npulink_port_info, out_name, 16);
 LAYOUT(npulink_port_info, out_addr, 48);
@@ -376,8 +378,7 @@ FIXTURE_VARIANT_ADD(abi, port_info) {
 
 FIXTURE_VARIANT_ADD(abi, board_wait) {
 	IOCTL(NPULINK_BOARD_WAIT, npulink_board_wait, fill_board_wait, 0,
-	      offsetof(struct npulink_board_wait, comm_id),
-	      offsetof(struct npulink_board_wait, reserved))
+	      offsetof(struct npulink_board_wait, comm_id), 0)
 };
 
 FIXTURE_SETUP(abi)

@@ -47,13 +47,21 @@ static void *map_all(const struct member *m)
 		    NPULINK_MMAP_BOARD(m->comm));
 }
 
-static int board_wait(int fd, uint32_t comm, uint32_t flags, uint64_t number)
+/* As that says: 1 + who has woken us. */
+static int board_wait_for(int fd, uint32_t comm, uint32_t flags, uint64_t number, uint32_t rank)
 {
 	struct npulink_board_wait cmd = {
 		.size = sizeof(cmd), .flags = flags, .comm_id = comm, .number = number,
+		.rank = rank,
 	};
+	int rc = ioctl(fd, NPULINK_BOARD_WAIT, &cmd);
 
-	return raw_ioctl(fd, NPULINK_BOARD_WAIT, &cmd);
+	return rc < 0 ? -errno : rc;
+}
+
+static int board_wait(int fd, uint32_t comm, uint32_t flags, uint64_t number)
+{
+	return board_wait_for(fd, comm, flags, number, 0);
 }
 
 #define DENIED(error, addr) do { \
@@ -203,11 +211,12 @@ TEST(err_no_board)
 TEST_F(board, err_wait)
 {
 	struct member *m = self->t.m;
-	struct npulink_board_wait cmd = {
-		.size = sizeof(cmd), .comm_id = m->comm, .reserved = 1,
-	};
+	static const uint32_t none[] = { 2, NPULINK_BOARD_RANKS, 1U << 31, ~0U };
+	unsigned int i;
 
-	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(m->fd, NPULINK_BOARD_WAIT, &cmd));
+	for (i = 0; i < ARRAY_SIZE(none); i++)
+		EXPECT_EQ(-EINVAL, board_wait_for(m->fd, m->comm, 0, 0, none[i]));
+	EXPECT_EQ(-EINVAL, board_wait_for(m->fd, m->comm, NPULINK_BOARD_WAKE, 0, 1));
 	EXPECT_EQ(-EOPNOTSUPP, board_wait(m->fd, m->comm, 2, 0));
 	EXPECT_EQ(-EINVAL, board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE, 1));
 	EXPECT_EQ(-ENOENT, board_wait(m->fd, m->buf, 0, 0));
@@ -384,10 +393,24 @@ TEST_F(board, woken)
 	EXPECT_FALSE(s[0].done);
 	put_flag(self->own[1], 5, HASH);
 	EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
-	EXPECT_EQ(0, woken(&s[0]));
+	EXPECT_EQ(1 + 1, woken(&s[0]));
 	EXPECT_EQ(0, self->comm->waiting);
 	/* At once if they are there. */
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, 0, 5));
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, board_wait_for(m[0].fd, m[0].comm, 0, 5, i));
+	/* Whoever it is that wakes, and whatever else he is asked about. */
+	SLEEPS(&s[0], 0, 6);
+	SLEEPS(&s[1], 1, 7);
+	ASSERT_TRUE(sleeps(self->comm, 2));
+	put_flag(self->own[1], 6, HASH);
+	put_flag(self->own[0], 6, HASH);
+	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0));
+	EXPECT_EQ(0 + 1, woken(&s[0]));
+	EXPECT_FALSE(s[1].done);
+	put_flag(self->own[1], 7, HASH);
+	put_flag(self->own[0], 7, HASH);
+	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0));
+	EXPECT_EQ(0 + 1, woken(&s[1]));
 
 	/* By a POST of that number. */
 	SLEEPS(&s[0], 0, 0);

@@ -52,7 +52,7 @@ const struct kernel_param_ops npulink_board_param_ops = {
 };
 
 module_param_cb(boards, &npulink_board_param_ops, &npulink_boards, 0644);
-MODULE_PARM_DESC(boards, "small collectives of ranks that have a processor each are done without system calls");
+MODULE_PARM_DESC(boards, "small collectives are done by ranks in memory that they share");
 
 /* Somebody traces operations, which are to be seen. */
 int npulink_trace_begin(void)
@@ -140,13 +140,21 @@ u64 npulink_board_next(struct npulink_rank *rank)
 	return next;
 }
 
+/* Does the slot of @rank say @number, of whatever call? */
+bool npulink_board_has(const struct npulink_board *board, u32 rank, u64 number)
+{
+	u64 flag = READ_ONCE(board->areas[rank]->slots[number % NPULINK_BOARD_SLOTS].flag);
+
+	return flag && flag >> 24 == NPULINK_BOARD_FLAG(number, 0) >> 24;
+}
+
 /* Do all slots of @number say the same? */
 bool npulink_board_all(const struct npulink_board *board, u64 number)
 {
 	u32 i, slot = number % NPULINK_BOARD_SLOTS;
 	u64 flag = READ_ONCE(board->areas[0]->slots[slot].flag);
 
-	if (!flag || flag >> 24 != NPULINK_BOARD_FLAG(number, 0) >> 24)
+	if (!npulink_board_has(board, 0, number))
 		return false;
 	for (i = 1; i < board->nranks; i++)
 		if (READ_ONCE(board->areas[i]->slots[slot].flag) != flag)
@@ -183,7 +191,7 @@ bool npulink_board_met(struct npulink_rank *rank, u64 number)
 			WRITE_ONCE(board->comm->off[slot], number + 1);
 			/* With the barrier of those who put a flag, and then look at off. */
 			smp_mb();
-			npulink_board_wake(board);
+			npulink_board_wake(board, 0);
 		}
 		met = npulink_board_all(board, number);
 		if (first)
@@ -212,7 +220,7 @@ void npulink_board_failed(struct npulink_comm *comm)
 		return;
 	WRITE_ONCE(comm->board->comm->failed, 1);
 	smp_mb();	/* pairs with npulink_board_sleep() */
-	npulink_board_wake(comm->board);
+	npulink_board_wake(comm->board, 0);
 }
 
 /* ---- the memory ------------------------------------------------------------------------ */

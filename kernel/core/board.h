@@ -38,11 +38,12 @@ struct npulink_board {
 };
 
 struct npulink_board *npulink_board_of(struct npulink_comm *comm);
+bool npulink_board_has(const struct npulink_board *board, u32 rank, u64 number);
 bool npulink_board_all(const struct npulink_board *board, u64 number);
 
 /* ---- board_wait.c */
 
 void npulink_board_wait_init(struct npulink_board *board);
-void npulink_board_wake(struct npulink_board *board);
+void npulink_board_wake(struct npulink_board *board, int by);
 
 #endif /* NPULINK_BOARD_H */

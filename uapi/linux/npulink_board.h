@@ -34,9 +34,13 @@
  *
  * Whoever does not find all flags in 5 may look again, or sleep: BOARD_WAIT. And who finds
  * them all right after 4 wakes those who sleep, if there are any: BOARD_WAIT with
- * NPULINK_BOARD_WAKE. What takes long has to be posted, as only that is seen by hang,
- * deadline and deadlock. With a flag out, the rank must not post any other collective
- * before that one is met or posted.
+ * NPULINK_BOARD_WAKE. It may work out first what all of them need, which goes into its
+ * results[N % NPULINK_BOARD_SLOTS], and then N's flag there (release). Who is woken by it and finds
+ * that flag (acquire) need not look at those of all ranks: they were there. Without that,
+ * every rank reads the memory of all.
+ *
+ * What takes long has to be posted, as only that is seen by hang, deadline and deadlock. With
+ * a flag out, the rank must not post any other collective before that one is met or posted.
  */
 
 #define NPULINK_BOARD_SLOTS	16
@@ -84,9 +88,9 @@ struct npulink_board_comm {
 };
 
 /**
- * struct npulink_board_slot - what a rank brings
+ * struct npulink_board_slot - what a rank brings, or has worked out
  * @flag: NPULINK_BOARD_FLAG()
- * @data: its part, as the ranks agree to read it
+ * @data: that, as the ranks agree to read it
  * @reserved: each has cache lines of its own
  */
 struct npulink_board_slot {
@@ -99,12 +103,14 @@ struct npulink_board_slot {
  * struct npulink_board_rank - of a rank, which alone writes it
  * @next: the number of its next collective; it has done with what is on the board under lower ones
  * @reserved: 0
- * @slots: by number
+ * @slots: by number: what it brings
+ * @results: by number: what is for all, or parts of it for each
  */
 struct npulink_board_rank {
 	__aligned_u64 next;
 	__aligned_u64 reserved[7];
 	struct npulink_board_slot slots[NPULINK_BOARD_SLOTS];
+	struct npulink_board_slot results[NPULINK_BOARD_SLOTS];
 };
 
 /**
@@ -112,12 +118,14 @@ struct npulink_board_rank {
  * @size: sizeof(struct npulink_board_wait)
  * @flags: NPULINK_BOARD_WAKE: do not sleep, wake those who do
  * @comm_id: communicator
- * @reserved: 0
+ * @rank: one whose flag was not there, which is looked at first; 0 with WAKE
  * @number: of the collective; 0 with WAKE
  *
  * Sleeps until the flags of all ranks are there, or somebody has posted the operation, or the
- * communicator has failed. Look which.
+ * communicator has failed: look which. Returns 1 + the rank that has woken it, with WAKE, or 0;
+ * with WAKE, 0.
  *
+ *  - EINVAL: @rank is none
  *  - ETIME: none of it after a while (10 to 20 ms): post it
  *  - ENOTCONN: not all ranks have mapped the board
  *  - EBUSY: another thread sleeps for this rank
@@ -128,7 +136,7 @@ struct npulink_board_wait {
 	__u32 size;
 	__u32 flags;
 	__u32 comm_id;
-	__u32 reserved;
+	__u32 rank;
 	__aligned_u64 number;
 };
 #define NPULINK_BOARD_WAIT _IO(NPULINK_TYPE, NPULINK_CMD_BOARD_WAIT)
