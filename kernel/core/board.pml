@@ -9,7 +9,7 @@
  * are in the order that the barriers give them.
  *
  * Checked: an operation is met by all ranks or posted by all; who has met finds in each slot
- * what belongs to this operation; nobody sleeps or waits for ever.
+ * what belongs to this operation, and so does who is told the result; nobody sleeps or waits for ever.
  *
  *	spin -search -O2 -safety -m1000000 kernel/core/board.pml
  */
@@ -31,6 +31,7 @@
 byte data[RANKS * SLOTS];
 byte flag[RANKS * SLOTS];
 byte next[RANKS];
+byte result[RANKS * SLOTS];	/* it has worked it out for all */
 
 /* What the kernel writes. */
 byte off[SLOTS];
@@ -41,20 +42,24 @@ bool lock;
 /* Who sleeps, and for what. */
 byte sleeps[RANKS];	/* number + 1 */
 byte waiting;
+byte by[RANKS];		/* 1 + who has woken it, having worked out the result */
 
 byte outcome[OPS];
 byte started[OPS];	/* that have posted it as one of all ranks */
 bool easy[OPS];		/* is posted, and nobody waits for the others */
 
 /* npulink_board_wake(): all for whom it is over. */
-inline wake_over()
+inline wake_over(who)
 {
 	atomic {
 		w = 0;
 		do
 		:: w < RANKS ->
 			if
-			:: sleeps[w] && OVER(sleeps[w] - 1) -> sleeps[w] = 0; waiting--
+			:: sleeps[w] && OVER(sleeps[w] - 1) ->
+				sleeps[w] = 0;
+				by[w] = who;
+				waiting--
 			:: else
 			fi;
 			w++
@@ -107,7 +112,16 @@ proctype rank(byte me)
 		used[SLOT(n)] = n + 1;
 		flag[me * SLOTS + SLOT(n)] = n + 1;	/* and a barrier */
 		if
-		:: waiting && ALL(n) -> wake_over()
+		:: atomic { waiting && ALL(n) && !POSTED(n) ->	/* share(), which nobody sees yet */
+			ends(MET);
+			assert(data[0 * SLOTS + SLOT(n)] == n + 1);
+			assert(data[1 * SLOTS + SLOT(n)] == n + 1);
+			assert(data[2 * SLOTS + SLOT(n)] == n + 1);
+			result[me * SLOTS + SLOT(n)] = n + 1;
+			next[me] = n + 1
+		   };
+			wake_over(me + 1);
+			goto ended
 		:: else
 		fi;
 look:
@@ -116,6 +130,7 @@ look:
 		:: goto post				/* has had enough */
 		:: atomic { !ALL(n) ->
 			sleeps[me] = n + 1;
+			by[me] = 0;
 			waiting++
 		   };
 		   /* Set, then looked at: npulink_board_sleep(). */
@@ -125,6 +140,14 @@ look:
 		   fi;
 		   if
 		   :: POSTED(n) -> goto post
+		   :: atomic { !POSTED(n) && by[me] && result[(by[me] - 1) * SLOTS + SLOT(n)] == n + 1 ->
+			ends(MET)
+		      };
+		      atomic {
+			assert(result[(by[me] - 1) * SLOTS + SLOT(n)] == n + 1);
+			next[me] = n + 1
+		      };
+			goto ended
 		   :: else -> goto look
 		   fi
 		fi;
@@ -141,7 +164,7 @@ post:
 		:: off[SLOT(n)] > n + 1 -> verdict = ALL(n)
 		:: else ->
 			off[SLOT(n)] = n + 1;		/* and a barrier */
-			wake_over();
+			wake_over(0);
 			verdict = true;
 			do
 			:: q < RANKS -> verdict = verdict && SEEN(q, n); q++
@@ -160,6 +183,18 @@ post:
 			started[n] == RANKS || easy[n]
 		fi;
 ended:
+		skip;
+		/* Of no number that is to come; that is for the sake of fewer states. */
+		d_step {
+			by[me] = 0;
+			if
+			:: DONE(0, n + 1) && DONE(1, n + 1) && DONE(2, n + 1) ->
+				result[0 * SLOTS + SLOT(n)] = 0;
+				result[1 * SLOTS + SLOT(n)] = 0;
+				result[2 * SLOTS + SLOT(n)] = 0
+			:: else
+			fi
+		};
 		n++
 	od
 }
