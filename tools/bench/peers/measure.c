@@ -37,6 +37,9 @@
 #define MAX_RANKS	1100
 #define MAX_ITERS	20000
 #define POISON		0xa5
+/* Calls before the first that counts, of messages up to SMALL bytes: as many as in OSU's. */
+#define WARM_UP		200
+#define SMALL		8192
 
 static const char *const kind_names[BENCH_KINDS] = {
 	"allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast", "barrier",
@@ -296,6 +299,27 @@ static unsigned int agree(_Atomic unsigned int *where, double mine)
 	return atomic_load(where);
 }
 
+/*
+ * Libraries learn from the first calls: they make plans, pin, open what they share, and none of it
+ * says anything about those that follow. Of large messages few are enough, and of slow ones as many
+ * as there is time for. Gives the seconds of a call.
+ */
+static double warm_up(const struct point *pt, double budget)
+{
+	unsigned int wanted = pt->call.bytes > SMALL ? 1 : WARM_UP, calls = 0;
+	double one, spent = 0;
+
+	for (unsigned int n = 1; ; n *= 4) {
+		one = timed(pt, n, true, 0, NULL);
+		calls += n;
+		spent += one * n;
+		/* The last loop is what the number of repetitions is guessed from. */
+		if (agree(&shared->units, one * n < budget / 20 ||
+			  (calls < wanted && spent < budget * 4) ? 2 : 1) == 1)
+			return one;
+	}
+}
+
 static void run_point(const struct point *pt, double budget, const char *lib, const char *setting)
 {
 	double one, cpu, t, pure = 0, computing = 0;
@@ -305,11 +329,7 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 
 	shared->outcomes[rank].wrong = checked(&pt->call);
 	if (!iters) {
-		one = timed(pt, 1, true, 0, NULL);
-		/* Libraries learn from the first calls; and few short ones say little. */
-		for (unsigned int n = 5; agree(&shared->units, one * n < budget / 20 ? 2 : 1) == 2;
-		     n *= 4)
-			one = timed(pt, n, true, 0, NULL);
+		one = warm_up(pt, budget);
 		iters = agree(&shared->iters, budget / one < 2 ? 2 : budget / one);
 	} else {
 		timed(pt, iters / 10 + 1, true, 0, NULL);
