@@ -344,8 +344,8 @@ static bool share(struct coll_comm *comm, const struct coll_board_call *call, ui
 	if (look(comm, number, flag, 0) < comm->nranks || posted(b, number))
 		return false;
 	if (call->shared)
-		combine(comm, call, number, result->data, 0, call->reduce ? call->shared : call->part,
-			call->elements);
+		combine(comm, call, number, result->data, 0,
+			call->reduce ? call->shared : call->part, call->elements);
 	set(&result->flag, flag);
 	take_from(comm, call, number, comm->rank + 1);
 	return true;
