@@ -471,6 +471,45 @@ TEST_F(board, not_woken)
 	EXPECT_EQ(-ETIME, woken(&second) == -ENOENT ? -ETIME : second.rc);
 }
 
+struct vandal {
+	struct npulink_board_rank *own;
+	const volatile struct npulink_board_rank *other;
+	_Atomic int stop;
+};
+
+/* A flag that comes while the kernel looks: with those of before, it is not that of all. */
+static void *toggle_fn(void *arg)
+{
+	struct vandal *v = arg;
+
+	while (!v->stop) {
+		put_flag(v->own, 0, HASH);
+		put_flag(v->own, NPULINK_BOARD_SLOTS, HASH);
+	}
+	return NULL;
+}
+
+TEST_F(board, flag_changes)
+{
+	struct sleeper s = { .once = 1 };
+	struct vandal v = { .own = self->own[0] };
+	struct member *m = self->t.m;
+	pthread_t thread;
+	int i, round;
+
+	put_flag(self->own[1], 0, HASH);
+	ASSERT_EQ(0, pthread_create(&thread, NULL, toggle_fn, &v));
+	for (round = 0; round < 40; round++) {
+		s.done = 0;
+		SLEEPS(&s, 1, NPULINK_BOARD_SLOTS);
+		for (i = 0; i < 100000 && !s.done; i++)
+			board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0);
+		EXPECT_EQ(-ETIME, woken(&s));
+	}
+	v.stop = 1;
+	pthread_join(thread, NULL);
+}
+
 /* Signals that come more often than that, whose handler says that calls are to go on. */
 TEST_F(board, signals)
 {
@@ -518,12 +557,6 @@ TEST_F(board, closed)
 }
 
 /* ---- a rank that writes what it likes, while others work */
-
-struct vandal {
-	struct npulink_board_rank *own;
-	const volatile struct npulink_board_rank *other;
-	_Atomic int stop;
-};
 
 static void *vandal_fn(void *arg)
 {

@@ -140,26 +140,25 @@ u64 npulink_board_next(struct npulink_rank *rank)
 	return next;
 }
 
-/* Does the slot of @rank say @number, of whatever call? */
-bool npulink_board_has(const struct npulink_board *board, u32 rank, u64 number)
+/* What the slot of @rank says if it says @number, of whatever call; or 0. */
+u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number)
 {
 	u64 flag = READ_ONCE(board->areas[rank]->slots[number % NPULINK_BOARD_SLOTS].flag);
 
-	return flag && flag >> 24 == NPULINK_BOARD_FLAG(number, 0) >> 24;
+	return flag >> 24 == NPULINK_BOARD_FLAG(number, 0) >> 24 ? flag : 0;
 }
 
 /* Do all slots of @number say the same? */
 bool npulink_board_all(const struct npulink_board *board, u64 number)
 {
-	u32 i, slot = number % NPULINK_BOARD_SLOTS;
-	u64 flag = READ_ONCE(board->areas[0]->slots[slot].flag);
+	/* Each is read once: ranks write them meanwhile. */
+	u64 flag = npulink_board_flag(board, 0, number);
+	u32 i;
 
-	if (!npulink_board_has(board, 0, number))
-		return false;
-	for (i = 1; i < board->nranks; i++)
-		if (READ_ONCE(board->areas[i]->slots[slot].flag) != flag)
+	for (i = 1; flag && i < board->nranks; i++)
+		if (npulink_board_flag(board, i, number) != flag)
 			return false;
-	return true;
+	return flag;
 }
 
 /*
@@ -219,7 +218,7 @@ void npulink_board_failed(struct npulink_comm *comm)
 	if (!comm->board)
 		return;
 	WRITE_ONCE(comm->board->comm->failed, 1);
-	smp_mb();	/* pairs with npulink_board_sleep() */
+	smp_mb();	/* pairs with npulink_board_begin() */
 	npulink_board_wake(comm->board, 0);
 }
 

@@ -38,7 +38,7 @@ struct npulink_board {
 };
 
 struct npulink_board *npulink_board_of(struct npulink_comm *comm);
-bool npulink_board_has(const struct npulink_board *board, u32 rank, u64 number);
+u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number);
 bool npulink_board_all(const struct npulink_board *board, u64 number);
 
 /* ---- board_wait.c */

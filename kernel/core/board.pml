@@ -133,7 +133,7 @@ look:
 			by[me] = 0;
 			waiting++
 		   };
-		   /* Set, then looked at: npulink_board_sleep(). */
+		   /* Set, then looked at: npulink_board_begin(). */
 		   if
 		   :: atomic { OVER(n) -> waiting = waiting - (sleeps[me] -> 1 : 0); sleeps[me] = 0 }
 		   :: else -> !sleeps[me]

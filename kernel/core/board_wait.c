@@ -27,7 +27,7 @@ static bool npulink_board_is_over(const struct npulink_board *board, u64 number,
 {
 	return READ_ONCE(board->comm->off[number % NPULINK_BOARD_SLOTS]) > number ||
 	       READ_ONCE(board->comm->failed) ||
-	       (npulink_board_has(board, rank, number) && npulink_board_all(board, number));
+	       (npulink_board_flag(board, rank, number) && npulink_board_all(board, number));
 }
 
 static void npulink_board_set_waiter(struct npulink_board *board, u32 rank,
