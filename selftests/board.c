@@ -375,62 +375,129 @@ static int woken(struct sleeper *s)
 	ASSERT_EQ(0, pthread_create(&(s)->thread, NULL, sleep_fn, s)); \
 } while (0)
 
-TEST_F(board, woken)
+/* The rank that woke @s, or -1 if it had looked by itself, as it does after each 10 ms. */
+static int woken_by(struct sleeper *s)
+{
+	return woken(s) - 1;
+}
+
+/* By flags, but not without them, and not by those of another number. */
+static void woken_alone(struct __test_metadata *_metadata, FIXTURE_DATA(board) *self, uint64_t n,
+			int *by)
+{
+	struct member *m = self->t.m;
+	struct sleeper s = {};
+	int i;
+
+	SLEEPS(&s, 0, n);
+	ASSERT_TRUE(sleeps(self->comm, 1));
+	put_flag(self->own[0], n, HASH);
+	for (i = 0; i < 20; i++)
+		EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
+	put_flag(self->own[1], n + NPULINK_BOARD_SLOTS, HASH);
+	EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
+	raw_sleep_ms(30);
+	EXPECT_FALSE(s.done);
+	put_flag(self->own[1], n, HASH);
+	EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
+	*by = woken_by(&s);
+	EXPECT_EQ(0, self->comm->waiting);
+	/* At once if they are there. */
+	for (i = 0; i < 2; i++)
+		EXPECT_EQ(0, board_wait_for(m[0].fd, m[0].comm, 0, n, i));
+}
+
+/* Whoever it is that wakes, and whatever else he is asked about. */
+static void woken_in_turn(struct __test_metadata *_metadata, FIXTURE_DATA(board) *self, uint64_t n,
+			  int by[2])
 {
 	struct member *m = self->t.m;
 	struct sleeper s[2] = {};
 	int i;
 
-	/* By flags, but not without them, and not by those of another number. */
-	SLEEPS(&s[0], 0, 5);
-	ASSERT_TRUE(sleeps(self->comm, 1));
-	put_flag(self->own[0], 5, HASH);
-	for (i = 0; i < 20; i++)
-		EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
-	put_flag(self->own[1], 5 + NPULINK_BOARD_SLOTS, HASH);
-	EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
-	raw_sleep_ms(30);
-	EXPECT_FALSE(s[0].done);
-	put_flag(self->own[1], 5, HASH);
-	EXPECT_EQ(0, board_wait(m[1].fd, m[1].comm, NPULINK_BOARD_WAKE, 0));
-	EXPECT_EQ(1 + 1, woken(&s[0]));
-	EXPECT_EQ(0, self->comm->waiting);
-	/* At once if they are there. */
-	for (i = 0; i < 2; i++)
-		EXPECT_EQ(0, board_wait_for(m[0].fd, m[0].comm, 0, 5, i));
-	/* Whoever it is that wakes, and whatever else he is asked about. */
-	SLEEPS(&s[0], 0, 6);
-	SLEEPS(&s[1], 1, 7);
+	SLEEPS(&s[0], 0, n);
+	SLEEPS(&s[1], 1, n + 1);
 	ASSERT_TRUE(sleeps(self->comm, 2));
-	put_flag(self->own[1], 6, HASH);
-	put_flag(self->own[0], 6, HASH);
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0));
-	EXPECT_EQ(0 + 1, woken(&s[0]));
-	EXPECT_FALSE(s[1].done);
-	put_flag(self->own[1], 7, HASH);
-	put_flag(self->own[0], 7, HASH);
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0));
-	EXPECT_EQ(0 + 1, woken(&s[1]));
+	for (i = 0; i < 2; i++) {
+		EXPECT_FALSE(s[i].done);
+		put_flag(self->own[1], n + i, HASH);
+		put_flag(self->own[0], n + i, HASH);
+		EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, NPULINK_BOARD_WAKE, 0));
+		by[i] = woken_by(&s[i]);
+	}
+}
 
-	/* By a POST of that number. */
-	SLEEPS(&s[0], 0, 0);
-	ASSERT_TRUE(sleeps(self->comm, 1));
-	EXPECT_EQ(0, member_start(&m[1], 0, &self->t.seq[1]));
-	EXPECT_EQ(0, woken(&s[0]));
-	EXPECT_EQ(1, self->comm->off[0]);
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, 0, 0));
-	EXPECT_EQ(0, member_start(&m[0], 0, &self->t.seq[0]));
-	EXPECT_EQ(0, team_finish(&self->t));
+TEST_F(board, woken)
+{
+	int told[2] = {}, by[2], i, round;
 
-	/* By the end of the communicator. */
-	SLEEPS(&s[0], 0, 1);
-	SLEEPS(&s[1], 1, 2);
-	ASSERT_TRUE(sleeps(self->comm, 2));
-	EXPECT_EQ(0, raw_abort(m[0].fd, m[0].comm, 1));
-	EXPECT_EQ(0, woken(&s[0]));
-	EXPECT_EQ(0, woken(&s[1]));
-	EXPECT_EQ(1, self->comm->failed);
-	EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, 0, 9));
+	/* Not each time, as a sleeper may just be looking by itself. */
+	for (round = 0; round < 50 && !told[0]; round++) {
+		woken_alone(_metadata, self, 5 + 100 * round, by);
+		ASSERT_TRUE(by[0] == 1 || by[0] == -1);
+		told[0] = by[0] == 1;
+	}
+	EXPECT_TRUE(told[0]);
+	memset(told, 0, sizeof(told));
+	for (round = 0; round < 50 && !(told[0] && told[1]); round++) {
+		woken_in_turn(_metadata, self, 6 + 100 * round, by);
+		for (i = 0; i < 2; i++) {
+			ASSERT_TRUE(by[i] == 0 || by[i] == -1);
+			told[i] |= by[i] == 0;
+		}
+	}
+	EXPECT_TRUE(told[0] && told[1]);
+}
+
+/* Begins to sleep for 10 ms at the most; when this comes back, it sleeps, or has. */
+#define SLEEPS_ONCE(s, m_, comm_, num) do { \
+	*(s) = (struct sleeper) { .m = m_, .number = num, .once = 1 }; \
+	ASSERT_EQ(0, pthread_create(&(s)->thread, NULL, sleep_fn, s)); \
+	ASSERT_TRUE(RAW_EVENTUALLY((comm_)->waiting || (s)->done)); \
+} while (0)
+
+TEST_F(board, woken_by_post)
+{
+	struct member *m = self->t.m;
+	struct sleeper s;
+	int i;
+
+	/* Not each time, as 10 ms may be over before the POST. */
+	do {
+		i = self->comm->posted[1];
+		SLEEPS_ONCE(&s, &m[0], self->comm, i);
+		EXPECT_EQ(0, member_start(&m[1], 0, &self->t.seq[1]));
+		EXPECT_EQ(i + 1, self->comm->off[i % NPULINK_BOARD_SLOTS]);
+		EXPECT_EQ(0, board_wait(m[0].fd, m[0].comm, 0, i));
+		EXPECT_EQ(0, member_start(&m[0], 0, &self->t.seq[0]));
+		EXPECT_EQ(0, team_finish(&self->t));
+	} while (woken(&s) == -ETIME && i < 50);
+	EXPECT_EQ(0, s.rc);
+}
+
+TEST(woken_by_failure)
+{
+	const struct npulink_board_comm *comm;
+	struct sleeper s;
+	struct team t;
+	int i = 0, r;
+	char *all;
+
+	do {
+		ASSERT_EQ(0, team_open(&t, 2, 2, 64));
+		for (r = 0; r < 2; r++)
+			ASSERT_NE(MAP_FAILED, map_own(&t.m[r]));
+		all = map_all(&t.m[0]);
+		ASSERT_NE(MAP_FAILED, all);
+		comm = (void *)(all + getpagesize());
+		SLEEPS_ONCE(&s, &t.m[i % 2], comm, i);
+		EXPECT_EQ(0, raw_abort(t.m[0].fd, t.m[0].comm, 1));
+		EXPECT_EQ(1, comm->failed);
+		EXPECT_EQ(0, board_wait(t.m[0].fd, t.m[0].comm, 0, 9));
+		woken(&s);
+		team_close(&t);
+	} while (s.rc == -ETIME && ++i < 50);
+	EXPECT_EQ(0, s.rc);
 }
 
 static void on_signal(int nr)
