@@ -50,6 +50,14 @@ static inline bool npulink_buf_tryget(struct npulink_buf *buf)
 }
 
 void npulink_buf_unuse(struct npulink_buf *buf);
+
+/* Of a request that is not needed any more. */
+static inline void npulink_operand_put(const struct npulink_operand *o)
+{
+	if (o->held)
+		npulink_buf_unuse(o->buf);
+}
+
 void npulink_buf_drop_base(struct npulink_buf *buf);
 struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind);
 int npulink_buf_map(struct npulink_buf *buf);

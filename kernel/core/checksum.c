@@ -253,9 +253,8 @@ bool npulink_check_put_bufs(struct npulink_req *req)
 
 	if (!ck->active)
 		return false;
-	npulink_buf_unuse(ck->dst.buf);
 	for (i = 0; i < ck->nsrc; i++)
-		npulink_buf_unuse(ck->src[i].o.buf);
+		npulink_operand_put(&ck->src[i].o);
 	ck->active = false;
 	return true;
 }

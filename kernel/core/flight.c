@@ -298,12 +298,11 @@ void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 }
 
 /* A unit is done. */
-void npulink_flight_step(struct npulink_op *op, u32 unit, struct npulink_run *run)
+void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
+			 struct npulink_unit_state *us, struct npulink_run *run)
 {
-	const struct npulink_unit *un = &op->plan->units[unit];
 	const struct npulink_step *first = &op->plan->steps[un->first];
 	const struct npulink_step *last = first + un->nsteps - 1;
-	struct npulink_unit_state *us = &op->units[unit];
 	struct npulink_flight *flight = op->rank->flight;
 	struct npulink_flight_step *e = &flight->steps[flight->nsteps & flight->steps_mask];
 	u64 take = npulink_flight_lap(us, npulink_run_now(run));

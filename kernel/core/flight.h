@@ -72,7 +72,8 @@ void npulink_flight_left(struct npulink_rank *rank);
 struct npulink_flight_peer *npulink_flight_peer(struct npulink_flight *flight, u32 peer);
 void npulink_flight_exit(void);
 
-void npulink_flight_step(struct npulink_op *op, u32 unit, struct npulink_run *run);
+void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
+			 struct npulink_unit_state *us, struct npulink_run *run);
 void npulink_flight_op(struct npulink_op *op, struct npulink_run *run);
 void npulink_flight_arrived(struct npulink_op *op, u32 unit, u32 i, struct npulink_run *run);
 void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
@@ -114,6 +115,14 @@ static inline void npulink_flight_queued(struct npulink_op *op, struct npulink_u
 {
 	if (op->rank->flight)
 		us->queue += npulink_flight_lap(us, npulink_run_now(run));
+}
+
+/* The engine has worked for a unit up to now. */
+static inline void npulink_flight_engine(struct npulink_op *op, struct npulink_unit_state *us,
+					 struct npulink_run *run)
+{
+	if (op->rank->flight)
+		us->engine += npulink_flight_lap(us, npulink_run_now(run));
 }
 
 /*

@@ -159,6 +159,8 @@ struct npulink_run {
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
 #define NPULINK_HOLD_OUTS	1024	/* of those are told, then it is others' turn */
 #define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
+#define NPULINK_HOLD_DIRECT	3	/* the same for a request that is carried out meanwhile */
+#define NPULINK_DIRECT_TIMES	16	/* such requests, after which the clock is looked at */
 #define NPULINK_RUN_JIFFIES	(HZ / 4)	/* that a task runs others for at a time */
 #define NPULINK_RUN_TURNS	64	/* after which it looks at the time */
 #define NPULINK_WORK_JIFFIES	2	/* that a worker does, before it is others' turn */
@@ -237,7 +239,6 @@ int npulink_wait_ioctl(struct npulink_ucmd *ucmd);
 /* ---- seq.c ----------------------------------------------------------------- */
 
 void npulink_req_free(struct npulink_req *req);
-bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off);
 void npulink_req_ready(struct npulink_req *req, const struct npulink_run *run);
 void npulink_req_complete(struct npulink_req *req, int status, struct npulink_run *run);
 void npulink_event_handle(struct npulink_event *ev, struct npulink_run *run);
@@ -272,6 +273,15 @@ static inline struct npulink_op *npulink_event_op(struct npulink_event *ev)
 }
 
 void npulink_run(struct npulink_run *run);
+bool npulink_run_lasts(const struct npulink_run *run);
+
+/* It has run one more of its small requests. */
+static inline void npulink_run_spent(struct npulink_run *run)
+{
+	if (!(--run->budget % NPULINK_RUN_TURNS) && !npulink_run_lasts(run))
+		run->budget = 0;
+}
+
 void npulink_rank_resume_work(struct work_struct *work);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits);

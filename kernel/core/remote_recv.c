@@ -70,6 +70,7 @@ bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done, struct np
 		*o = npulink_landing(remote, grant->landing);
 		o->off += done - grant->off;
 	}
+	o->held = true;
 	return true;
 }
 

@@ -66,7 +66,7 @@ static void npulink_rank_unlock(struct npulink_rank *rank, struct npulink_rank_f
 }
 
 /* Can this go on? Others may have it run ranks for ever. */
-static bool npulink_run_lasts(const struct npulink_run *run)
+bool npulink_run_lasts(const struct npulink_run *run)
 {
 	return run->task && !fatal_signal_pending(current) && !time_after(jiffies, run->until);
 }
@@ -83,8 +83,7 @@ static void npulink_todo_one(struct npulink_rank *rank, struct npulink_run *run,
 		npulink_req_ready(req, run);
 		return;
 	}
-	if (!(--run->budget % NPULINK_RUN_TURNS) && !npulink_run_lasts(run))
-		run->budget = 0;
+	npulink_run_spent(run);
 	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
 	npulink_rank_unlock(rank, flags);

@@ -73,9 +73,8 @@ static void npulink_req_put_bufs(struct npulink_req *req)
 
 	if (unlikely(req->core.check) && npulink_check_put_bufs(req))
 		return;
-	npulink_buf_unuse(req->dst.buf);
 	for (i = 0; i < req->nsrc; i++)
-		npulink_buf_unuse(req->src[i].buf);
+		npulink_operand_put(&req->src[i]);
 }
 
 void npulink_req_free(struct npulink_req *req)
@@ -87,27 +86,69 @@ void npulink_req_free(struct npulink_req *req)
 	op->inflight--;
 }
 
-bool npulink_operand(struct npulink_op *op, struct npulink_operand *o, u8 slot, u64 off)
+/* The operation has its buffers until nothing of it is in flight any more. */
+static void npulink_operand_own(const struct npulink_op *op, struct npulink_operand *o, u8 slot,
+				u64 off)
 {
-	struct npulink_buf *buf = READ_ONCE(op->binds[slot].buf);
-
-	if (!buf || !npulink_buf_tryget(buf))
-		return false;
-	o->buf = buf;
+	o->buf = op->binds[slot].buf;
 	o->off = op->binds[slot].off + off;
-	return true;
+	o->held = false;
 }
 
 /*
- * Describe bytes [done, done + n) of a unit as one request. The peer's operation may
- * be failing and let go of its buffers meanwhile: then there is nothing to do any
+ * What the sender of a unit's member @i offers, as the next input of @req. The sender's
+ * operation may be failing and let go of its buffers meanwhile: then there is nothing to do any
  * more, the abort is on its way to us.
  */
+static bool npulink_operand_peer(struct npulink_op *op, struct npulink_req *req, u32 step,
+				 u64 done)
+{
+	const struct npulink_step_pos *pos = &op->plan->pos[step];
+	struct npulink_op *peer = op->streams[pos->recv_stream].peer;
+	struct npulink_operand *o = &req->src[req->nsrc];
+	const struct npulink_step *st;
+	struct npulink_link *link;
+	struct npulink_buf *buf;
+	u64 off = done;
+	u8 slot;
+
+	if (peer->is_mirror)
+		return npulink_remote_operand(op, step, done, o);
+	st = &peer->plan->steps[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
+	/* A sender offers its dst, or src if it only sends. */
+	if (st->op == NPULINK_STEP_SEND) {
+		slot = st->src_slot;
+		off += st->src_off;
+	} else {
+		slot = st->dst_slot;
+		if (st->flags & NPULINK_STEP_F_TRANSIENT && st->src2_off)
+			off = done % st->src2_off;
+		off += st->dst_off;
+	}
+	rcu_read_lock();
+	buf = READ_ONCE(peer->binds[slot].buf);
+	o->held = buf && npulink_buf_tryget(buf);
+	rcu_read_unlock();
+	if (!o->held)
+		return false;
+	o->buf = buf;
+	o->off = peer->binds[slot].off + off;
+	link = op->plan->peers[op->plan->streams[pos->recv_stream].peer].conn->back;
+	if (!req->link) {
+		req->remote = req->nsrc;
+		req->link = link;
+	}
+	if (unlikely(req->core.check))
+		npulink_check_input(req, req->nsrc, link, step);
+	return true;
+}
+
+/* Describe bytes [done, done + n) of a unit as one request; see npulink_operand_peer(). */
 static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32 unit, u64 n)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	const struct npulink_step *steps = &op->plan->steps[un->first];
-	const struct npulink_step *last = &steps[un->nsteps - 1];
+	const struct npulink_step *st = &op->plan->steps[un->first];
+	const struct npulink_step *last = st + un->nsteps - 1;
 	u64 done = op->units[unit].done;
 	u64 dst_off = done;
 	u32 i;
@@ -126,74 +167,27 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	req->core.unit = unit;
 	if (last->flags & NPULINK_STEP_F_TRANSIENT && last->src2_off)
 		dst_off = done % last->src2_off;
-	rcu_read_lock();
-	if (!npulink_operand(op, &req->dst, last->dst_slot, last->dst_off + dst_off))
-		goto err_unlock;
-	for (i = 0; i < un->nsteps; i++) {
-		const struct npulink_step *st = &steps[i];
-
+	npulink_operand_own(op, &req->dst, last->dst_slot, last->dst_off + dst_off);
+	/* A chained step's src is the dst of the one before. */
+	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
+		npulink_operand_own(op, &req->src[req->nsrc++], st->src_slot, st->src_off + done);
+	for (i = 0; i < un->nsteps; i++, st++) {
 		if (st->op & NPULINK_STEP_REDUCE) {
 			req->dtype = st->dtype;
 			req->redop = st->redop;
 		}
-		/* A chained step's src is the dst of the one before. */
-		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
-			if (!npulink_operand(op, &req->src[req->nsrc], st->src_slot,
-					     st->src_off + done))
-				goto err_put;
-			req->nsrc++;
-		}
 		if (st->op & NPULINK_STEP_RECV) {
-			const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
-			struct npulink_op *peer = op->streams[pos->recv_stream].peer;
-			u32 ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
-			const struct npulink_step *sst = &peer->plan->steps[ps];
-			struct npulink_link *link;
-			u8 slot;
-			u64 off = done;
-
-			if (peer->is_mirror) {
-				if (!npulink_remote_operand(op, un->first + i, done,
-							    &req->src[req->nsrc]))
-					goto err_put;
-				req->nsrc++;
-				continue;
+			if (!npulink_operand_peer(op, req, un->first + i, done)) {
+				npulink_req_put_bufs(req);
+				return false;
 			}
-			/* A sender offers its dst, or src if it only sends. */
-			if (sst->op == NPULINK_STEP_SEND) {
-				slot = sst->src_slot;
-				off += sst->src_off;
-			} else {
-				slot = sst->dst_slot;
-				if (sst->flags & NPULINK_STEP_F_TRANSIENT && sst->src2_off)
-					off = done % sst->src2_off;
-				off += sst->dst_off;
-			}
-			if (!npulink_operand(peer, &req->src[req->nsrc], slot, off))
-				goto err_put;
-			link = op->plan->peers[op->plan->streams[pos->recv_stream].peer].conn->back;
-			if (!req->link) {
-				req->remote = req->nsrc;
-				req->link = link;
-			}
-			if (unlikely(req->core.check))
-				npulink_check_input(req, req->nsrc, link, un->first + i);
 			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
-			if (!npulink_operand(op, &req->src[req->nsrc], st->src2_slot,
-					     st->src2_off + done))
-				goto err_put;
-			req->nsrc++;
+			npulink_operand_own(op, &req->src[req->nsrc++], st->src2_slot,
+					    st->src2_off + done);
 		}
 	}
-	rcu_read_unlock();
 	return true;
-
-err_put:
-	npulink_req_put_bufs(req);
-err_unlock:
-	rcu_read_unlock();
-	return false;
 }
 
 /* Leave a request to a task of its file. */
@@ -206,6 +200,61 @@ void npulink_req_ready(struct npulink_req *req, const struct npulink_run *run)
 	list_add_tail(&req->core.node, &file->ready);
 	npulink_file_wake_ready(file, run->waits == file);
 	spin_unlock(&file->lock);
+}
+
+/* A request could not be carried out. */
+static void npulink_req_failed(struct npulink_op *op, struct npulink_req *req, int status)
+{
+	struct npulink_cause cause = {
+		.cause = NPULINK_CAUSE_DEVICE, .rank = op->rank->rank,
+		.peer = NPULINK_NO_PEER, .step = req->step, .number = op->number,
+		.code = -status,
+	};
+
+	if (unlikely(req->core.check))
+		npulink_check_cause(req, &cause);
+	npulink_comm_fail(op->rank->comm, &cause);
+}
+
+/*
+ * Carry out bytes [done, done + n) of a unit here and now, if they are so few that a request of
+ * its own would take longer than they do. Return: 0; -EAGAIN: it is not like that; other: it failed.
+ */
+static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
+					       const struct npulink_unit *un,
+					       struct npulink_unit_state *us, u64 n,
+					       struct npulink_run *run)
+{
+	struct npulink_device *dev = op->rank->dev;
+	/* It stays free. */
+	struct npulink_req *req = op->free_req;
+	int rc;
+
+	if (n * (un->nsteps + 1) > min(READ_ONCE(dev->inline_max), NPULINK_DIRECT_BYTES) ||
+	    run->budget <= 0 || !READ_ONCE(dev->direct) || unlikely(op->plan->check) ||
+	    unlikely(!req) || !npulink_req_fill(op, req, unit, n))
+		return -EAGAIN;
+	req->dev = dev;
+	req->nontemporal = false;
+	req->small = true;
+	trace_npulink_issue(req);
+	npulink_flight_waited(op, us, run);
+	rc = dev->ops->run(dev, req);
+	if (un->recv)
+		npulink_req_put_bufs(req);
+	npulink_run_spent(run);
+	run->room -= NPULINK_HOLD_DIRECT;
+	if (!(run->budget % NPULINK_DIRECT_TIMES)) {
+		run->now = 0;
+		npulink_flight_engine(op, us, run);
+	}
+	if (unlikely(rc)) {
+		us->phase = NPULINK_UNIT_BUSY;
+		npulink_req_failed(op, req, rc);
+		return rc;
+	}
+	op->bytes += n;
+	return 0;
 }
 
 /* Hand bytes [done, done + n) of a unit to the engine. */
@@ -276,21 +325,24 @@ static noinline void npulink_unit_release(struct npulink_op *op, struct npulink_
 		op->releasing = us->next;
 }
 
-static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_run *run)
+static __always_inline void npulink_unit_done(struct npulink_op *op, u32 unit,
+					      const struct npulink_unit *un,
+					      struct npulink_unit_state *us,
+					      struct npulink_run *run)
 {
 	const struct npulink_plan *plan = op->plan;
 	u32 i, end;
 
 	if (op->rank->flight)
-		npulink_flight_step(op, unit, run);
+		npulink_flight_step(op, un, us, run);
 	trace_npulink_step(op, unit);
-	op->units[unit].phase = NPULINK_UNIT_DONE;
+	us->phase = NPULINK_UNIT_DONE;
 	op->units_left--;
-	i = plan->units[unit].out;
-	end = plan->units[unit + 1].out;
+	i = un[0].out;
+	end = un[1].out;
 	if (unlikely(end - i > NPULINK_HOLD_OUT)) {
 		/* npulink_op_advance(), which follows, does the rest. */
-		op->units[unit].next = op->releasing;
+		us->next = op->releasing;
 		op->releasing = unit;
 		npulink_unit_release(op, run);
 	} else {
@@ -298,11 +350,9 @@ static void npulink_unit_done(struct npulink_op *op, u32 unit, struct npulink_ru
 			npulink_unit_blocked_less(op, plan->out[i]);
 	}
 	if (op->drain < plan->ndrains) {
-		u32 d = plan->units[unit].drain;
-
 		/* drain_left[d]: units from the drain before it up to this one. */
-		if (d < plan->ndrains)
-			op->drain_left[d]--;
+		if (un->drain < plan->ndrains)
+			op->drain_left[un->drain]--;
 		while (op->drain < plan->ndrains && !op->drain_left[op->drain])
 			npulink_unit_blocked_less(op, plan->drains[op->drain++]);
 	}
@@ -362,30 +412,43 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 	return true;
 }
 
-/* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
-static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_run *run)
+/* What of the next @n bytes all members' peers have offered, in one piece; -1: nothing yet. */
+static noinline s64 npulink_unit_arrived(struct npulink_op *op, u32 unit, u64 n,
+					 struct npulink_run *run)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	u32 step = un->first + un->nsteps - 1, i;
-	const struct npulink_step *last = &op->plan->steps[step];
 	struct npulink_unit_state *us = &op->units[unit];
+	u32 seen = us->waits, i;
+
+	/* Each member of a long chain is looked at when it rings, not at every bell. */
+	us->missing = true;
+	for (; us->waits < un->nsteps; us->waits++) {
+		if (!npulink_member_arrived(op, unit, us->waits, &n))
+			return -1;
+		if (op->rank->flight)
+			npulink_flight_arrived(op, unit, us->waits, run);
+	}
+	us->missing = false;
+	us->waits = 0;
+	for (i = 0; i < seen; i++)
+		npulink_member_arrived(op, unit, i, &n);
+	return n;
+}
+
+/* Bytes of a unit that could go through the engine now; -1: empty, and arrived. */
+static __always_inline s64 npulink_unit_avail(struct npulink_op *op, u32 unit,
+					      const struct npulink_unit *un,
+					      struct npulink_unit_state *us, u32 step,
+					      struct npulink_run *run)
+{
+	const struct npulink_step *last = &op->plan->steps[step];
 	u64 len = last->len, done = us->done;
-	u64 n = min_t(u64, len - done, op->rank->dev->slice);
-	u32 seen = us->waits;
+	s64 n = min_t(u64, len - done, op->rank->dev->slice);
 
 	if (un->recv) {
-		/* Each member of a long chain is looked at when it rings, not at every bell. */
-		us->missing = true;
-		for (; us->waits < un->nsteps; us->waits++) {
-			if (!npulink_member_arrived(op, unit, us->waits, &n))
-				return 0;
-			if (op->rank->flight)
-				npulink_flight_arrived(op, unit, us->waits, run);
-		}
-		us->missing = false;
-		us->waits = 0;
-		for (i = 0; i < seen; i++)
-			npulink_member_arrived(op, unit, i, &n);
+		n = npulink_unit_arrived(op, unit, n, run);
+		if (n < 0)
+			return 0;
 	}
 	if (!len)
 		return -1;
@@ -394,8 +457,8 @@ static s64 npulink_unit_avail(struct npulink_op *op, u32 unit, struct npulink_ru
 		/* Pairs with npulink_unit_credit(): they may be overwritten. */
 		u64 taken = min(smp_load_acquire(&op->cells[step].taken), len);
 
-		n = min(n, window - (done - taken));
-		n = min(n, window - done % window);
+		n = min_t(u64, n, window - (done - taken));
+		n = min_t(u64, n, window - done % window);
 	}
 	/* Elements are not divided; the rest comes with the next bytes. */
 	return done + n == len ? n : rounddown(n, un->esize);
@@ -412,7 +475,7 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 	u64 done = op->units[unit].done, len = steps[0].len;
 	u32 i;
 
-	for (i = 0; un->recv && i < un->nsteps; i++) {
+	for (i = 0; i < un->nsteps; i++) {
 		const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
 		const struct npulink_op_stream *os = &op->streams[pos->recv_stream];
 		struct npulink_conn *conn;
@@ -458,6 +521,19 @@ static void npulink_unit_publish(struct npulink_op *op, u32 unit, u64 bytes,
 	}
 }
 
+/* The next @n bytes of a unit are where they belong. */
+static __always_inline void npulink_unit_moved(struct npulink_op *op, u32 unit,
+					       const struct npulink_unit *un,
+					       struct npulink_unit_state *us, u64 n,
+					       struct npulink_run *run)
+{
+	us->done += n;
+	if (un->recv)
+		npulink_unit_credit(op, unit, n, run);
+	if (un->send)
+		npulink_unit_publish(op, unit, us->done, run);
+}
+
 /* Go on with a unit as far as it goes without waiting. */
 static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink_run *run)
 {
@@ -468,30 +544,31 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 
 	if (us->phase == NPULINK_UNIT_ACTIVE) {
 		while (un->engine && (us->done < len || !len)) {
-			s64 n = npulink_unit_avail(op, unit, run);
+			s64 n = npulink_unit_avail(op, unit, un, us, step, run);
 
 			if (n <= 0 && op->far)
 				npulink_remote_want(op, unit, run);
 			if (!n)
 				return;
-			if (n > 0 && op->far && npulink_remote_landed(op, unit)) {
-				us->done += n;
-				npulink_unit_credit(op, unit, n, run);
-				if (un->send)
-					npulink_unit_publish(op, unit, us->done, run);
-				continue;
-			}
 			if (n > 0) {
-				npulink_unit_issue(op, unit, n, run);
+				int rc = 0;
+
+				if (!op->far || !npulink_remote_landed(op, unit))
+					rc = npulink_unit_direct(op, unit, un, us, n, run);
+				if (!rc) {
+					npulink_unit_moved(op, unit, un, us, n, run);
+					continue;
+				}
+				if (rc == -EAGAIN)
+					npulink_unit_issue(op, unit, n, run);
 				return;
 			}
-			npulink_unit_credit(op, unit, 0, run);
+			if (un->recv)
+				npulink_unit_credit(op, unit, 0, run);
 			break;
 		}
-		if (!un->send) {
-			npulink_unit_done(op, unit, run);
-			return;
-		}
+		if (!un->send)
+			goto done;
 		npulink_flight_waited(op, us, run);
 		us->phase = NPULINK_UNIT_SENT;
 		us->since = jiffies;
@@ -499,8 +576,10 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 			npulink_unit_publish(op, unit, len, run);
 	}
 	/* Pairs with npulink_unit_credit(): they may be overwritten. */
-	if (us->phase == NPULINK_UNIT_SENT && smp_load_acquire(&op->cells[step].taken) == len + 1)
-		npulink_unit_done(op, unit, run);
+	if (us->phase != NPULINK_UNIT_SENT || smp_load_acquire(&op->cells[step].taken) != len + 1)
+		return;
+done:
+	npulink_unit_done(op, unit, un, us, run);
 }
 
 /* Whoever runs the rank goes on with it, when interrupts have been on in between. */
@@ -557,7 +636,6 @@ void npulink_op_advance(struct npulink_op *op, struct npulink_run *run)
 void npulink_req_complete(struct npulink_req *req, int status, struct npulink_run *run)
 {
 	struct npulink_op *op = req->core.op;
-	const struct npulink_unit *un = &op->plan->units[req->core.unit];
 	struct npulink_unit_state *us = &op->units[req->core.unit];
 	u32 unit = req->core.unit;
 	u64 n = req->len;
@@ -577,24 +655,13 @@ void npulink_req_complete(struct npulink_req *req, int status, struct npulink_ru
 		return;
 	}
 	if (unlikely(status)) {
-		struct npulink_cause cause = {
-			.cause = NPULINK_CAUSE_DEVICE, .rank = op->rank->rank,
-			.peer = NPULINK_NO_PEER, .step = un->first, .number = op->number,
-			.code = -status,
-		};
-
-		if (unlikely(req->core.check))
-			npulink_check_cause(req, &cause);
-		npulink_comm_fail(op->rank->comm, &cause);
+		npulink_req_failed(op, req, status);
 		return;
 	}
-	us->done += n;
 	op->bytes += n;
 	us->phase = NPULINK_UNIT_ACTIVE;
 	us->since = jiffies;
-	npulink_unit_credit(op, unit, n, run);
-	if (un->send)
-		npulink_unit_publish(op, unit, us->done, run);
+	npulink_unit_moved(op, unit, &op->plan->units[unit], us, n, run);
 	npulink_unit_advance(op, unit, run);
 	while (op->starved_first != NONE && op->free_req) {
 		unit = op->starved_first;

@@ -78,7 +78,19 @@ static void *soft_contiguous(const struct npulink_operand *o, u64 len)
  * Little data, all operands in one piece each: no blocks, no walk, no preparations that cost
  * more than the work. False, with nothing done, if it is not like that.
  */
-static bool soft_run_small(const struct npulink_req *req)
+static bool soft_copy_small(const struct npulink_req *req)
+{
+	void *dst = soft_contiguous(&req->dst, req->len);
+	const void *a = soft_contiguous(&req->src[0], req->len);
+
+	if (!dst || !a)
+		return false;
+	if (dst != a)
+		memcpy(dst, a, req->len);
+	return true;
+}
+
+static noinline bool soft_reduce_small(const struct npulink_req *req)
 {
 	void *dst = soft_contiguous(&req->dst, req->len);
 	const void *a = soft_contiguous(&req->src[0], req->len);
@@ -88,11 +100,6 @@ static bool soft_run_small(const struct npulink_req *req)
 
 	if (!dst || !a)
 		return false;
-	if (req->nsrc == 1) {
-		if (dst != a)
-			memcpy(dst, a, req->len);
-		return true;
-	}
 	for (i = 1; i < req->nsrc; i++)
 		if (!soft_contiguous(&req->src[i], req->len))
 			return false;
@@ -113,6 +120,11 @@ static bool soft_run_small(const struct npulink_req *req)
 	if (fpu)
 		soft_fpu_end();
 	return true;
+}
+
+static bool soft_run_small(const struct npulink_req *req)
+{
+	return req->nsrc == 1 ? soft_copy_small(req) : soft_reduce_small(req);
 }
 
 static noinline int soft_run_blocks(struct npulink_req *req)

@@ -45,12 +45,14 @@ struct npulink_event {
 
 /**
  * struct npulink_operand - bytes of a buffer
- * @buf: buffer; a reference is held as long as the request runs
+ * @buf: buffer; somebody holds a reference as long as the request runs
  * @off: offset of the first byte
+ * @held: that is the request itself, not its operation (for the core)
  */
 struct npulink_operand {
 	struct npulink_buf *buf;
 	u64 off;
+	bool held;
 };
 
 /**
@@ -106,6 +108,9 @@ struct npulink_req {
 	struct npulink_operand src[];
 };
 
+/* For so few bytes, letting go of locks and taking them again takes longer than the work. */
+#define NPULINK_DIRECT_BYTES	512U
+
 /**
  * struct npulink_device_ops - a device, as its backend implements it
  *
@@ -124,7 +129,9 @@ struct npulink_device_ops {
 	int (*submit)(struct npulink_device *dev, struct npulink_req *req);
 	/**
 	 * @run: carry out @req, which is small, here and now. Task context, no
-	 * locks held. Needed if &npulink_device.direct is ever set; there
+	 * locks held; but if it reads and writes no more than
+	 * NPULINK_DIRECT_BYTES, that may be with the rank's lock held and
+	 * interrupts off. Needed if &npulink_device.direct is ever set; there
 	 * is no npulink_step_done() afterwards.
 	 *
 	 * Return: 0 or -errno.
