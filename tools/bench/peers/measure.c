@@ -301,12 +301,17 @@ static unsigned int agree(_Atomic unsigned int *where, double mine)
 
 /*
  * Libraries learn from the first calls: they make plans, pin, open what they share, and none of it
- * says anything about those that follow. Of large messages few are enough, and of slow ones as many
- * as there is time for. Gives the seconds of a call.
+ * says anything about those that follow. Of large messages few are enough.
  */
+static unsigned int warm_up_calls(const struct point *pt)
+{
+	return pt->call.bytes > SMALL ? 1 : WARM_UP;
+}
+
+/* And of slow ones as many as there is time for. Gives the seconds of a call. */
 static double warm_up(const struct point *pt, double budget)
 {
-	unsigned int wanted = pt->call.bytes > SMALL ? 1 : WARM_UP, calls = 0;
+	unsigned int wanted = warm_up_calls(pt), calls = 0;
 	double one, spent = 0;
 
 	for (unsigned int n = 1; ; n *= 4) {
@@ -332,7 +337,7 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 		one = warm_up(pt, budget);
 		iters = agree(&shared->iters, budget / one < 2 ? 2 : budget / one);
 	} else {
-		timed(pt, iters / 10 + 1, true, 0, NULL);
+		timed(pt, warm_up_calls(pt) + iters / 10, true, 0, NULL);
 	}
 	if (pt->mode == OVERLAP) {
 		pure = timed(pt, iters, true, 0, NULL);
