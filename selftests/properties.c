@@ -173,6 +173,68 @@ TEST_F(properties, payload_is_moved_by_tasks)
 	EXPECT_GE(interrupts, 9 * 4 * 6 + 4 * 6 + 4);
 }
 
+/* ---- for how long */
+
+#define TINY_STEPS	16384U	/* more than a task runs of them at a time */
+
+/*
+ * The least requests are carried out with interrupts off, of which only so many: after them there is
+ * one that is not, or interrupts are let in. All can begin at once, so that most wait for a
+ * request to come back, too.
+ */
+TEST_F(properties, tiny_requests_let_interrupts_in)
+{
+	struct npulink_slot slot = {
+		.min_len = 16 * TINY_STEPS, .access = NPULINK_SLOT_READ | NPULINK_SLOT_WRITE,
+	};
+	struct npulink_step *steps = calloc(TINY_STEPS, sizeof(*steps));
+	unsigned int moves = 0, run = 0, longest = 0;
+	struct npulink_post post;
+	struct probe_hit hit;
+	uint8_t secret[16];
+	char line[1024];
+	int fd, comm;
+	uint64_t off;
+	uint32_t i;
+	FILE *f;
+
+	if (!probes_possible())
+		SKIP(return, "this kernel has no kprobes");
+	ASSERT_NE(NULL, steps);
+	for (i = 0; i < TINY_STEPS; i++) {
+		steps[i] = raw_step(NPULINK_STEP_COPY, 8);
+		steps[i].src_off = 16 * i;
+		steps[i].dst_off = 16 * i + 8;
+	}
+	fd = raw_open(0);
+	raw_secret(secret);
+	comm = raw_comm(fd, secret, 0, 1);
+	post = raw_post_cmd(raw_plan(fd, comm, &slot, 1, steps, TINY_STEPS), NPULINK_POST_WAIT);
+	raw_bind(&post, raw_buf_alloc(fd, slot.min_len, &off), 0, slot.min_len);
+	ASSERT_EQ(0, probe_add("submit", "soft_submit", ""));
+	ASSERT_EQ(0, probe_add("run_now", "soft_run_now", ""));
+	ASSERT_EQ(0, probe_add("breathe", "npulink_rank_breathe", ""));
+	probes_start();
+	EXPECT_EQ(0, raw_ioctl(fd, NPULINK_POST, &post));
+	probes_stop();
+	EXPECT_EQ(0, post.out_result.status);
+	f = fopen(PROBES "/trace", "re");
+	ASSERT_NE(NULL, f);
+	while (probe_next(f, line, &hit)) {
+		moves += strcmp(hit.name, "breathe") != 0;
+		run = strcmp(hit.name, "run_now") ? 0 : run + 1;
+		longest = run > longest ? run : longest;
+	}
+	fclose(f);
+	TH_LOG("%u requests, at most %u of them without a pause", moves, longest);
+	EXPECT_EQ(TINY_STEPS, moves);
+	EXPECT_GT(longest, 100);
+	/* Twice as many: once the lock is let go of without what the probes see. */
+	EXPECT_LE(longest, 2048);
+	close(fd);
+	free(steps);
+}
+
 /* ---- on whose account */
 
 #define ROUNDS	24

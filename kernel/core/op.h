@@ -159,8 +159,7 @@ struct npulink_run {
 #define NPULINK_HOLD_OUT	16	/* units that wait for one count as one */
 #define NPULINK_HOLD_OUTS	1024	/* of those are told, then it is others' turn */
 #define NPULINK_HOLD_END	32	/* as which the end of an operation counts */
-#define NPULINK_HOLD_DIRECT	3	/* the same for a request that is carried out meanwhile */
-#define NPULINK_DIRECT_TIMES	16	/* such requests, after which the clock is looked at */
+#define NPULINK_HOLD_DIRECT	3	/* and a request that is carried out meanwhile */
 #define NPULINK_RUN_JIFFIES	(HZ / 4)	/* that a task runs others for at a time */
 #define NPULINK_RUN_TURNS	64	/* after which it looks at the time */
 #define NPULINK_WORK_JIFFIES	2	/* that a worker does, before it is others' turn */

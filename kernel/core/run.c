@@ -129,8 +129,8 @@ static noinline bool npulink_resume_one(struct npulink_rank *rank, struct npulin
 }
 
 /*
- * Events of the inbox, in any order: each only says that there is something to look at. False if
- * some are left to others.
+ * Events, in any order: each only says that there is something to look at. False if some are left
+ * to others.
  */
 static __always_inline bool npulink_events_handle(struct llist_node *list,
 						  struct npulink_rank *rank,
@@ -164,6 +164,17 @@ static noinline bool npulink_left_handle(struct npulink_rank *rank, struct npuli
 	return npulink_events_handle(list, rank, run, flags);
 }
 
+/* In the order in which they came: what was offered first is handed on first. */
+static __always_inline bool npulink_inbox_handle(struct npulink_rank *rank, struct npulink_run *run,
+						 struct npulink_rank_flags *flags)
+{
+	struct llist_node *list = llist_del_all(&rank->inbox);
+
+	if (list && list->next)
+		list = llist_reverse_order(list);
+	return npulink_events_handle(list, rank, run, flags);
+}
+
 static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 {
 	struct npulink_rank_flags flags;
@@ -175,8 +186,7 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 	do {
 		while (more) {
 			while (more && (!llist_empty(&rank->inbox) || !list_empty(&rank->todo))) {
-				more = npulink_events_handle(llist_del_all(&rank->inbox), rank, run,
-							     &flags);
+				more = npulink_inbox_handle(rank, run, &flags);
 				if (!list_empty(&rank->todo))
 					npulink_todo_one(rank, run, &flags);
 			}

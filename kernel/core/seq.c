@@ -230,9 +230,10 @@ static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
 	struct npulink_req *req = op->free_req;
 	int rc;
 
+	/* That there is no more room ends this for a while: nothing else would. */
 	if (n * (un->nsteps + 1) > min(READ_ONCE(dev->inline_max), NPULINK_DIRECT_BYTES) ||
-	    run->budget <= 0 || !READ_ONCE(dev->direct) || unlikely(op->plan->check) ||
-	    unlikely(!req) || !npulink_req_fill(op, req, unit, n))
+	    run->budget <= 0 || run->room < 0 || !READ_ONCE(dev->direct) ||
+	    unlikely(op->plan->check) || unlikely(!req) || !npulink_req_fill(op, req, unit, n))
 		return -EAGAIN;
 	req->dev = dev;
 	req->nontemporal = false;
@@ -243,18 +244,17 @@ static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
 	if (un->recv)
 		npulink_req_put_bufs(req);
 	npulink_run_spent(run);
-	run->room -= NPULINK_HOLD_DIRECT;
-	if (!(run->budget % NPULINK_DIRECT_TIMES)) {
-		run->now = 0;
+	run->room -= NPULINK_HOLD_DIRECT + un->nsteps;
+	run->now = 0;
+	us->since = jiffies;
+	if (likely(!rc)) {
 		npulink_flight_engine(op, us, run);
-	}
-	if (unlikely(rc)) {
+		op->bytes += n;
+	} else if (rc != -EAGAIN) {
 		us->phase = NPULINK_UNIT_BUSY;
 		npulink_req_failed(op, req, rc);
-		return rc;
 	}
-	op->bytes += n;
-	return 0;
+	return rc;
 }
 
 /* Hand bytes [done, done + n) of a unit to the engine. */

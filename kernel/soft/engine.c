@@ -135,9 +135,9 @@ static noinline int soft_run_blocks(struct npulink_req *req)
 	u32 n;
 
 	soft_run_init(&run, req);
-	/* Cannot happen in a task, and there is no other way to compute. */
+	/* On some processors it is not with interrupts off, and there is no other way. */
 	if (run.fpu && !soft_fpu_usable())
-		return -EIO;
+		return -EAGAIN;
 	memset(hint, 0, (req->nsrc + 1) * sizeof(hint[0]));
 	for (at = 0; at < req->len; at += n) {
 		if (at)
@@ -204,6 +204,8 @@ int soft_submit(struct npulink_device *dev, struct npulink_req *req)
 			return rc;
 	}
 	rc = soft_run(req);
+	if (WARN_ON_ONCE(rc == -EAGAIN))
+		return -EIO;
 	if (rc)
 		return rc;
 	if (unlikely(corrupt))

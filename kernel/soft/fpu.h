@@ -55,6 +55,7 @@ static inline void soft_fpu_end(void)
 
 #elif defined(CONFIG_ARCH_HAS_KERNEL_FPU_SUPPORT)
 #include <linux/fpu.h>
+#include <linux/irqflags.h>
 #include <linux/preempt.h>
 
 static inline bool soft_fpu_exists(void)
@@ -64,7 +65,8 @@ static inline bool soft_fpu_exists(void)
 
 static inline bool soft_fpu_usable(void)
 {
-	return in_task();
+	/* arm64's may_use_simd(), which is not everywhere. */
+	return in_task() && !irqs_disabled();
 }
 
 static inline void soft_fpu_begin(void)

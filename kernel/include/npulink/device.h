@@ -129,12 +129,13 @@ struct npulink_device_ops {
 	int (*submit)(struct npulink_device *dev, struct npulink_req *req);
 	/**
 	 * @run: carry out @req, which is small, here and now. Task context, no
-	 * locks held; but if it reads and writes no more than
-	 * NPULINK_DIRECT_BYTES, that may be with the rank's lock held and
-	 * interrupts off. Needed if &npulink_device.direct is ever set; there
-	 * is no npulink_step_done() afterwards.
+	 * locks held; but if it reads no more than NPULINK_DIRECT_BYTES, that
+	 * may be with the rank's lock held and interrupts off. Needed if
+	 * &npulink_device.direct is ever set; there is no npulink_step_done()
+	 * afterwards.
 	 *
-	 * Return: 0 or -errno.
+	 * Return: 0; -EAGAIN: nothing was done, as that cannot be done with
+	 * interrupts off; other: it failed.
 	 */
 	int (*run)(struct npulink_device *dev, struct npulink_req *req);
 	/**
