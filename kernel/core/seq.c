@@ -96,7 +96,7 @@ static void npulink_operand_own(const struct npulink_op *op, struct npulink_oper
 }
 
 /*
- * What the sender of a unit's member @i offers, as the next input of @req. The sender's
+ * What the sender of what @step receives offers, as the next input of @req. The sender's
  * operation may be failing and let go of its buffers meanwhile: then there is nothing to do any
  * more, the abort is on its way to us.
  */
