@@ -178,8 +178,8 @@ TEST_F(properties, payload_is_moved_by_tasks)
 #define TINY_STEPS	16384U	/* more than a task runs of them at a time */
 
 /*
- * The least requests are carried out with interrupts off, of which only so many: after them there is
- * one that is not, or interrupts are let in. All can begin at once, so that most wait for a
+ * The least requests are carried out with interrupts off, of which only so many: after them there
+ * is one that is not, or interrupts are let in. All can begin at once, so that most wait for a
  * request to come back, too.
  */
 TEST_F(properties, tiny_requests_let_interrupts_in)

@@ -218,7 +218,8 @@ static void npulink_req_failed(struct npulink_op *op, struct npulink_req *req, i
 
 /*
  * Carry out bytes [done, done + n) of a unit here and now, if they are so few that a request of
- * its own would take longer than they do. Return: 0; -EAGAIN: it is not like that; other: it failed.
+ * its own would take longer than they do. Return: 0; -EAGAIN: it is not like that; other: it
+ * failed.
  */
 static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
 					       const struct npulink_unit *un,
