@@ -114,15 +114,12 @@ static int count(pid_t pid, int *ioctls)
 	return n;
 }
 
-/*
- * @fewer: or none, if the ranks come at about the same time. If the other is late by 10 ms, as may
- * happen here, there is a second one.
- */
-static void test(int (*fn)(struct coll_comm *), bool fewer, const char *what)
+/* @fewer: or none, if the ranks come at about the same time. */
+static bool try(int (*fn)(struct coll_comm *), bool fewer, const char *what)
 {
 	struct ranks *ranks = ranks_new(2);
 	pid_t pid[2];
-	int n, ioctls, bad = 0, most = fewer ? CALLS + CALLS / 5 : CALLS;
+	int n, ioctls, bad = 0;
 
 	body = fn;
 	for (int i = 0; i < 2; i++)
@@ -132,9 +129,18 @@ static void test(int (*fn)(struct coll_comm *), bool fewer, const char *what)
 		bad += rank_join_end(ranks, i, pid[i]);
 	ksft_print_msg("%s: %d system calls, %d of them ioctl, in %d calls\n", what, n, ioctls,
 		       CALLS);
-	ksft_test_result(!bad && ioctls == n && n >= (fewer ? 0 : CALLS) && n <= most,
-			 "%s: %sone system call\n", what, fewer ? "at most " : "");
 	ranks_free(ranks);
+	return !bad && ioctls == n && (n == CALLS || (fewer && n >= 0 && n < CALLS));
+}
+
+/* A busy host may make a rank 10 ms late, for which the other has a second one; not each time. */
+static void test(int (*fn)(struct coll_comm *), bool fewer, const char *what)
+{
+	bool good = false;
+
+	for (int i = 0; i < 3 && !good; i++)
+		good = try(fn, fewer, what);
+	ksft_test_result(good, "%s: %sone system call\n", what, fewer ? "at most " : "");
 }
 
 int main(void)
