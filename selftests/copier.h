@@ -62,7 +62,7 @@ FIXTURE_TEARDOWN(bufs)
 
 /* Copy from one buffer to another: 0 or -errno, also of the operation. */
 static inline int copy_between(struct _test_data_bufs *self, int src, uint64_t src_off, int dst,
-			uint64_t dst_off)
+			       uint64_t dst_off)
 {
 	struct npulink_post post = raw_post_cmd(self->plan, NPULINK_POST_WAIT);
 	int rc;
