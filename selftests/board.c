@@ -9,60 +9,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
-#include <linux/npulink_board.h>
-#include "team.h"
+#include "board.h"
 #include "harness.h"
 
 #define PARAM	"/sys/module/npulink/parameters/boards"
 #define SCRIPTS	"/sys/module/npulink/parameters/scripts"
 #define EVENT	"/sys/kernel/tracing/events/npulink/npulink_done/enable"
-#define HASH	0xabcdef
-
-static size_t page_up(size_t len)
-{
-	size_t page = getpagesize();
-
-	return (len + page - 1) / page * page;
-}
-
-static size_t own_len(void)
-{
-	return page_up(sizeof(struct npulink_board_rank));
-}
-
-static size_t all_len(uint32_t nranks)
-{
-	return getpagesize() + page_up(sizeof(struct npulink_board_comm)) + nranks * own_len();
-}
-
-static void *map_own(const struct member *m)
-{
-	return mmap(NULL, own_len(), PROT_READ | PROT_WRITE, MAP_SHARED, m->fd,
-		    NPULINK_MMAP_BOARD_OWN(m->comm));
-}
-
-static void *map_all(const struct member *m)
-{
-	return mmap(NULL, all_len(m->nranks), PROT_READ, MAP_SHARED, m->fd,
-		    NPULINK_MMAP_BOARD(m->comm));
-}
-
-/* As that says: 1 + who has woken us. */
-static int board_wait_for(int fd, uint32_t comm, uint32_t flags, uint64_t number, uint32_t rank)
-{
-	struct npulink_board_wait cmd = {
-		.size = sizeof(cmd), .flags = flags, .comm_id = comm, .number = number,
-		.rank = rank,
-	};
-	int rc = ioctl(fd, NPULINK_BOARD_WAIT, &cmd);
-
-	return rc < 0 ? -errno : rc;
-}
-
-static int board_wait(int fd, uint32_t comm, uint32_t flags, uint64_t number)
-{
-	return board_wait_for(fd, comm, flags, number, 0);
-}
 
 #define DENIED(error, addr) do { \
 	EXPECT_EQ(MAP_FAILED, addr); \
@@ -106,12 +58,6 @@ FIXTURE_TEARDOWN(board)
 		EXPECT_EQ(0, self->all[r][all_len(2) - 1]);
 		EXPECT_EQ(0, munmap(self->all[r], all_len(2)));
 	}
-}
-
-static void put_flag(struct npulink_board_rank *own, uint64_t number, uint32_t hash)
-{
-	__atomic_store_n(&own->slots[number % NPULINK_BOARD_SLOTS].flag,
-			 NPULINK_BOARD_FLAG(number, hash), __ATOMIC_SEQ_CST);
 }
 
 /* ---- who may map what */

@@ -8,9 +8,27 @@
 #include <linux/npulink_board.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
+#include "pass.h"
 
 struct npulink_comm;
-struct npulink_board_waiter;
+
+/*
+ * struct npulink_board_waiter - a rank in BOARD_WAIT
+ * @used: somebody is; until he has seen pass.go, or left
+ * @rc: what he is to return
+ * @number: of what he waits for
+ * @since: jiffies
+ * @pass: while he sleeps
+ *
+ * They are the board's and not on the stacks of those who sleep, as others look at all of them.
+ */
+struct npulink_board_waiter {
+	bool used;
+	int rc;
+	u64 number;
+	unsigned long since;
+	struct npulink_pass pass;
+};
 
 /*
  * struct npulink_board - of a communicator; made by the first rank that maps its own part
@@ -22,6 +40,8 @@ struct npulink_board_waiter;
  * @areas: by rank
  * @lock: the rest; inside all others
  * @timer: for those who sleep too long
+ * @waiting: by rank: sleeps, and nothing is known yet
+ * @turns: those who share processors
  * @waiters: by rank
  */
 struct npulink_board {
@@ -33,8 +53,9 @@ struct npulink_board {
 	struct npulink_board_rank *areas[NPULINK_BOARD_RANKS];
 	spinlock_t lock;	/* see above */
 	struct timer_list timer;
-	u32 nwaiters;
-	struct npulink_board_waiter *waiters[NPULINK_BOARD_RANKS];
+	u64 waiting;
+	struct npulink_pass_group turns;
+	struct npulink_board_waiter waiters[NPULINK_BOARD_RANKS];
 };
 
 struct npulink_board *npulink_board_of(struct npulink_comm *comm);

@@ -3,24 +3,14 @@
  * board_wait.c - ranks that sleep until all others have come to the board: no request, no
  * operation, nobody else to be told. Not for long: then they have to post, which everybody sees.
  */
+#include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/stat.h>
 #include <linux/sched/task.h>
 #include "core.h"
 #include "board.h"
 
 #define BOARD_LATE	msecs_to_jiffies(10)
-
-/*
- * A task that sleeps in BOARD_WAIT, one for each rank; under board->lock until @woken, after which
- * it is its own again.
- */
-struct npulink_board_waiter {
-	struct task_struct *task;
-	u64 number;
-	unsigned long since;
-	int rc;
-	bool woken;
-};
 
 /* Is there a reason to look? @rank's flag is the one that is most likely not there. */
 static bool npulink_board_is_over(const struct npulink_board *board, u64 number, u32 rank)
@@ -30,33 +20,73 @@ static bool npulink_board_is_over(const struct npulink_board *board, u64 number,
 	       (npulink_board_flag(board, rank, number) && npulink_board_all(board, number));
 }
 
-static void npulink_board_set_waiter(struct npulink_board *board, u32 rank,
-				     struct npulink_board_waiter *w)
+/* @rank sleeps, or does not any more. */
+static void npulink_board_set_waiting(struct npulink_board *board, u32 rank, bool waits)
 {
 	lockdep_assert_held(&board->lock);
-	board->waiters[rank] = w;
-	/* For those who have no lock: npulink_board_wake(), and ranks. */
-	WRITE_ONCE(board->nwaiters, board->nwaiters + (w ? 1 : -1));
-	WRITE_ONCE(board->comm->waiting, board->nwaiters);
+	/* For those who have no lock: npulink_board_wake(), npulink_board_awake(), and ranks. */
+	WRITE_ONCE(board->waiting, waits ? board->waiting | BIT_ULL(rank) :
+					   board->waiting & ~BIT_ULL(rank));
+	WRITE_ONCE(board->comm->waiting, hweight64(board->waiting));
+}
+
+/* ---- ranks that share processors: see pass.c */
+
+/* That the ranks have, as far as the one that asks knows: each may have one of its own. */
+static u32 npulink_board_processors(void)
+{
+	u32 own = READ_ONCE(current->nr_cpus_allowed), all = num_online_cpus();
+
+	return own > 1 && own < all ? own : all;
+}
+
+/* Ranks that are not known to sleep. */
+static u32 npulink_board_awake(const struct npulink_board *board)
+{
+	u32 asleep = hweight64(READ_ONCE(board->waiting)) + READ_ONCE(board->turns.held);
+
+	return asleep < board->nranks ? board->nranks - asleep : 0;
 }
 
 /*
- * Those for whom it is over get @rc; with -ETIME, those who have slept for too long. They are
- * woken after the lock, as the first of them would run, and wait for it.
+ * Those of @over that are to be woken now, as there is a processor for them: first those who did
+ * not run where others run now.
  */
-static void npulink_board_wake_some(struct npulink_board *board, int rc)
+static u64 npulink_board_choose(struct npulink_board *board, u64 over)
 {
-	struct task_struct *tasks[NPULINK_BOARD_RANKS];
-	unsigned long flags, now = jiffies;
-	u32 i, n = 0;
-	u64 number = ~0ULL;
+	u64 go = 0, taken = BIT_ULL(raw_smp_processor_id() % 64);
+	u32 awake, processors = npulink_board_processors(), round, rank;
+
+	if (board->nranks <= processors || !npulink_pass_may_hold(&board->turns))
+		return over;
+	awake = npulink_board_awake(board);
+	for (round = 0; round < 2; round++) {
+		for (rank = 0; rank < board->nranks && awake < processors; rank++) {
+			const struct npulink_pass *pass = &board->waiters[rank].pass;
+			u64 cpu = BIT_ULL(pass->cpu % 64);
+
+			if (!((over & ~go) & BIT_ULL(rank)) || (!round && cpu & taken))
+				continue;
+			taken |= cpu;
+			go |= BIT_ULL(rank);
+			awake++;
+		}
+	}
+	return go;
+}
+
+/* Those for whom it is over; with -ETIME, those who have slept for too long. */
+static u64 npulink_board_over(struct npulink_board *board, int rc)
+{
+	u64 number = ~0ULL, all = 0;
+	unsigned long now = jiffies;
 	bool over = false;
+	u32 rank;
 
-	spin_lock_irqsave(&board->lock, flags);
-	for (i = 0; board->nwaiters && i < board->nranks; i++) {
-		struct npulink_board_waiter *w = board->waiters[i];
+	for (rank = 0; rank < board->nranks; rank++) {
+		const struct npulink_board_waiter *w = &board->waiters[rank];
 
-		if (!w)
+		if (!(board->waiting & BIT_ULL(rank)))
 			continue;
 		if (rc == -ETIME) {
 			over = !time_before(now, w->since + BOARD_LATE);
@@ -65,16 +95,43 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
 			number = w->number;
 			over = npulink_board_is_over(board, number, 0);
 		}
-		if (!over)
-			continue;
-		npulink_board_set_waiter(board, i, NULL);
-		tasks[n++] = get_task_struct(w->task);
-		w->rc = rc;
-		/* Pairs with npulink_board_sleep(). */
-		smp_store_release(&w->woken, true);
+		if (over)
+			all |= BIT_ULL(rank);
 	}
-	if (rc == -ETIME && board->nwaiters)
-		mod_timer(&board->timer, now + BOARD_LATE);
+	return all;
+}
+
+/*
+ * Those for whom it is over get @rc. They are woken after the lock, as the first of them would
+ * run, and wait for it. Those who have met, and share processors, take turns.
+ */
+static void npulink_board_wake_some(struct npulink_board *board, int rc)
+{
+	struct task_struct *tasks[NPULINK_BOARD_RANKS];
+	unsigned long flags;
+	u32 rank, i, n = 0;
+	u64 over, go;
+
+	spin_lock_irqsave(&board->lock, flags);
+	over = npulink_board_over(board, rc);
+	go = rc > 0 ? npulink_board_choose(board, over) : over;
+	for (rank = 0; rank < board->nranks; rank++) {
+		struct npulink_board_waiter *w = &board->waiters[rank];
+
+		if (!(over & BIT_ULL(rank)))
+			continue;
+		npulink_board_set_waiting(board, rank, false);
+		w->rc = rc;
+		if (go & BIT_ULL(rank)) {
+			tasks[n++] = get_task_struct(w->pass.task);
+			/* Pairs with npulink_board_sleep(). */
+			smp_store_release(&w->pass.go, true);
+		} else {
+			npulink_pass_hold(&w->pass, &board->turns);
+		}
+	}
+	if (rc == -ETIME && board->waiting)
+		mod_timer(&board->timer, jiffies + BOARD_LATE);
 	spin_unlock_irqrestore(&board->lock, flags);
 	for (i = 0; i < n; i++) {
 		wake_up_process(tasks[i]);
@@ -88,7 +145,7 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
  */
 void npulink_board_wake(struct npulink_board *board, int by)
 {
-	if (READ_ONCE(board->nwaiters))
+	if (READ_ONCE(board->waiting))
 		npulink_board_wake_some(board, by);
 }
 
@@ -99,68 +156,108 @@ static void npulink_board_timer(struct timer_list *timer)
 
 void npulink_board_wait_init(struct npulink_board *board)
 {
+	u32 rank;
+
 	spin_lock_init(&board->lock);
+	for (rank = 0; rank < board->nranks; rank++)
+		INIT_LIST_HEAD(&board->waiters[rank].pass.node);
 	timer_setup(&board->timer, npulink_board_timer, 0);
 }
 
-/* Begins to wait; 0 if there is nothing to wait for, or 1. */
-static int npulink_board_begin(struct npulink_board *board, struct npulink_board_waiter *w,
-			       u32 rank, u32 missing)
+/*
+ * Where ranks share processors, looks a little for those who are missing, if each of them has a
+ * processor now, and nobody else is to have this one.
+ */
+static void npulink_board_spin(const struct npulink_board *board, u64 number, u32 missing)
 {
+	u32 processors = npulink_board_processors(), i;
+	u64 end;
+
+	if (board->nranks <= processors || !READ_ONCE(npulink_spin_ns))
+		return;
+	end = local_clock() + READ_ONCE(npulink_spin_ns);
+	for (i = 0; !npulink_board_is_over(board, number, missing); i++) {
+		if (npulink_pass_any() || npulink_board_awake(board) > processors ||
+		    !single_task_running() || need_resched() || local_clock() > end)
+			return;
+		/* Seldom: an emulator takes longer for that than for all the rest. */
+		if (!(i % 8))
+			cpu_relax();
+	}
+}
+
+/* Begins to wait; 0 if there is nothing to wait for, or 1. */
+static int npulink_board_begin(struct npulink_board *board, u64 number, u32 rank, u32 missing)
+{
+	struct npulink_board_waiter *w = &board->waiters[rank];
 	int rc = 1;
 
 	spin_lock_irq(&board->lock);
-	if (board->waiters[rank]) {
+	/* Pairs with npulink_board_sleep(). */
+	if (smp_load_acquire(&w->used)) {
 		spin_unlock_irq(&board->lock);
-		return -EBUSY;
+		return npulink_board_is_over(board, number, missing) ? 0 : -EBUSY;
 	}
-	npulink_board_set_waiter(board, rank, w);
+	w->number = number;
+	w->since = jiffies;
+	w->pass.task = current;
+	w->pass.cpu = smp_processor_id();
+	w->pass.go = false;
+	npulink_board_set_waiting(board, rank, true);
 	if (!timer_pending(&board->timer))
-		mod_timer(&board->timer, jiffies + BOARD_LATE);
+		mod_timer(&board->timer, w->since + BOARD_LATE);
 	/* With the barriers of those who then look whether somebody sleeps. */
 	smp_mb();
-	if (npulink_board_is_over(board, w->number, missing)) {
-		npulink_board_set_waiter(board, rank, NULL);
+	if (npulink_board_is_over(board, number, missing)) {
+		npulink_board_set_waiting(board, rank, false);
 		rc = 0;
 	}
+	w->used = rc;
 	spin_unlock_irq(&board->lock);
 	return rc;
 }
 
 /* A signal. Never restarted: see struct npulink_board_wait. */
-static int npulink_board_interrupted(struct npulink_board *board, struct npulink_board_waiter *w,
-				     u32 rank)
+static int npulink_board_interrupted(struct npulink_board *board, u32 rank)
 {
+	struct npulink_board_waiter *w = &board->waiters[rank];
 	int rc = -EINTR;
 
 	spin_lock_irq(&board->lock);
-	if (w->woken)
+	if (npulink_pass_withdraw(&w->pass) || w->pass.go)
 		rc = w->rc;
 	else
-		npulink_board_set_waiter(board, rank, NULL);
+		npulink_board_set_waiting(board, rank, false);
 	spin_unlock_irq(&board->lock);
 	return rc;
 }
 
 static int npulink_board_sleep(struct npulink_board *board, u64 number, u32 rank, u32 missing)
 {
-	struct npulink_board_waiter w = { .task = current, .number = number, .since = jiffies };
-	int rc = npulink_board_begin(board, &w, rank, missing);
+	struct npulink_board_waiter *w = &board->waiters[rank];
+	int rc;
 
+	npulink_board_spin(board, number, missing);
+	rc = npulink_board_begin(board, number, rank, missing);
 	if (rc <= 0)
 		return rc;
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE);
-		/* Pairs with npulink_board_wake_some(). */
-		if (smp_load_acquire(&w.woken) || signal_pending(current))
+		/* Pairs with npulink_board_wake_some(), npulink_pass_take(). */
+		if (smp_load_acquire(&w->pass.go) || signal_pending(current))
 			break;
+		npulink_pass();
 		schedule();
 	}
 	__set_current_state(TASK_RUNNING);
 	/* Without the lock: whoever woke us may still be waking the others. */
-	if (smp_load_acquire(&w.woken))
-		return w.rc;
-	return npulink_board_interrupted(board, &w, rank);
+	if (smp_load_acquire(&w->pass.go))
+		rc = w->rc;
+	else
+		rc = npulink_board_interrupted(board, rank);
+	/* Pairs with npulink_board_begin(). */
+	smp_store_release(&w->used, false);
+	return rc;
 }
 
 int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd)

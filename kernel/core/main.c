@@ -4,12 +4,14 @@
  */
 #include "core.h"
 #include "flight.h"
+#include "pass.h"
 
 static int __init npulink_init(void)
 {
 	int rc;
 
 	npulink_quota_init();
+	npulink_pass_init();
 	rc = npulink_cdev_init();
 	if (rc)
 		return rc;
@@ -72,6 +74,7 @@ static void __exit npulink_exit(void)
 	mmu_notifier_synchronize();
 	rcu_barrier();
 	npulink_board_exit();
+	npulink_pass_exit();
 	npulink_cdev_exit();
 }
 

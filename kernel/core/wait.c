@@ -11,6 +11,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include "core.h"
+#include "pass.h"
 
 unsigned int npulink_spin_ns = 20000;
 module_param_named(spin_ns, npulink_spin_ns, uint, 0644);
@@ -195,6 +196,7 @@ static void npulink_waiter_unlist(struct npulink_file *file, struct npulink_wait
 /* Until somebody wakes us; or if nobody will, for a moment. Returns 0 or -ETIME. */
 static int npulink_waiter_sleep(const struct npulink_waiter *w, ktime_t until)
 {
+	npulink_pass();
 	if (!w->listed) {
 		schedule_timeout(1);
 		return !w->forever && ktime_compare(ktime_get(), until) >= 0 ? -ETIME : 0;

@@ -123,12 +123,13 @@ struct npulink_board_rank {
  *
  * Sleeps until the flags of all ranks are there, or somebody has posted the operation, or the
  * communicator has failed: look which. Returns 1 + the rank that has woken it, with WAKE, or 0;
- * with WAKE, 0.
+ * with WAKE, 0. Where there are more ranks than processors, those who are woken by WAKE may have to
+ * wait until another rank sleeps, or for up to 0.4 ms.
  *
  *  - EINVAL: @rank is none
  *  - ETIME: none of it after a while (10 to 20 ms): post it
  *  - ENOTCONN: not all ranks have mapped the board
- *  - EBUSY: another thread sleeps for this rank
+ *  - EBUSY: another thread is here for this rank
  *  - EINTR: a signal. Whatever its handler asks for, the call is not restarted: signals that come
  *    often would keep it from ETIME for ever
  */

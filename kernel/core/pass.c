@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * pass.c - ranks that share processors. Who may go on is not woken at once if each processor has
+ * one of its kind already, but by the next of them that goes to sleep.
+ *
+ * If all were woken at once, the scheduler would often take the processor from whoever wakes them,
+ * as those who have slept have more right to it: then that one has to be switched to once more,
+ * only in order to sleep. This way there is never more than one to choose from.
+ *
+ * Who does not sleep computes, and then those who wait for the processor had to wait anyway; or
+ * sleeps elsewhere, and then nobody would be woken: so none is held for longer than two ticks of
+ * the backstop, and where that has to do it again and again, nobody is held for a while.
+ */
+#include <linux/hrtimer.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+#include <linux/spinlock.h>
+#include "pass.h"
+
+#define BACKSTOP_NS	(200 * NSEC_PER_USEC)
+#define BACKSTOP_MAX	64	/* that are woken at a tick */
+/* Who had to wait for it costs so many times without, and twice as many as before. */
+#define PAUSE_FIRST	8
+#define PAUSE_MAX	512
+
+LIST_HEAD(npulink_passes);
+/* Inside all others. */
+static DEFINE_SPINLOCK(npulink_pass_lock);
+static struct hrtimer npulink_backstop;
+static u32 npulink_backstop_tick;
+static bool npulink_backstop_armed;
+
+static struct task_struct *npulink_pass_take(struct npulink_pass *pass)
+{
+	struct task_struct *task = get_task_struct(pass->task);
+
+	lockdep_assert_held(&npulink_pass_lock);
+	list_del_init(&pass->node);
+	WRITE_ONCE(pass->group->held, pass->group->held - 1);
+	/* Pairs with who sleeps, and may then be gone. */
+	smp_store_release(&pass->go, true);
+	return task;
+}
+
+static void npulink_pass_wake(struct task_struct *task)
+{
+	wake_up_process(task);
+	put_task_struct(task);
+}
+
+/* Whoever ran last on this processor, or else is first. */
+void npulink_pass_one(void)
+{
+	struct npulink_pass *pass, *next = NULL;
+	struct task_struct *task = NULL;
+	unsigned long flags;
+
+	spin_lock_irqsave(&npulink_pass_lock, flags);
+	list_for_each_entry(pass, &npulink_passes, node) {
+		if (!next)
+			next = pass;
+		if (pass->cpu == smp_processor_id()) {
+			next = pass;
+			break;
+		}
+	}
+	if (next) {
+		next->group->pause -= !!next->group->pause;
+		task = npulink_pass_take(next);
+	}
+	spin_unlock_irqrestore(&npulink_pass_lock, flags);
+	if (task)
+		npulink_pass_wake(task);
+}
+
+/* Is it worth while? Asked each time; by one at a time. */
+bool npulink_pass_may_hold(struct npulink_pass_group *group)
+{
+	u32 rest = READ_ONCE(group->rest);
+
+	/* The backstop may write it meanwhile: then it is a little more or less. */
+	if (rest)
+		WRITE_ONCE(group->rest, rest - 1);
+	return !rest;
+}
+
+/* @pass sleeps and may go on. With interrupts off. */
+void npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
+{
+	spin_lock(&npulink_pass_lock);
+	pass->tick = npulink_backstop_tick;
+	pass->group = group;
+	/* For those who look without the lock. */
+	WRITE_ONCE(group->held, group->held + 1);
+	list_add_tail(&pass->node, &npulink_passes);
+	if (!npulink_backstop_armed) {
+		npulink_backstop_armed = true;
+		hrtimer_start(&npulink_backstop, BACKSTOP_NS, HRTIMER_MODE_REL);
+	}
+	spin_unlock(&npulink_pass_lock);
+}
+
+/* True if it was held, and is not any more: it will not be woken. With interrupts off. */
+bool npulink_pass_withdraw(struct npulink_pass *pass)
+{
+	bool held;
+
+	spin_lock(&npulink_pass_lock);
+	held = !list_empty(&pass->node);
+	if (held) {
+		list_del_init(&pass->node);
+		WRITE_ONCE(pass->group->held, pass->group->held - 1);
+	}
+	spin_unlock(&npulink_pass_lock);
+	return held;
+}
+
+static void npulink_pass_pause(struct npulink_pass_group *group)
+{
+	lockdep_assert_held(&npulink_pass_lock);
+	/* Once for all that have waited together. */
+	if (group->rest)
+		return;
+	group->pause = min(2 * group->pause + PAUSE_FIRST, PAUSE_MAX);
+	WRITE_ONCE(group->rest, group->pause);
+}
+
+static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
+{
+	struct task_struct *tasks[BACKSTOP_MAX];
+	struct npulink_pass *pass, *next;
+	unsigned long flags;
+	bool armed;
+	u32 i, n = 0;
+
+	spin_lock_irqsave(&npulink_pass_lock, flags);
+	npulink_backstop_tick++;
+	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
+		if (npulink_backstop_tick - pass->tick < 2 || n == BACKSTOP_MAX)
+			break;
+		npulink_pass_pause(pass->group);
+		tasks[n++] = npulink_pass_take(pass);
+	}
+	armed = npulink_pass_any();
+	npulink_backstop_armed = armed;
+	if (armed)
+		hrtimer_forward_now(timer, BACKSTOP_NS);
+	spin_unlock_irqrestore(&npulink_pass_lock, flags);
+	for (i = 0; i < n; i++)
+		npulink_pass_wake(tasks[i]);
+	return armed ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+void npulink_pass_init(void)
+{
+	hrtimer_init(&npulink_backstop, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	npulink_backstop.function = npulink_backstop_fn;
+}
+
+void npulink_pass_exit(void)
+{
+	hrtimer_cancel(&npulink_backstop);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * board_turns - ranks that meet on the board and share processors: who may go on is held until a
+ * processor is free for him, but not for long, and signals and deaths come at any time.
+ *
+ * npulink-test: timeout=120
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include "board.h"
+#include "harness.h"
+
+#define RANKS	8
+#define ROUNDS	2000
+
+static struct team team;
+static struct npulink_board_rank *own[RANKS];
+static const struct npulink_board_comm *comm;
+
+struct seat {
+	pthread_t thread;
+	uint32_t rank;
+	uint64_t rounds;
+	int rc;			/* of what should not have come */
+	_Atomic uint64_t done;	/* rounds */
+};
+
+static struct seat seats[RANKS];
+static _Atomic unsigned int left;	/* have come back from the first round */
+
+/* Two processors, however many there are. */
+static int crowd(void)
+{
+	cpu_set_t all, two;
+	int cpu;
+
+	CPU_ZERO(&two);
+	if (sched_getaffinity(0, sizeof(all), &all))
+		return -errno;
+	for (cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	return sched_setaffinity(0, sizeof(two), &two) ? -errno : 0;
+}
+
+static int open_board(void)
+{
+	char *all;
+	int r, rc;
+
+	memset(seats, 0, sizeof(seats));
+	left = 0;
+	rc = crowd();
+	if (!rc)
+		rc = team_open(&team, RANKS, 2, 64);
+	for (r = 0; !rc && r < RANKS; r++) {
+		own[r] = map_own(&team.m[r]);
+		if (own[r] == MAP_FAILED)
+			rc = -errno;
+		seats[r].rank = r;
+	}
+	if (rc)
+		return rc;
+	all = map_all(&team.m[0]);
+	if (all == MAP_FAILED)
+		return -errno;
+	comm = (void *)(all + getpagesize());
+	return 0;
+}
+
+static void close_board(void)
+{
+	int r;
+
+	team_close(&team);
+	munmap((char *)comm - getpagesize(), all_len(RANKS));
+	for (r = 0; r < RANKS; r++)
+		munmap(own[r], own_len());
+}
+
+static bool all_there(uint64_t number)
+{
+	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
+	int r;
+
+	for (r = 0; r < RANKS; r++)
+		if (__atomic_load_n(&own[r]->slots[slot].flag, __ATOMIC_SEQ_CST) !=
+		    NPULINK_BOARD_FLAG(number, HASH))
+			return false;
+	return true;
+}
+
+/* As lib/board.c does it, but for what is brought. 0 or what should not have come. */
+static int meet(struct seat *s, uint64_t number)
+{
+	const struct member *m = &team.m[s->rank];
+	int rc;
+
+	put_flag(own[s->rank], number, HASH);
+	if (all_there(number))
+		return board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE, 0);
+	while (!all_there(number)) {
+		rc = board_wait(m->fd, m->comm, 0, number);
+		if (rc < 0 && rc != -EINTR && rc != -ETIME)
+			return rc;
+		/* Who is told that it is over finds that it is. */
+		if (rc >= 0 && !all_there(number))
+			return -EPROTO;
+	}
+	return 0;
+}
+
+static void *rounds_fn(void *arg)
+{
+	struct seat *s = arg;
+	uint64_t i;
+
+	for (i = 0; i < s->rounds && !s->rc; i++) {
+		s->rc = meet(s, i);
+		s->done = i + 1;
+	}
+	return NULL;
+}
+
+static int start_all(uint64_t rounds)
+{
+	int r, rc = 0;
+
+	for (r = 0; !rc && r < RANKS; r++) {
+		seats[r].rounds = rounds;
+		rc = pthread_create(&seats[r].thread, NULL, rounds_fn, &seats[r]);
+	}
+	return rc;
+}
+
+static void on_signal(int nr)
+{
+}
+
+/* ---- nobody is held for long */
+
+static void *once_fn(void *arg)
+{
+	struct seat *s = arg;
+
+	do
+		s->rc = board_wait(team.m[s->rank].fd, team.m[s->rank].comm, 0, 0);
+	while (s->rc == -ETIME);
+	left++;
+	/* Awake, so that nobody has this processor from us. */
+	while (left < RANKS)
+		;
+	return NULL;
+}
+
+TEST(none_is_forgotten)
+{
+	const struct sigaction sa = { .sa_handler = on_signal };
+	bool all = true;
+	uint64_t until;
+	int i, r;
+
+	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
+	for (i = 0; i < 10 && all; i++) {
+		ASSERT_EQ(0, open_board());
+		for (r = 1; r < RANKS; r++)
+			ASSERT_EQ(0, pthread_create(&seats[r].thread, NULL, once_fn, &seats[r]));
+		for (r = 1; r < RANKS; r++)
+			put_flag(own[r], 0, HASH);
+		ASSERT_TRUE(RAW_EVENTUALLY(__atomic_load_n(&comm->waiting, __ATOMIC_SEQ_CST) ==
+					   RANKS - 1));
+		put_flag(own[0], 0, HASH);
+		EXPECT_EQ(0, board_wait(team.m[0].fd, team.m[0].comm, NPULINK_BOARD_WAKE, 0));
+		until = raw_now() + 5000000000ULL;
+		while (left < RANKS - 1 && raw_now() < until)
+			;
+		all = left == RANKS - 1;
+		EXPECT_TRUE(all);
+		for (r = 1; left < RANKS - 1 && r < RANKS; r++)
+			pthread_kill(seats[r].thread, SIGUSR1);
+		left = RANKS;
+		for (r = 1; r < RANKS; r++) {
+			pthread_join(seats[r].thread, NULL);
+			EXPECT_LE(0, seats[r].rc);
+		}
+		close_board();
+	}
+}
+
+/* ---- whatever comes */
+
+TEST(rounds)
+{
+	int r;
+
+	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, start_all(ROUNDS));
+	for (r = 0; r < RANKS; r++) {
+		pthread_join(seats[r].thread, NULL);
+		EXPECT_EQ(0, seats[r].rc);
+		EXPECT_EQ(ROUNDS, seats[r].done);
+	}
+	EXPECT_EQ(0, comm->waiting);
+	close_board();
+}
+
+static bool all_done(void)
+{
+	int r;
+
+	for (r = 0; r < RANKS; r++)
+		if (!seats[r].rc && seats[r].done < seats[r].rounds)
+			return false;
+	return true;
+}
+
+TEST(signals_meanwhile)
+{
+	const struct sigaction sa = { .sa_handler = on_signal };
+	unsigned int i;
+	int r;
+
+	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
+	ASSERT_EQ(0, start_all(ROUNDS));
+	for (i = 0; !all_done(); i++)
+		pthread_kill(seats[i * 5 % RANKS].thread, SIGUSR1);
+	for (r = 0; r < RANKS; r++) {
+		pthread_join(seats[r].thread, NULL);
+		EXPECT_EQ(0, seats[r].rc);
+		EXPECT_EQ(ROUNDS, seats[r].done);
+	}
+	EXPECT_EQ(0, comm->waiting);
+	close_board();
+}
+
+/* Whoever is killed may be held; the next ones have nothing of it. */
+TEST(killed_meanwhile)
+{
+	int i, status;
+	pid_t pid;
+
+	for (i = 0; i < 30; i++) {
+		pid = fork();
+		ASSERT_LE(0, pid);
+		if (!pid) {
+			if (open_board() || start_all(~0ULL))
+				_exit(1);
+			for (;;)
+				pause();
+		}
+		raw_sleep_ms(20 + i);
+		kill(pid, SIGKILL);
+		ASSERT_EQ(pid, waitpid(pid, &status, 0));
+		EXPECT_TRUE(WIFSIGNALED(status));
+	}
+	ASSERT_EQ(0, open_board());
+	EXPECT_EQ(0, start_all(10));
+	for (i = 0; i < RANKS; i++) {
+		pthread_join(seats[i].thread, NULL);
+		EXPECT_EQ(10, seats[i].done);
+	}
+	close_board();
+}
+
+TEST_HARNESS_MAIN
