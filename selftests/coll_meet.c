@@ -6,6 +6,8 @@
  *
  * npulink-test: timeout=180
  */
+#include <sched.h>
+#include <sys/time.h>
 #include <time.h>
 #include "coll_ranks.h"
 #include "links.h"
@@ -291,6 +293,49 @@ static int last_one_computes(struct ranks *ranks, struct coll_comm *comm)
 	return rc ? rc : warm(comm);
 }
 
+static void on_signal(int nr)
+{
+}
+
+/* Who may go on waits for a processor, and is got out of that by signals now and then. */
+static int signals(struct ranks *ranks, struct coll_comm *comm)
+{
+	const struct sigaction sa = { .sa_handler = on_signal };
+	const struct itimerval often = { { 0, 700 }, { 0, 700 } }, never = {};
+	int i, k, rc = 0, v[2048];
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	for (i = 0; i < 300 && !rc; i++) {
+		for (k = 0; k < 2048; k++)
+			v[k] = i + k + coll_comm_rank(comm);
+		rc = coll_allreduce(comm, COLL_IN_PLACE, v, 2048, COLL_INT32, COLL_SUM);
+		for (k = 0; k < 2048 && !rc; k++)
+			if (v[k] != 8 * (i + k) + 28)
+				rc = rank_fail(ranks, coll_comm_rank(comm), "%d, not %d: %d", v[k],
+					       8 * (i + k) + 28, i);
+	}
+	setitimer(ITIMER_REAL, &never, NULL);
+	return rc;
+}
+
+/* Ranks on two processors, however many there are. */
+static int crowded(int (*fn)(struct ranks *, struct coll_comm *))
+{
+	cpu_set_t all, two;
+	int cpu, bad;
+
+	CPU_ZERO(&two);
+	sched_getaffinity(0, sizeof(all), &all);
+	for (cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; cpu++)
+		if (CPU_ISSET(cpu, &all))
+			CPU_SET(cpu, &two);
+	sched_setaffinity(0, sizeof(two), &two);
+	bad = ranks_of(8, fn);
+	sched_setaffinity(0, sizeof(all), &all);
+	return bad;
+}
+
 int main(void)
 {
 	struct ranks *ranks;
@@ -301,11 +346,12 @@ int main(void)
 	/* What ranks do by themselves is in coll_board. */
 	if (!have_device() || set_boards("N"))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(9);
+	ksft_set_plan(10);
 	with_and_without();
 	more_for_all();
 	ksft_test_result(!ranks_of(RANKS, rounds), "plans that fit together, and that do not\n");
 	ksft_test_result(!ranks_of(RANKS, requests), "many meetings at a time\n");
+	ksft_test_result(!crowded(signals), "8 ranks on 2 processors, and signals\n");
 
 	ranks = ranks_new(RANKS);
 	for (unsigned int i = 0; i < RANKS; i++)

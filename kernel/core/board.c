@@ -254,6 +254,7 @@ static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 		return NULL;
 	}
 	new->nranks = comm->nranks;
+	new->turns = &comm->turns;
 	npulink_board_wait_init(new);
 	spin_lock_irq(&comm->lock);
 	board = comm->board;

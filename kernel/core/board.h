@@ -41,7 +41,7 @@ struct npulink_board_waiter {
  * @lock: the rest; inside all others
  * @timer: for those who sleep too long
  * @waiting: by rank: sleeps, and nothing is known yet
- * @turns: those who share processors
+ * @turns: the communicator's
  * @waiters: by rank
  */
 struct npulink_board {
@@ -54,7 +54,7 @@ struct npulink_board {
 	spinlock_t lock;	/* see above */
 	struct timer_list timer;
 	u64 waiting;
-	struct npulink_pass_group turns;
+	struct npulink_pass_group *turns;
 	struct npulink_board_waiter waiters[NPULINK_BOARD_RANKS];
 };
 

@@ -30,49 +30,12 @@ static void npulink_board_set_waiting(struct npulink_board *board, u32 rank, boo
 	WRITE_ONCE(board->comm->waiting, hweight64(board->waiting));
 }
 
-/* ---- ranks that share processors: see pass.c */
-
-/* That the ranks have, as far as the one that asks knows: each may have one of its own. */
-static u32 npulink_board_processors(void)
-{
-	u32 own = READ_ONCE(current->nr_cpus_allowed), all = num_online_cpus();
-
-	return own > 1 && own < all ? own : all;
-}
-
 /* Ranks that are not known to sleep. */
 static u32 npulink_board_awake(const struct npulink_board *board)
 {
-	u32 asleep = hweight64(READ_ONCE(board->waiting)) + READ_ONCE(board->turns.held);
+	u32 asleep = hweight64(READ_ONCE(board->waiting)) + READ_ONCE(board->turns->held);
 
 	return asleep < board->nranks ? board->nranks - asleep : 0;
-}
-
-/*
- * Those of @over that are to be woken now, as there is a processor for them: first those who did
- * not run where others run now.
- */
-static u64 npulink_board_choose(struct npulink_board *board, u64 over)
-{
-	u64 go = 0, taken = BIT_ULL(raw_smp_processor_id() % 64);
-	u32 awake, processors = npulink_board_processors(), round, rank;
-
-	if (board->nranks <= processors || !npulink_pass_may_hold(&board->turns))
-		return over;
-	awake = npulink_board_awake(board);
-	for (round = 0; round < 2; round++) {
-		for (rank = 0; rank < board->nranks && awake < processors; rank++) {
-			const struct npulink_pass *pass = &board->waiters[rank].pass;
-			u64 cpu = BIT_ULL(pass->cpu % 64);
-
-			if (!((over & ~go) & BIT_ULL(rank)) || (!round && cpu & taken))
-				continue;
-			taken |= cpu;
-			go |= BIT_ULL(rank);
-			awake++;
-		}
-	}
-	return go;
 }
 
 /* Those for whom it is over; with -ETIME, those who have slept for too long. */
@@ -103,18 +66,19 @@ static u64 npulink_board_over(struct npulink_board *board, int rc)
 
 /*
  * Those for whom it is over get @rc. They are woken after the lock, as the first of them would
- * run, and wait for it. Those who have met, and share processors, take turns.
+ * run, and wait for it. Those who have met, and share processors, take turns: see pass.c.
  */
 static void npulink_board_wake_some(struct npulink_board *board, int rc)
 {
+	u32 rank, i, n = 0, awake, processors = npulink_pass_processors();
+	bool hold = rc > 0 && board->nranks > processors && npulink_pass_may_hold(board->turns);
 	struct task_struct *tasks[NPULINK_BOARD_RANKS];
 	unsigned long flags;
-	u32 rank, i, n = 0;
-	u64 over, go;
+	u64 over;
 
 	spin_lock_irqsave(&board->lock, flags);
+	awake = npulink_board_awake(board);
 	over = npulink_board_over(board, rc);
-	go = rc > 0 ? npulink_board_choose(board, over) : over;
 	for (rank = 0; rank < board->nranks; rank++) {
 		struct npulink_board_waiter *w = &board->waiters[rank];
 
@@ -122,12 +86,12 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
 			continue;
 		npulink_board_set_waiting(board, rank, false);
 		w->rc = rc;
-		if (go & BIT_ULL(rank)) {
+		if (hold) {
+			npulink_pass_hold(&w->pass, board->turns);
+		} else {
 			tasks[n++] = get_task_struct(w->pass.task);
 			/* Pairs with npulink_board_sleep(). */
 			smp_store_release(&w->pass.go, true);
-		} else {
-			npulink_pass_hold(&w->pass, &board->turns);
 		}
 	}
 	if (rc == -ETIME && board->waiting)
@@ -137,6 +101,8 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
 		wake_up_process(tasks[i]);
 		put_task_struct(tasks[i]);
 	}
+	if (hold && awake < processors)
+		npulink_pass_some(board->turns, processors - awake);
 }
 
 /*
@@ -170,7 +136,7 @@ void npulink_board_wait_init(struct npulink_board *board)
  */
 static void npulink_board_spin(const struct npulink_board *board, u64 number, u32 missing)
 {
-	u32 processors = npulink_board_processors(), i;
+	u32 processors = npulink_pass_processors(), i;
 	u64 end;
 
 	if (board->nranks <= processors || !READ_ONCE(npulink_spin_ns))

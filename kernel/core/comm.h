@@ -6,6 +6,7 @@
 #define NPULINK_COMM_H
 
 #include "file.h"
+#include "pass.h"
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
@@ -121,6 +122,7 @@ struct npulink_comm {
 	struct npulink_called calls[NPULINK_CALL_TABLE];
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
 	struct npulink_board *board;	/* set once, under lock; or NULL */
+	struct npulink_pass_group turns;	/* of ranks that share processors */
 };
 
 /* Where a rank of another machine is: its node, and the addresses of the ports that lead there. */

@@ -51,15 +51,23 @@ out:
 	return rc;
 }
 
-static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op)
+/* Who waits for @op is woken, or, if @turns is not NULL, as soon as there is a processor for him. */
+static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op,
+			    struct npulink_pass_group *turns)
 {
 	struct npulink_waiter *w;
 
 	/* Whoever sees it sees the result. */
 	smp_store_release(&op->done, true);
-	list_for_each_entry(w, &file->waiters, node)
-		if (w->op == op)
+	list_for_each_entry(w, &file->waiters, node) {
+		if (w->op != op)
+			continue;
+		w->held = turns && !w->woken;
+		if (w->held)
+			npulink_pass_hold(&w->pass, turns);
+		else
 			wake_up_process(w->task);
+	}
 }
 
 /* Undo npulink_slot_take(), or fetch what was held. */
@@ -77,7 +85,7 @@ void npulink_slot_give(struct npulink_file *file, struct npulink_op *op)
 			/* Never started; somebody may have guessed its name. */
 			file->inflight--;
 			op->result.status = -ECANCELED;
-			npulink_op_wake(file, op);
+			npulink_op_wake(file, op, NULL);
 		}
 	}
 	spin_unlock_irq(&file->lock);
@@ -131,7 +139,7 @@ void npulink_op_deliver(struct npulink_op *op)
 		if (cq->eventfd)
 			npulink_eventfd_signal(cq->eventfd);
 	}
-	npulink_op_wake(file, op);
+	npulink_op_wake(file, op, op->meet.turns);
 	/* Who polls looks at the ring; npulink_release(), at what is in flight. */
 	if ((!op->held || READ_ONCE(file->dead)) && wq_has_sleeper(&file->poll_wq))
 		wake_up(&file->poll_wq);

@@ -120,6 +120,7 @@ void npulink_meet_arrive(struct npulink_op *op)
 	lockdep_assert_held(&op->rank->lock);
 	m = &comm->meets[op->number % NPULINK_MAX_INFLIGHT];
 	op->meet.next = NULL;
+	op->meet.turns = NULL;
 	op->meet.other = NULL;
 	op->meet.verdict = NPULINK_MEET_START;
 	spin_lock(&comm->lock);
@@ -225,7 +226,7 @@ static bool npulink_meet_release(struct npulink_op *op, struct npulink_run *run)
 
 /* The meeting has carried @op out. */
 static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, u64 engine,
-			     struct npulink_run *run)
+			     struct npulink_pass_group *turns, struct npulink_run *run)
 {
 	struct npulink_script *s = op->meet.script;
 	unsigned long flags;
@@ -233,6 +234,7 @@ static void npulink_meet_end(struct npulink_op *op, u32 last, u64 met, u64 engin
 
 	spin_lock_irqsave(&op->rank->lock, flags);
 	op->bytes = op->plan->bytes;
+	op->meet.turns = turns;
 	op->inflight--;
 	held = npulink_share_withdraw(op);
 	if (op->state == NPULINK_OP_RUNNING && op->rank->flight)
@@ -275,12 +277,16 @@ static void npulink_meet_start_others(struct npulink_op *others, struct npulink_
  */
 void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npulink_run *run)
 {
-	u32 rank = list->rank->rank;
+	u32 rank = list->rank->rank, processors = npulink_pass_processors();
+	struct npulink_pass_group *turns = NULL;
 	struct npulink_op *op, *next;
 	u64 engine;
 
 	run->now = 0;
 	engine = max_t(s64, npulink_run_now(run) - met, 0);
+	if (done && list->rank->comm->nranks > processors &&
+	    npulink_pass_may_hold(&list->rank->comm->turns))
+		turns = &list->rank->comm->turns;
 	/* All can be found by each other before the first one starts. */
 	for (op = list; op && !done; op = op->meet.next)
 		op->meet.restart = npulink_meet_release(op, run);
@@ -288,9 +294,12 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 	for (op = list->meet.next ?: list; op; op = next) {
 		next = op == list ? NULL : op->meet.next ?: list;
 		if (done)
-			npulink_meet_end(op, rank, met, engine, run);
+			npulink_meet_end(op, rank, met, engine, turns, run);
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
+		/* We are awake. */
+		if (op == list && turns)
+			npulink_pass_some(turns, processors - 1);
 		npulink_op_put(op);
 	}
 }

@@ -81,6 +81,7 @@ struct npulink_op_meet {
 	struct npulink_op **pprev;	/* what points to it in the meeting's list */
 	struct npulink_op *other;
 	struct npulink_script *script;
+	struct npulink_pass_group *turns;	/* who waits may have to wait for a processor */
 	struct npulink_req *part;	/* its task's, while it runs a script with others' */
 	u32 run;			/* of that script */
 	u64 met;			/* of the last to post: when that was */

@@ -18,7 +18,8 @@
 #include "pass.h"
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
-#define BACKSTOP_MAX	64	/* that are woken at a tick */
+#define PASS_MAX	64	/* that are woken at once .. */
+#define PASS_LOOKS	16	/* .. or looked at, for one that ran here */
 /* Who had to wait for it costs so many times without, and twice as many as before. */
 #define PAUSE_FIRST	8
 #define PAUSE_MAX	512
@@ -48,21 +49,20 @@ static void npulink_pass_wake(struct task_struct *task)
 	put_task_struct(task);
 }
 
-/* Whoever ran last on this processor, or else is first. */
+/* One that ran last on this processor, or else the first. */
 void npulink_pass_one(void)
 {
 	struct npulink_pass *pass, *next = NULL;
 	struct task_struct *task = NULL;
 	unsigned long flags;
+	u32 n = 0;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	list_for_each_entry(pass, &npulink_passes, node) {
-		if (!next)
+		if (!next || pass->cpu == smp_processor_id())
 			next = pass;
-		if (pass->cpu == smp_processor_id()) {
-			next = pass;
+		if (next->cpu == smp_processor_id() || ++n == PASS_LOOKS)
 			break;
-		}
 	}
 	if (next) {
 		next->group->pause -= !!next->group->pause;
@@ -71,6 +71,42 @@ void npulink_pass_one(void)
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 	if (task)
 		npulink_pass_wake(task);
+}
+
+/* Up to @n of @group, for whom there are processors: first those who did not run where others do. */
+void npulink_pass_some(struct npulink_pass_group *group, u32 n)
+{
+	struct task_struct *tasks[PASS_MAX];
+	struct npulink_pass *pass, *next;
+	u32 i, round, woken = 0;
+	unsigned long flags;
+	u64 taken, cpu;
+
+	n = min_t(u32, n, PASS_MAX);
+	spin_lock_irqsave(&npulink_pass_lock, flags);
+	taken = BIT_ULL(smp_processor_id() % 64);
+	for (round = 0; round < 2; round++) {
+		list_for_each_entry_safe(pass, next, &npulink_passes, node) {
+			if (woken == n || !group->held)
+				break;
+			cpu = BIT_ULL(pass->cpu % 64);
+			if (pass->group != group || (!round && cpu & taken))
+				continue;
+			taken |= cpu;
+			tasks[woken++] = npulink_pass_take(pass);
+		}
+	}
+	spin_unlock_irqrestore(&npulink_pass_lock, flags);
+	for (i = 0; i < woken; i++)
+		npulink_pass_wake(tasks[i]);
+}
+
+/* That ranks have, as far as the one that asks knows: each may have one of its own. */
+u32 npulink_pass_processors(void)
+{
+	u32 own = READ_ONCE(current->nr_cpus_allowed), all = num_online_cpus();
+
+	return own > 1 && own < all ? own : all;
 }
 
 /* Is it worth while? Asked each time; by one at a time. */
@@ -127,7 +163,7 @@ static void npulink_pass_pause(struct npulink_pass_group *group)
 
 static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 {
-	struct task_struct *tasks[BACKSTOP_MAX];
+	struct task_struct *tasks[PASS_MAX];
 	struct npulink_pass *pass, *next;
 	unsigned long flags;
 	bool armed;
@@ -136,7 +172,7 @@ static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	npulink_backstop_tick++;
 	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-		if (npulink_backstop_tick - pass->tick < 2 || n == BACKSTOP_MAX)
+		if (npulink_backstop_tick - pass->tick < 2 || n == PASS_MAX)
 			break;
 		npulink_pass_pause(pass->group);
 		tasks[n++] = npulink_pass_take(pass);

@@ -56,6 +56,7 @@ static int npulink_worker(void *data)
 		req = npulink_ready_pop(file);
 		spin_unlock_irq(&file->lock);
 		if (!req) {
+			npulink_pass();
 			schedule();
 			continue;
 		}
@@ -148,7 +149,7 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 {
 	u64 end;
 
-	if (!npulink_spin_ns || !single_task_running())
+	if (!npulink_spin_ns || npulink_pass_any() || !single_task_running())
 		return;
 	end = local_clock() + READ_ONCE(npulink_spin_ns);
 	do {
@@ -160,8 +161,8 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 				return;
 			cpu_relax();
 		}
-	} while (!need_resched() && single_task_running() && !signal_pending(current) &&
-		 local_clock() < end);
+	} while (!need_resched() && single_task_running() && !npulink_pass_any() &&
+		 !signal_pending(current) && local_clock() < end);
 }
 
 /* What this task was about to run, and will not. */
@@ -228,6 +229,8 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		npulink_hand_over(file);
 		return done ? 0 : -ETIME;
 	}
+	INIT_LIST_HEAD(&w.pass.node);
+	w.pass.task = current;
 	spin_lock_irq(&file->lock);
 	w.id = ++file->waits;
 	for (;;) {
@@ -264,6 +267,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			rc = op->done ? 0 : -EINTR;
 			break;
 		}
+		w.pass.cpu = smp_processor_id();
 		spin_unlock_irq(&file->lock);
 		rc = npulink_waiter_sleep(&w, until);
 		spin_lock_irq(&file->lock);
@@ -276,6 +280,8 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	}
 	__set_current_state(TASK_RUNNING);
 	npulink_waiter_unlist(file, &w);
+	if (w.held)
+		npulink_pass_withdraw(&w.pass);
 	/* What this task would have run is somebody else's now. */
 	if (!list_empty(&file->ready))
 		npulink_file_wake_ready(file, false);
