@@ -5,7 +5,7 @@
  * nothing, or lies. A liar is cut off, and the rank goes on without it; into a communicator with
  * a secret that it was not meant to have, or with ranks that there are not, it gets nobody.
  *
- * npulink-test: modules=none timeout=240
+ * npulink-test: cpus=1 modules=none timeout=240
  */
 #include <grp.h>
 #include <pthread.h>

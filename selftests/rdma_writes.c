@@ -5,7 +5,7 @@
  * the two may still write. It is cut off, or what was true stays true, and no byte of ours
  * changes, while others on the same device go on.
  *
- * npulink-test: modules=none timeout=240
+ * npulink-test: cpus=1 modules=none timeout=240
  */
 #include "insider.h"
 
