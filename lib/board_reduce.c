@@ -4,8 +4,7 @@
  * it: integers wrap around, whatever is no number is the type's one quiet NaN, MIN and MAX give
  * it if either is, and -0 is less than +0.
  */
-#include <math.h>
-#include <string.h>
+#include <stdbool.h>
 #include <linux/npulink.h>
 #include "board_reduce.h"
 
@@ -65,35 +64,46 @@ ORDERS(int64, int64_t)
 WRAPS(uint64, uint64_t)
 ORDERS(uint64, uint64_t)
 
-static float no_float32(void)
-{
-	const uint32_t bits = 0x7fc00000;
-	float f;
+/*
+ * Floats as words, whose order is that of the numbers if those of negative ones are turned over;
+ * without tests for each, which compilers do not make vectors of.
+ */
+#define WORD(bits, infinity, quiet)						\
+	typedef uint##bits##_t __attribute__((may_alias)) word##bits;		\
+										\
+	static bool is_nan##bits(word##bits w)					\
+	{									\
+		return (w << 1) > (word##bits)(infinity) << 1;			\
+	}									\
+										\
+	static int##bits##_t order##bits(word##bits w)				\
+	{									\
+		return w ^ (word##bits)((int##bits##_t)w >> (bits - 1)) >> 1;	\
+	}									\
+										\
+	/* Whatever is no number becomes the one that is. */			\
+	static void one_nan##bits(void *data, size_t n)				\
+	{									\
+		word##bits *w = data, any = 0;					\
+										\
+		for (size_t i = 0; i < n; i++)					\
+			any |= is_nan##bits(w[i]);				\
+		for (size_t i = 0; any && i < n; i++)				\
+			w[i] = is_nan##bits(w[i]) ? (quiet) : w[i];		\
+	}
 
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
+WORD(32, 0x7f800000, 0x7fc00000)
+WORD(64, 0x7ff0000000000000, 0x7ff8000000000000)
 
-static double no_float64(void)
-{
-	const uint64_t bits = 0x7ff8000000000000;
-	double f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-#define FLOAT(name, type)							\
+#define FLOAT(name, type, bits)							\
 	static void name##_sum(void *acc, const void *in, size_t n)		\
 	{									\
 		type *a = acc;							\
 		const type *b = in;						\
 										\
-		for (size_t i = 0; i < n; i++) {				\
+		for (size_t i = 0; i < n; i++)					\
 			a[i] += b[i];						\
-			if (isnan(a[i]))					\
-				a[i] = no_##name();				\
-		}								\
+		one_nan##bits(acc, n);						\
 	}									\
 										\
 	static void name##_prod(void *acc, const void *in, size_t n)		\
@@ -101,41 +111,37 @@ static double no_float64(void)
 		type *a = acc;							\
 		const type *b = in;						\
 										\
-		for (size_t i = 0; i < n; i++) {				\
+		for (size_t i = 0; i < n; i++)					\
 			a[i] *= b[i];						\
-			if (isnan(a[i]))					\
-				a[i] = no_##name();				\
-		}								\
+		one_nan##bits(acc, n);						\
 	}									\
 										\
 	static void name##_min(void *acc, const void *in, size_t n)		\
 	{									\
-		type *a = acc;							\
-		const type *b = in;						\
+		word##bits *a = acc;						\
+		const word##bits *b = in;					\
 										\
-		for (size_t i = 0; i < n; i++) {				\
-			if (isnan(a[i]) || isnan(b[i]))				\
-				a[i] = no_##name();				\
-			else if (b[i] < a[i] || (b[i] == a[i] && signbit(b[i])))	\
-				a[i] = b[i];					\
-		}								\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = is_nan##bits(a[i]) || is_nan##bits(b[i]) ?	\
+				(word##bits)~0ULL :				\
+				order##bits(b[i]) < order##bits(a[i]) ? b[i] : a[i];	\
+		one_nan##bits(acc, n);						\
 	}									\
 										\
 	static void name##_max(void *acc, const void *in, size_t n)		\
 	{									\
-		type *a = acc;							\
-		const type *b = in;						\
+		word##bits *a = acc;						\
+		const word##bits *b = in;					\
 										\
-		for (size_t i = 0; i < n; i++) {				\
-			if (isnan(a[i]) || isnan(b[i]))				\
-				a[i] = no_##name();				\
-			else if (b[i] > a[i] || (b[i] == a[i] && !signbit(b[i])))	\
-				a[i] = b[i];					\
-		}								\
+		for (size_t i = 0; i < n; i++)					\
+			a[i] = is_nan##bits(a[i]) || is_nan##bits(b[i]) ?	\
+				(word##bits)~0ULL :				\
+				order##bits(b[i]) > order##bits(a[i]) ? b[i] : a[i];	\
+		one_nan##bits(acc, n);						\
 	}
 
-FLOAT(float32, float)
-FLOAT(float64, double)
+FLOAT(float32, float, 32)
+FLOAT(float64, double, 64)
 
 #define ROW(name)	{ name##_sum, name##_prod, name##_min, name##_max }
 
