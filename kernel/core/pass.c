@@ -8,8 +8,9 @@
  * only in order to sleep. This way there is never more than one to choose from.
  *
  * Who does not sleep computes, and then those who wait for the processor had to wait anyway; or
- * sleeps elsewhere, and then nobody would be woken: so none is held for longer than two ticks of
- * the backstop, and where that has to do it again and again, nobody is held for a while.
+ * sleeps elsewhere, and then nobody would be woken: so who is held while for two ticks of the
+ * backstop none of his kind was woken is woken by that, and where it has to do it again and
+ * again, nobody is held for a while.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
@@ -20,6 +21,7 @@
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
 #define PASS_MAX	64	/* that are woken at once .. */
 #define PASS_LOOKS	16	/* .. or looked at, for one that ran here */
+#define PASS_OLD	2	/* ticks */
 /* Who had to wait for it costs so many times without, and twice as many as before. */
 #define PAUSE_FIRST	8
 #define PAUSE_MAX	512
@@ -38,6 +40,7 @@ static struct task_struct *npulink_pass_take(struct npulink_pass *pass)
 	lockdep_assert_held(&npulink_pass_lock);
 	list_del_init(&pass->node);
 	WRITE_ONCE(pass->group->held, pass->group->held - 1);
+	pass->group->tick = npulink_backstop_tick;
 	/* Pairs with who sleeps, and may then be gone. */
 	smp_store_release(&pass->go, true);
 	return task;
@@ -161,26 +164,38 @@ static void npulink_pass_pause(struct npulink_pass_group *group)
 	WRITE_ONCE(group->rest, group->pause);
 }
 
+static bool npulink_pass_is_old(const struct npulink_pass *pass)
+{
+	const struct npulink_pass_group *group = pass->group;
+
+	/* Those that it wakes itself do not count: all are to go on. */
+	return npulink_backstop_tick - pass->tick >= PASS_OLD &&
+	       (group->rest || npulink_backstop_tick - group->tick >= PASS_OLD);
+}
+
 static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 {
 	struct task_struct *tasks[PASS_MAX];
 	struct npulink_pass *pass, *next;
 	unsigned long flags;
-	bool armed;
 	u32 i, n = 0;
+	bool armed;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	npulink_backstop_tick++;
 	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-		if (npulink_backstop_tick - pass->tick < 2 || n == PASS_MAX)
+		if (n == PASS_MAX || npulink_backstop_tick - pass->tick < PASS_OLD)
 			break;
+		if (!npulink_pass_is_old(pass))
+			continue;
 		npulink_pass_pause(pass->group);
 		tasks[n++] = npulink_pass_take(pass);
 	}
 	armed = npulink_pass_any();
 	npulink_backstop_armed = armed;
+	/* There may be many more. */
 	if (armed)
-		hrtimer_forward_now(timer, BACKSTOP_NS);
+		hrtimer_forward_now(timer, n == PASS_MAX ? BACKSTOP_NS / 8 : BACKSTOP_NS);
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 	for (i = 0; i < n; i++)
 		npulink_pass_wake(tasks[i]);

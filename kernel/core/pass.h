@@ -12,11 +12,13 @@ struct task_struct;
 /*
  * struct npulink_pass_group - tasks that pass processors to each other
  * @held: how many may go on and have none
+ * @tick: by the backstop's, when one of them was woken last
  * @pause: how often they are not held when one had to wait for the backstop the next time
  * @rest: how often they are not held from now on
  */
 struct npulink_pass_group {
 	u32 held;
+	u32 tick;
 	u32 pause;
 	u32 rest;
 };
