@@ -51,7 +51,7 @@ out:
 	return rc;
 }
 
-/* Who waits for @op is woken, or, if @turns is not NULL, as soon as there is a processor for him. */
+/* Who waits for @op is woken, or, with @turns, as soon as there is a processor for him. */
 static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op,
 			    struct npulink_pass_group *turns)
 {

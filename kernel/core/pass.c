@@ -76,7 +76,7 @@ void npulink_pass_one(void)
 		npulink_pass_wake(task);
 }
 
-/* Up to @n of @group, for whom there are processors: first those who did not run where others do. */
+/* Up to @n of @group, for whom there are processors: first who did not run where others do. */
 void npulink_pass_some(struct npulink_pass_group *group, u32 n)
 {
 	struct task_struct *tasks[PASS_MAX];
