@@ -158,7 +158,7 @@ static void npulink_pass_pause(struct npulink_pass_group *group)
 {
 	lockdep_assert_held(&npulink_pass_lock);
 	/* Once for all that have waited together. */
-	if (group->rest)
+	if (READ_ONCE(group->rest))
 		return;
 	group->pause = min(2 * group->pause + PAUSE_FIRST, PAUSE_MAX);
 	WRITE_ONCE(group->rest, group->pause);
@@ -170,7 +170,7 @@ static bool npulink_pass_is_old(const struct npulink_pass *pass)
 
 	/* Those that it wakes itself do not count: all are to go on. */
 	return npulink_backstop_tick - pass->tick >= PASS_OLD &&
-	       (group->rest || npulink_backstop_tick - group->tick >= PASS_OLD);
+	       (READ_ONCE(group->rest) || npulink_backstop_tick - group->tick >= PASS_OLD);
 }
 
 static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
