@@ -6,7 +6,7 @@
  * communicator its link, while others on the same device go on. What it writes into memory that
  * it was granted, or was not, is rdma_writes.c's.
  *
- * npulink-test: cpus=1 modules=none timeout=240
+ * npulink-test: modules=none timeout=240
  */
 #include <pthread.h>
 #include <sys/wait.h>
