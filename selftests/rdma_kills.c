@@ -5,7 +5,9 @@
  * it was, go on without it and compute what is right, until one machine is left. NPULINK_SEED
  * sets the seed, which is printed.
  *
- * npulink-test: machines=4 mem=512 modules=none timeout=300 named soak-times=34
+ * Of other memory than rdma_machines, so that the machines that it kills are not theirs, too.
+ *
+ * npulink-test: machines=4 mem=384 modules=none timeout=300 named soak-times=34
  */
 #include <sys/mman.h>
 #include "remote_deaths.h"
