@@ -236,6 +236,34 @@ TEST(signals_meanwhile)
 	close_board();
 }
 
+/* Who has other processors takes no turns; and that changes at any time. */
+TEST(moved_meanwhile)
+{
+	cpu_set_t two, one;
+	unsigned int i;
+	int r, cpu;
+
+	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(two), &two));
+	ASSERT_EQ(0, start_all(ROUNDS));
+	for (i = 0, cpu = 0; !all_done(); i++, cpu = (cpu + 1) % CPU_SETSIZE) {
+		const pthread_t thread = seats[i * 5 % RANKS].thread;
+
+		while (!CPU_ISSET(cpu, &two))
+			cpu = (cpu + 1) % CPU_SETSIZE;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		pthread_setaffinity_np(thread, sizeof(one), i % 3 ? &one : &two);
+	}
+	for (r = 0; r < RANKS; r++) {
+		pthread_join(seats[r].thread, NULL);
+		EXPECT_EQ(0, seats[r].rc);
+		EXPECT_EQ(ROUNDS, seats[r].done);
+	}
+	EXPECT_EQ(0, comm->waiting);
+	close_board();
+}
+
 /* Whoever is killed may be held; the next ones have nothing of it. */
 TEST(killed_meanwhile)
 {

@@ -86,13 +86,11 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
 			continue;
 		npulink_board_set_waiting(board, rank, false);
 		w->rc = rc;
-		if (hold) {
-			npulink_pass_hold(&w->pass, board->turns);
-		} else {
-			tasks[n++] = get_task_struct(w->pass.task);
-			/* Pairs with npulink_board_sleep(). */
-			smp_store_release(&w->pass.go, true);
-		}
+		if (hold && npulink_pass_hold(&w->pass, board->turns))
+			continue;
+		tasks[n++] = get_task_struct(w->pass.task);
+		/* Pairs with npulink_board_sleep(). */
+		smp_store_release(&w->pass.go, true);
 	}
 	if (rc == -ETIME && board->waiting)
 		mod_timer(&board->timer, jiffies + BOARD_LATE);
@@ -143,8 +141,9 @@ static void npulink_board_spin(const struct npulink_board *board, u64 number, u3
 		return;
 	end = local_clock() + READ_ONCE(npulink_spin_ns);
 	for (i = 0; !npulink_board_is_over(board, number, missing); i++) {
-		if (npulink_pass_any() || npulink_board_awake(board) > processors ||
-		    !single_task_running() || need_resched() || local_clock() > end)
+		if (READ_ONCE(board->turns->held) || npulink_board_awake(board) > processors ||
+		    !single_task_running() || need_resched() || signal_pending(current) ||
+		    local_clock() > end)
 			return;
 		/* Seldom: an emulator takes longer for that than for all the rest. */
 		if (!(i % 8))

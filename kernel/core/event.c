@@ -62,10 +62,8 @@ static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op,
 	list_for_each_entry(w, &file->waiters, node) {
 		if (w->op != op)
 			continue;
-		w->held = turns && !w->woken;
-		if (w->held)
-			npulink_pass_hold(&w->pass, turns);
-		else
+		w->held = turns && !w->woken && npulink_pass_hold(&w->pass, turns);
+		if (!w->held)
 			wake_up_process(w->task);
 	}
 }

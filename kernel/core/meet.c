@@ -277,7 +277,7 @@ static void npulink_meet_start_others(struct npulink_op *others, struct npulink_
  */
 void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npulink_run *run)
 {
-	u32 rank = list->rank->rank, processors = npulink_pass_processors();
+	u32 rank = list->rank->rank, processors = npulink_pass_processors(), vacant = 0, n = 0;
 	struct npulink_pass_group *turns = NULL;
 	struct npulink_op *op, *next;
 	u64 engine;
@@ -285,8 +285,11 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 	run->now = 0;
 	engine = max_t(s64, npulink_run_now(run) - met, 0);
 	if (done && list->rank->comm->nranks > processors &&
-	    npulink_pass_may_hold(&list->rank->comm->turns))
+	    npulink_pass_may_hold(&list->rank->comm->turns)) {
 		turns = &list->rank->comm->turns;
+		/* We are awake. */
+		vacant = processors - 1;
+	}
 	/* All can be found by each other before the first one starts. */
 	for (op = list; op && !done; op = op->meet.next)
 		op->meet.restart = npulink_meet_release(op, run);
@@ -297,9 +300,9 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 			npulink_meet_end(op, rank, met, engine, turns, run);
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
-		/* We are awake. */
-		if (op == list && turns)
-			npulink_pass_some(turns, processors - 1);
+		/* Of several there are some that ran elsewhere; but it may be long until all are done. */
+		if (vacant && (op == list || !(++n % NPULINK_PASS_MAX)))
+			vacant -= npulink_pass_some(turns, vacant);
 		npulink_op_put(op);
 	}
 }

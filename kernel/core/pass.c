@@ -11,7 +11,10 @@
  * sleeps elsewhere, and then nobody would be woken: so who is held while for two ticks of the
  * backstop none of his kind was woken is woken by that, and where it has to do it again and
  * again, nobody is held for a while.
+ *
+ * Only those take turns who may run on the same processors: others have processors of their own.
  */
+#include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
@@ -19,9 +22,10 @@
 #include "pass.h"
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
-#define PASS_MAX	64	/* that are woken at once .. */
-#define PASS_LOOKS	16	/* .. or looked at, for one that ran here */
-#define PASS_OLD	2	/* ticks */
+#define PASS_LOOKS	16	/* for one that ran here */
+#define PASS_HELD	256	/* at a time, of all users: the list is walked with interrupts off */
+#define PASS_OLD	2	/* ticks, if none of its kind was woken .. */
+#define PASS_TOO_OLD	50	/* .. or whatever happened */
 /* Who had to wait for it costs so many times without, and twice as many as before. */
 #define PAUSE_FIRST	8
 #define PAUSE_MAX	512
@@ -32,14 +36,23 @@ static DEFINE_SPINLOCK(npulink_pass_lock);
 static struct hrtimer npulink_backstop;
 static u32 npulink_backstop_tick;
 static bool npulink_backstop_armed;
+static bool npulink_backstop_more;
+static u32 npulink_pass_held;
+
+static void npulink_pass_unlist(struct npulink_pass *pass)
+{
+	lockdep_assert_held(&npulink_pass_lock);
+	list_del_init(&pass->node);
+	npulink_pass_held--;
+	/* For those who look without the lock. */
+	WRITE_ONCE(pass->group->held, pass->group->held - 1);
+}
 
 static struct task_struct *npulink_pass_take(struct npulink_pass *pass)
 {
 	struct task_struct *task = get_task_struct(pass->task);
 
-	lockdep_assert_held(&npulink_pass_lock);
-	list_del_init(&pass->node);
-	WRITE_ONCE(pass->group->held, pass->group->held - 1);
+	npulink_pass_unlist(pass);
 	pass->group->tick = npulink_backstop_tick;
 	/* Pairs with who sleeps, and may then be gone. */
 	smp_store_release(&pass->go, true);
@@ -52,19 +65,21 @@ static void npulink_pass_wake(struct task_struct *task)
 	put_task_struct(task);
 }
 
-/* One that ran last on this processor, or else the first. */
+/* One that ran last on this processor, or else the first that may. */
 void npulink_pass_one(void)
 {
 	struct npulink_pass *pass, *next = NULL;
 	struct task_struct *task = NULL;
 	unsigned long flags;
 	u32 n = 0;
+	int cpu;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
+	cpu = smp_processor_id();
 	list_for_each_entry(pass, &npulink_passes, node) {
-		if (!next || pass->cpu == smp_processor_id())
+		if (cpumask_test_cpu(cpu, &pass->task->cpus_mask) && (!next || pass->cpu == cpu))
 			next = pass;
-		if (next->cpu == smp_processor_id() || ++n == PASS_LOOKS)
+		if ((next && next->cpu == cpu) || ++n == PASS_LOOKS)
 			break;
 	}
 	if (next) {
@@ -76,16 +91,19 @@ void npulink_pass_one(void)
 		npulink_pass_wake(task);
 }
 
-/* Up to @n of @group, for whom there are processors: first who did not run where others do. */
-void npulink_pass_some(struct npulink_pass_group *group, u32 n)
+/*
+ * Up to @n of @group, for whom there are processors: first who did not run where others do. How
+ * many.
+ */
+u32 npulink_pass_some(struct npulink_pass_group *group, u32 n)
 {
-	struct task_struct *tasks[PASS_MAX];
+	struct task_struct *tasks[NPULINK_PASS_MAX];
 	struct npulink_pass *pass, *next;
 	u32 i, round, woken = 0;
 	unsigned long flags;
 	u64 taken, cpu;
 
-	n = min_t(u32, n, PASS_MAX);
+	n = min_t(u32, n, NPULINK_PASS_MAX);
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	taken = BIT_ULL(smp_processor_id() % 64);
 	for (round = 0; round < 2; round++) {
@@ -102,6 +120,7 @@ void npulink_pass_some(struct npulink_pass_group *group, u32 n)
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 	for (i = 0; i < woken; i++)
 		npulink_pass_wake(tasks[i]);
+	return woken;
 }
 
 /* That ranks have, as far as the one that asks knows: each may have one of its own. */
@@ -123,10 +142,20 @@ bool npulink_pass_may_hold(struct npulink_pass_group *group)
 	return !rest;
 }
 
-/* @pass sleeps and may go on. With interrupts off. */
-void npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
+/*
+ * @pass sleeps and may go on: after whom the current task makes room for, if they have the same
+ * processors. False: it is to be woken at once. With interrupts off.
+ */
+bool npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
 {
+	if (!cpumask_equal(&pass->task->cpus_mask, &current->cpus_mask))
+		return false;
 	spin_lock(&npulink_pass_lock);
+	if (npulink_pass_held == PASS_HELD) {
+		spin_unlock(&npulink_pass_lock);
+		return false;
+	}
+	npulink_pass_held++;
 	pass->tick = npulink_backstop_tick;
 	pass->group = group;
 	/* For those who look without the lock. */
@@ -137,6 +166,7 @@ void npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *gro
 		hrtimer_start(&npulink_backstop, BACKSTOP_NS, HRTIMER_MODE_REL);
 	}
 	spin_unlock(&npulink_pass_lock);
+	return true;
 }
 
 /* True if it was held, and is not any more: it will not be woken. With interrupts off. */
@@ -146,10 +176,8 @@ bool npulink_pass_withdraw(struct npulink_pass *pass)
 
 	spin_lock(&npulink_pass_lock);
 	held = !list_empty(&pass->node);
-	if (held) {
-		list_del_init(&pass->node);
-		WRITE_ONCE(pass->group->held, pass->group->held - 1);
-	}
+	if (held)
+		npulink_pass_unlist(pass);
 	spin_unlock(&npulink_pass_lock);
 	return held;
 }
@@ -167,24 +195,27 @@ static void npulink_pass_pause(struct npulink_pass_group *group)
 static bool npulink_pass_is_old(const struct npulink_pass *pass)
 {
 	const struct npulink_pass_group *group = pass->group;
+	u32 ticks = npulink_backstop_tick - pass->tick;
 
 	/* Those that it wakes itself do not count: all are to go on. */
-	return npulink_backstop_tick - pass->tick >= PASS_OLD &&
-	       (READ_ONCE(group->rest) || npulink_backstop_tick - group->tick >= PASS_OLD);
+	return ticks >= PASS_TOO_OLD ||
+	       (ticks >= PASS_OLD && (READ_ONCE(group->rest) ||
+				      npulink_backstop_tick - group->tick >= PASS_OLD));
 }
 
 static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 {
-	struct task_struct *tasks[PASS_MAX];
+	struct task_struct *tasks[NPULINK_PASS_MAX];
 	struct npulink_pass *pass, *next;
 	unsigned long flags;
 	u32 i, n = 0;
 	bool armed;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
-	npulink_backstop_tick++;
+	/* Not when it comes at once for those that were left. */
+	npulink_backstop_tick += !npulink_backstop_more;
 	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-		if (n == PASS_MAX || npulink_backstop_tick - pass->tick < PASS_OLD)
+		if (n == NPULINK_PASS_MAX || npulink_backstop_tick - pass->tick < PASS_OLD)
 			break;
 		if (!npulink_pass_is_old(pass))
 			continue;
@@ -193,9 +224,9 @@ static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 	}
 	armed = npulink_pass_any();
 	npulink_backstop_armed = armed;
-	/* There may be many more. */
+	npulink_backstop_more = armed && n == NPULINK_PASS_MAX;
 	if (armed)
-		hrtimer_forward_now(timer, n == PASS_MAX ? BACKSTOP_NS / 8 : BACKSTOP_NS);
+		hrtimer_forward_now(timer, npulink_backstop_more ? BACKSTOP_NS / 8 : BACKSTOP_NS);
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 	for (i = 0; i < n; i++)
 		npulink_pass_wake(tasks[i]);

@@ -147,9 +147,10 @@ void npulink_file_unstart_worker(struct npulink_file *file)
 /* Spin a little: a peer on another CPU is often about to complete the operation. */
 static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 {
+	const struct npulink_pass_group *turns = &op->rank->comm->turns;
 	u64 end;
 
-	if (!npulink_spin_ns || npulink_pass_any() || !single_task_running())
+	if (!npulink_spin_ns || READ_ONCE(turns->held) || !single_task_running())
 		return;
 	end = local_clock() + READ_ONCE(npulink_spin_ns);
 	do {
@@ -161,7 +162,7 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 				return;
 			cpu_relax();
 		}
-	} while (!need_resched() && single_task_running() && !npulink_pass_any() &&
+	} while (!need_resched() && single_task_running() && !READ_ONCE(turns->held) &&
 		 !signal_pending(current) && local_clock() < end);
 }
 
