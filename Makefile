@@ -22,7 +22,7 @@ KREL := $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' '$(KDIR)/include/generate
 CFLAGS ?= -O2 -g
 override CFLAGS += -std=gnu11 -Wall -Wextra -Wno-unused-parameter
 CPPFLAGS += -D_GNU_SOURCE -DNPULINK_VERSION='"$(VERSION)"' -Iuapi -Ikernel/include -Ilib/include -Ilib
-SAN := -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+SAN := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 
 B := build
 Q := $(if $(V),,@)

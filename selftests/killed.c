@@ -324,9 +324,9 @@ TEST_F(killed, in_the_midst)
 	pid_t pid;
 	int up;
 
-	/* All in make soak, otherwise in every second one. */
+	/* All in make soak, otherwise in every third one. */
 	if (variant->stages)
-		kills = getenv("NPULINK_SOAK") ? variant->stages : (variant->stages + 1) / 2;
+		kills = getenv("NPULINK_SOAK") ? variant->stages : (variant->stages + 2) / 3;
 	measure(_metadata, variant, &full, &after);
 	bound = may_take(variant, full, after);
 	for (i = 0; i < kills; i++) {

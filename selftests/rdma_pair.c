@@ -375,7 +375,7 @@ static int leave_connecting(struct coll_comm *comm, unsigned int rank)
 
 static int leaves_connecting(void)
 {
-	unsigned int n = operations(25, 500);
+	unsigned int n = operations(15, 500);
 	int bad = 0;
 
 	/* All of them, or the other machine waits for this one. */
@@ -548,7 +548,7 @@ int main(void)
 		      "a message beside a mesh that waits\n");
 	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
-	random_ops = operations(1000, 10000);
+	random_ops = operations(500, 10000);
 	chosen_result(!remote_ranks(2, random_traffic), "random traffic, %u operations\n",
 		      random_ops);
 	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");
@@ -567,7 +567,7 @@ int main(void)
 	chosen_result(!checksummed(2, all_collectives), "checksums: all collectives\n");
 	chosen_result(!checksummed(1, sends_ahead), "checksums: sends ahead of a barrier\n");
 	chosen_result(!checksummed(1, leave_early), "checksums: a rank leaves\n");
-	random_ops = operations(200, 5000);
+	random_ops = operations(100, 5000);
 	chosen_result(!checksummed(2, random_traffic), "checksums: random traffic\n");
 	setenv("COLL_CHECKSUM", "1", 1);
 	chosen_result(!with_algorithm("allreduce:mesh", 2, meshes),
