@@ -98,7 +98,8 @@ static inline struct rdma_cm_event *hostile_event(struct hostile *h, int ms)
 	struct pollfd p = { .fd = h->channel->fd, .events = POLLIN };
 	struct rdma_cm_event *event;
 
-	if (poll(&p, 1, ms) != 1 || rdma_get_cm_event(h->channel, &event))
+	/* The time may be over since it was looked at, and less than none is for ever. */
+	if (poll(&p, 1, ms > 0 ? ms : 0) != 1 || rdma_get_cm_event(h->channel, &event))
 		return NULL;
 	return event;
 }
