@@ -191,12 +191,10 @@ TEST(none_is_forgotten)
 
 /* ---- whatever comes */
 
-TEST(rounds)
+static void all_rounds_done(struct __test_metadata *_metadata)
 {
 	int r;
 
-	ASSERT_EQ(0, open_board());
-	ASSERT_EQ(0, start_all(ROUNDS));
 	for (r = 0; r < RANKS; r++) {
 		pthread_join(seats[r].thread, NULL);
 		EXPECT_EQ(0, seats[r].rc);
@@ -204,6 +202,13 @@ TEST(rounds)
 	}
 	EXPECT_EQ(0, comm->waiting);
 	close_board();
+}
+
+TEST(rounds)
+{
+	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, start_all(ROUNDS));
+	all_rounds_done(_metadata);
 }
 
 static bool all_done(void)
@@ -220,20 +225,13 @@ TEST(signals_meanwhile)
 {
 	const struct sigaction sa = { .sa_handler = on_signal };
 	unsigned int i;
-	int r;
 
 	ASSERT_EQ(0, open_board());
 	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
 	ASSERT_EQ(0, start_all(ROUNDS));
 	for (i = 0; !all_done(); i++)
 		pthread_kill(seats[i * 5 % RANKS].thread, SIGUSR1);
-	for (r = 0; r < RANKS; r++) {
-		pthread_join(seats[r].thread, NULL);
-		EXPECT_EQ(0, seats[r].rc);
-		EXPECT_EQ(ROUNDS, seats[r].done);
-	}
-	EXPECT_EQ(0, comm->waiting);
-	close_board();
+	all_rounds_done(_metadata);
 }
 
 /* Who has other processors takes no turns; and that changes at any time. */
@@ -241,7 +239,7 @@ TEST(moved_meanwhile)
 {
 	cpu_set_t two, one;
 	unsigned int i;
-	int r, cpu;
+	int cpu;
 
 	ASSERT_EQ(0, open_board());
 	ASSERT_EQ(0, sched_getaffinity(0, sizeof(two), &two));
@@ -255,13 +253,7 @@ TEST(moved_meanwhile)
 		CPU_SET(cpu, &one);
 		pthread_setaffinity_np(thread, sizeof(one), i % 3 ? &one : &two);
 	}
-	for (r = 0; r < RANKS; r++) {
-		pthread_join(seats[r].thread, NULL);
-		EXPECT_EQ(0, seats[r].rc);
-		EXPECT_EQ(ROUNDS, seats[r].done);
-	}
-	EXPECT_EQ(0, comm->waiting);
-	close_board();
+	all_rounds_done(_metadata);
 }
 
 /* Whoever is killed may be held; the next ones have nothing of it. */
