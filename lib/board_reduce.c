@@ -78,7 +78,8 @@ ORDERS(uint64, uint64_t)
 										\
 	static int##bits##_t order##bits(word##bits w)				\
 	{									\
-		return w ^ (word##bits)((int##bits##_t)w >> ((bits) - 1)) >> 1;	\
+		/* Ones below the sign of negative ones. */			\
+		return w ^ -(w >> ((bits) - 1)) >> 1;				\
 	}									\
 										\
 	/* Whatever is no number becomes the one that is. */			\

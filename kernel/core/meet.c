@@ -300,7 +300,7 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 			npulink_meet_end(op, rank, met, engine, turns, run);
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
-		/* Of several there are some that ran elsewhere; but it may be long until all are done. */
+		/* Of several some ran elsewhere; but it may be long until all are done. */
 		if (vacant && (op == list || !(++n % NPULINK_PASS_MAX)))
 			vacant -= npulink_pass_some(turns, vacant);
 		npulink_op_put(op);

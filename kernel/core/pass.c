@@ -23,7 +23,7 @@
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
 #define PASS_LOOKS	16	/* for one that ran here */
-#define PASS_HELD	256	/* at a time, of all users: the list is walked with interrupts off */
+#define PASS_HELD	256	/* of all users: the list is walked with interrupts off */
 #define PASS_OLD	2	/* ticks, if none of its kind was woken .. */
 #define PASS_TOO_OLD	50	/* .. or whatever happened */
 /* Who had to wait for it costs so many times without, and twice as many as before. */
