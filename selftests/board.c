@@ -14,7 +14,6 @@
 
 #define PARAM	"/sys/module/npulink/parameters/boards"
 #define SCRIPTS	"/sys/module/npulink/parameters/scripts"
-#define EVENT	"/sys/kernel/tracing/events/npulink/npulink_done/enable"
 
 #define DENIED(error, addr) do { \
 	EXPECT_EQ(MAP_FAILED, addr); \
@@ -578,10 +577,7 @@ TEST_F(board, closed)
 	EXPECT_EQ(1, self->machine->closed);
 	ASSERT_EQ(0, raw_knob(4, "delay_ns", 0));
 	EXPECT_EQ(0, self->machine->closed);
-	ASSERT_EQ(0, raw_write(EVENT, "1"));
-	EXPECT_EQ(1, self->machine->closed);
-	ASSERT_EQ(0, raw_write(EVENT, "0"));
-	EXPECT_EQ(0, self->machine->closed);
+	/* Tracepoints: properties.c. */
 }
 
 /* ---- a rank that writes what it likes, while others work */

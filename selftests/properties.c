@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <dirent.h>
 #include <signal.h>
+#include "board.h"
 #include "probes.h"
-#include "team.h"
 #include "harness.h"
 
 #define BIG	(192 << 10)	/* more than the arena: by interrupt, not inline */
@@ -786,6 +786,31 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 		EXPECT_NE(0, woken[r]);
 		EXPECT_EQ(0, early[r]);
 	}
+}
+
+/* Who wants to see what is done does not want to see nothing: boards are closed as long. */
+TEST_F(properties, who_traces_sees_all)
+{
+	const struct npulink_board_machine *machine;
+	void *own[2];
+	int r;
+
+	ASSERT_EQ(0, team_open(&self->t, 2, 2, 64));
+	for (r = 0; r < 2; r++) {
+		own[r] = map_own(&self->t.m[r]);
+		ASSERT_NE(MAP_FAILED, own[r]);
+	}
+	machine = map_all(&self->t.m[0]);
+	ASSERT_NE(MAP_FAILED, machine);
+	EXPECT_EQ(0, machine->closed);
+	ASSERT_EQ(0, probe_event("npulink/npulink_done", "1"));
+	EXPECT_EQ(1, machine->closed);
+	ASSERT_EQ(0, probe_event("npulink/npulink_done", "0"));
+	EXPECT_EQ(0, machine->closed);
+	EXPECT_EQ(0, munmap((void *)machine, all_len(2)));
+	for (r = 0; r < 2; r++)
+		EXPECT_EQ(0, munmap(own[r], own_len()));
+	team_close(&self->t);
 }
 
 TEST_HARNESS_MAIN
