@@ -71,14 +71,15 @@ static u64 npulink_board_over(struct npulink_board *board, int rc)
 static void npulink_board_wake_some(struct npulink_board *board, int rc)
 {
 	u32 rank, i, n = 0, awake, processors = npulink_pass_processors();
-	bool hold = rc > 0 && board->nranks > processors && npulink_pass_may_hold(board->turns);
 	struct task_struct *tasks[NPULINK_BOARD_RANKS];
 	unsigned long flags;
+	bool hold;
 	u64 over;
 
 	spin_lock_irqsave(&board->lock, flags);
 	awake = npulink_board_awake(board);
 	over = npulink_board_over(board, rc);
+	hold = over && rc > 0 && board->nranks > processors && npulink_pass_may_hold(board->turns);
 	for (rank = 0; rank < board->nranks; rank++) {
 		struct npulink_board_waiter *w = &board->waiters[rank];
 
@@ -99,6 +100,7 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
 		wake_up_process(tasks[i]);
 		put_task_struct(tasks[i]);
 	}
+	awake += n;
 	if (hold && awake < processors)
 		npulink_pass_some(board->turns, processors - awake);
 }

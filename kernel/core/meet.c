@@ -32,6 +32,7 @@ MODULE_PARM_DESC(scripts, "small collectives are run by the last rank to post, f
 
 #define SCRIPT_TRIES	4		/* scripts that are made for one plan */
 #define SCRIPT_REQ		4	/* times inline_max that a request may read */
+#define MEET_WAKES	64		/* ends, and then somebody else may go on */
 
 /* Not to be changed later: all ranks' libraries go by it. */
 unsigned int npulink_script_bytes = 256 << 10;
@@ -271,13 +272,23 @@ static void npulink_meet_start_others(struct npulink_op *others, struct npulink_
 	}
 }
 
+/* @awake tasks are, but for those that are held. */
+static void npulink_meet_wake(struct npulink_pass_group *turns, u32 awake, u32 processors)
+{
+	u32 held = READ_ONCE(turns->held);
+
+	awake -= min(held, awake - 1);
+	if (awake < processors)
+		npulink_pass_some(turns, processors - awake);
+}
+
 /*
  * A meeting, of which @list was the last to come, at @met, is over: it has carried all out,
  * or, if not @done, nobody knows how much. May sleep.
  */
 void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npulink_run *run)
 {
-	u32 rank = list->rank->rank, processors = npulink_pass_processors(), vacant = 0, n = 0;
+	u32 rank = list->rank->rank, processors = npulink_pass_processors(), awake = 1;
 	struct npulink_pass_group *turns = NULL;
 	struct npulink_op *op, *next;
 	u64 engine;
@@ -285,11 +296,8 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 	run->now = 0;
 	engine = max_t(s64, npulink_run_now(run) - met, 0);
 	if (done && list->rank->comm->nranks > processors &&
-	    npulink_pass_may_hold(&list->rank->comm->turns)) {
+	    npulink_pass_may_hold(&list->rank->comm->turns))
 		turns = &list->rank->comm->turns;
-		/* We are awake. */
-		vacant = processors - 1;
-	}
 	/* All can be found by each other before the first one starts. */
 	for (op = list; op && !done; op = op->meet.next)
 		op->meet.restart = npulink_meet_release(op, run);
@@ -301,8 +309,8 @@ void npulink_meet_close(struct npulink_op *list, bool done, u64 met, struct npul
 		else if (op->meet.restart)
 			npulink_meet_start(op, run);
 		/* Of several some ran elsewhere; but it may be long until all are done. */
-		if (vacant && (op == list || !(++n % NPULINK_PASS_MAX)))
-			vacant -= npulink_pass_some(turns, vacant);
+		if (turns && (op == list || !(++awake % MEET_WAKES)))
+			npulink_meet_wake(turns, awake, processors);
 		npulink_op_put(op);
 	}
 }

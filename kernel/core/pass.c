@@ -19,10 +19,13 @@
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/spinlock.h>
+#include <npulink/compat.h>
 #include "pass.h"
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
-#define PASS_LOOKS	16	/* for one that ran here */
+#define BACKSTOP_WAKES	16	/* at a time, as it is an interrupt */
+#define PASS_LOOKS	16	/* for one that ran here, among those who may run here .. */
+#define PASS_WALK	64	/* .. and among all */
 #define PASS_HELD	256	/* of all users: the list is walked with interrupts off */
 #define PASS_OLD	2	/* ticks, if none of its kind was woken .. */
 #define PASS_TOO_OLD	50	/* .. or whatever happened */
@@ -43,12 +46,16 @@ static void npulink_pass_unlist(struct npulink_pass *pass)
 {
 	lockdep_assert_held(&npulink_pass_lock);
 	list_del_init(&pass->node);
-	npulink_pass_held--;
 	/* For those who look without the lock. */
+	WRITE_ONCE(npulink_pass_held, npulink_pass_held - 1);
 	WRITE_ONCE(pass->group->held, pass->group->held - 1);
 }
 
-static struct task_struct *npulink_pass_take(struct npulink_pass *pass)
+/*
+ * Under the lock: who is not on the list any more is woken by then, whatever becomes of the task
+ * that does it; it may be preempted as soon as somebody else may run.
+ */
+static void npulink_pass_wake(struct npulink_pass *pass)
 {
 	struct task_struct *task = get_task_struct(pass->task);
 
@@ -56,11 +63,6 @@ static struct task_struct *npulink_pass_take(struct npulink_pass *pass)
 	pass->group->tick = npulink_backstop_tick;
 	/* Pairs with who sleeps, and may then be gone. */
 	smp_store_release(&pass->go, true);
-	return task;
-}
-
-static void npulink_pass_wake(struct task_struct *task)
-{
 	wake_up_process(task);
 	put_task_struct(task);
 }
@@ -69,58 +71,62 @@ static void npulink_pass_wake(struct task_struct *task)
 void npulink_pass_one(void)
 {
 	struct npulink_pass *pass, *next = NULL;
-	struct task_struct *task = NULL;
+	u32 looks = 0, walked = 0;
 	unsigned long flags;
-	u32 n = 0;
 	int cpu;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	cpu = smp_processor_id();
 	list_for_each_entry(pass, &npulink_passes, node) {
-		if (cpumask_test_cpu(cpu, &pass->task->cpus_mask) && (!next || pass->cpu == cpu))
-			next = pass;
-		if ((next && next->cpu == cpu) || ++n == PASS_LOOKS)
+		if (cpumask_test_cpu(cpu, &pass->task->cpus_mask)) {
+			if (!next || pass->cpu == cpu)
+				next = pass;
+			if (pass->cpu == cpu || ++looks == PASS_LOOKS)
+				break;
+		}
+		if (++walked == PASS_WALK)
 			break;
 	}
 	if (next) {
 		next->group->pause -= !!next->group->pause;
-		task = npulink_pass_take(next);
+		npulink_pass_wake(next);
 	}
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
-	if (task)
-		npulink_pass_wake(task);
 }
 
-/*
- * Up to @n of @group, for whom there are processors: first who did not run where others do. How
- * many.
- */
-u32 npulink_pass_some(struct npulink_pass_group *group, u32 n)
+/* One of @group, if possible one that did not run where others of them do: @taken. */
+static struct npulink_pass *npulink_pass_of(const struct npulink_pass_group *group, u64 taken)
 {
-	struct task_struct *tasks[NPULINK_PASS_MAX];
-	struct npulink_pass *pass, *next;
-	u32 i, round, woken = 0;
-	unsigned long flags;
-	u64 taken, cpu;
+	struct npulink_pass *pass, *next = NULL;
 
-	n = min_t(u32, n, NPULINK_PASS_MAX);
-	spin_lock_irqsave(&npulink_pass_lock, flags);
-	taken = BIT_ULL(smp_processor_id() % 64);
-	for (round = 0; round < 2; round++) {
-		list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-			if (woken == n || !group->held)
-				break;
-			cpu = BIT_ULL(pass->cpu % 64);
-			if (pass->group != group || (!round && cpu & taken))
-				continue;
-			taken |= cpu;
-			tasks[woken++] = npulink_pass_take(pass);
-		}
+	lockdep_assert_held(&npulink_pass_lock);
+	list_for_each_entry(pass, &npulink_passes, node) {
+		if (pass->group != group)
+			continue;
+		if (!(BIT_ULL(pass->cpu % 64) & taken))
+			return pass;
+		next = next ?: pass;
 	}
-	spin_unlock_irqrestore(&npulink_pass_lock, flags);
-	for (i = 0; i < woken; i++)
-		npulink_pass_wake(tasks[i]);
-	return woken;
+	return next;
+}
+
+/* Up to @n of @group, for whom there are processors. The others stay in the backstop's care. */
+void npulink_pass_some(struct npulink_pass_group *group, u32 n)
+{
+	struct npulink_pass *pass;
+	unsigned long flags;
+	u64 taken = 0;
+
+	while (n-- && READ_ONCE(group->held)) {
+		spin_lock_irqsave(&npulink_pass_lock, flags);
+		taken |= BIT_ULL(smp_processor_id() % 64);
+		pass = npulink_pass_of(group, taken);
+		if (pass) {
+			taken |= BIT_ULL(pass->cpu % 64);
+			npulink_pass_wake(pass);
+		}
+		spin_unlock_irqrestore(&npulink_pass_lock, flags);
+	}
 }
 
 /* That ranks have, as far as the one that asks knows: each may have one of its own. */
@@ -148,14 +154,15 @@ bool npulink_pass_may_hold(struct npulink_pass_group *group)
  */
 bool npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
 {
-	if (!cpumask_equal(&pass->task->cpus_mask, &current->cpus_mask))
+	if (READ_ONCE(npulink_pass_held) == PASS_HELD ||
+	    !cpumask_equal(&pass->task->cpus_mask, &current->cpus_mask))
 		return false;
 	spin_lock(&npulink_pass_lock);
 	if (npulink_pass_held == PASS_HELD) {
 		spin_unlock(&npulink_pass_lock);
 		return false;
 	}
-	npulink_pass_held++;
+	WRITE_ONCE(npulink_pass_held, npulink_pass_held + 1);
 	pass->tick = npulink_backstop_tick;
 	pass->group = group;
 	/* For those who look without the lock. */
@@ -205,38 +212,37 @@ static bool npulink_pass_is_old(const struct npulink_pass *pass)
 
 static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 {
-	struct task_struct *tasks[NPULINK_PASS_MAX];
 	struct npulink_pass *pass, *next;
 	unsigned long flags;
-	u32 i, n = 0;
 	bool armed;
+	u32 n = 0;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	/* Not when it comes at once for those that were left. */
 	npulink_backstop_tick += !npulink_backstop_more;
 	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-		if (n == NPULINK_PASS_MAX || npulink_backstop_tick - pass->tick < PASS_OLD)
+		if (n == BACKSTOP_WAKES || npulink_backstop_tick - pass->tick < PASS_OLD)
 			break;
 		if (!npulink_pass_is_old(pass))
 			continue;
 		npulink_pass_pause(pass->group);
-		tasks[n++] = npulink_pass_take(pass);
+		npulink_pass_wake(pass);
+		n++;
 	}
 	armed = npulink_pass_any();
 	npulink_backstop_armed = armed;
-	npulink_backstop_more = armed && n == NPULINK_PASS_MAX;
+	npulink_backstop_more = armed && n == BACKSTOP_WAKES;
+	/* From now on, as waking takes time: others have interrupts, too. */
 	if (armed)
 		hrtimer_forward_now(timer, npulink_backstop_more ? BACKSTOP_NS / 8 : BACKSTOP_NS);
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
-	for (i = 0; i < n; i++)
-		npulink_pass_wake(tasks[i]);
 	return armed ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
 void npulink_pass_init(void)
 {
-	hrtimer_init(&npulink_backstop, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
-	npulink_backstop.function = npulink_backstop_fn;
+	npulink_hrtimer_setup(&npulink_backstop, npulink_backstop_fn, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL);
 }
 
 void npulink_pass_exit(void)

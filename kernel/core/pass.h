@@ -9,8 +9,6 @@
 
 struct task_struct;
 
-#define NPULINK_PASS_MAX	64	/* that are woken at once */
-
 /*
  * struct npulink_pass_group - tasks that pass processors to each other
  * @held: how many may go on and have none
@@ -49,7 +47,7 @@ bool npulink_pass_may_hold(struct npulink_pass_group *group);
 u32 npulink_pass_processors(void);
 bool npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group);
 bool npulink_pass_withdraw(struct npulink_pass *pass);
-u32 npulink_pass_some(struct npulink_pass_group *group, u32 n);
+void npulink_pass_some(struct npulink_pass_group *group, u32 n);
 void npulink_pass_one(void);
 void npulink_pass_init(void);
 void npulink_pass_exit(void);
