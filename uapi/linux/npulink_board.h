@@ -124,8 +124,8 @@ struct npulink_board_rank {
  * Sleeps until the flags of all ranks are there, or somebody has posted the operation, or the
  * communicator has failed: look which. Returns 1 + the rank that has woken it, with WAKE, or 0;
  * with WAKE, 0. Where there are more ranks than processors, those who are woken by WAKE may have to
- * wait until others sleep, or until none of them has done so for up to 0.4 ms, but no longer than
- * 10 ms in all.
+ * wait until others sleep, or until none of them has done so for up to 0.4 ms; about 10 ms
+ * at most.
  *
  *  - EINVAL: @rank is none
  *  - ETIME: none of it after a while (10 to 20 ms): post it
