@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What make bench makes of what was measured: which goals are met, by time and by
+# processor time, how points are put together, and what a wrong result does. Needs no module.
+
+. "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
+: "${scratch:?}"
+report=$(cd "${NPULINK_TREE:-.}" && pwd)/tools/bench/peers/report
+if ! command -v python3 >/dev/null; then
+	echo "1..0 # SKIP python3 is not installed"
+	exit 4
+fi
+
+# point LIB RANKS COLL BYTES MODE US CPU_US WRONG
+point()
+{
+	printf '{"lib":"%s","setting":"default","ranks":%d,"coll":"%s","bytes":%d,"type":"int32","mode":"%s",' \
+		"$1" "$2" "$3" "$4" "$5"
+	printf '"iters":10,"us":%s,"cpu_us":%s,"wrong":%d}\n' "$6" "$7" "$8"
+}
+
+mkdir "$scratch/run"
+{
+	printf '{"lib":"machine","date":"today","cpu":"none","cpus":2,"kernel":"6.1","npulink":"1",'
+	printf '"openmpi":"2","mpich":"3","gloo":"4","rounds":1}\n'
+	# A switch takes 50 us; copying and reducing 1 MiB 1,000 us each.
+	printf '{"lib":"limits","cpus":2,"syscall_us":1,"switch_us":50,"wake_us":9,"ipi_us":1,"meet4_us":1,'
+	printf '"meet8_us":1,"meet16_us":1,"copy_all":1048576000,"reduce_int32_all":1048576000,'
+	printf '"reduce_float32_all":1048576000}\n'
+	point npulink 4 allreduce 8 plain 120 210 0	# 1.2 of the limit; CPU time 1.05 of it
+	point openmpi 4 allreduce 8 plain 240 480 0
+	point npulink 4 barrier 0 plain 140 270 0	# 1.4 of the limit: missed; CPU time 1.35
+	point openmpi 4 barrier 0 plain 280 560 0
+	point npulink 2 allreduce 8 batch 3 6 0
+	point openmpi 2 allreduce 8 batch 2 4 0		# ahead
+	point npulink 2 allreduce 1048576 plain 2400 4800 0	# 0.8 of the peer, 1.2 of the limit
+	point openmpi 2 allreduce 1048576 plain 3000 6000 0
+	point mpich 2 allreduce 1048576 plain 100 200 7	# fast, and wrong
+	point npulink 8 alltoall 4194304 plain 36000 30000 0	# 0.45, and 1.29 of the limit
+	point openmpi 8 alltoall 4194304 plain 80000 120000 0
+} >"$scratch/run/time.jsonl"
+check "a report" "$report" "$scratch/run"
+
+row()
+{
+	check "$1" grep -qxF "| $2 |" "$scratch/run/bench.md"
+}
+row "small points of one number of ranks" "allreduce, barrier | 4 | 8 B | at most 0.6 of the best peer, and 1.3 of the \
+limit | 1 of 2 | 0.5 | 1.2 to 1.4 | 0.438 to 0.482 | 1 of 2"
+row "a batch" "8 in a batch | 2 | 8 B | at most 1.0 of the best peer | 0 of 1 | 1.5 | - | 1.5 | 0 of 1"
+row "met by the limit" "allreduce of int32 | 2 | 1 MiB | at most 0.5 of the best peer, or 1.25 of the limit | 1 of 1 \
+| 0.8 | 1.2 | 0.8 | 1 of 1"
+row "met by the peer" "alltoall of int32 | 8 | 4 MiB | at most 0.5 of the best peer, or 1.25 of the limit | 1 of 1 \
+| 0.45 | 1.29 | 0.25 | 1 of 1"
+check "a wrong result does not count" grep -q 'MPICH (default), allreduce of 1 MiB, 2 ranks: 7 elements' \
+	"$scratch/run/bench.md"
+json "the same in JSON" '[.points[] | select(.met)] | length == 3' cat "$scratch/run/bench.json"
+point npulink 2 allreduce 4194304 plain 10 20 1 >>"$scratch/run/time.jsonl"
+refused "a wrong result of our own" 1 "$report" "$scratch/run"
+
+finish
