@@ -53,6 +53,9 @@ row "met by the limit" "allreduce of int32 | 2 | 1 MiB | at most 0.5 of the best
 | 0.8 | 1.2 | 0.8 | 1 of 1"
 row "met by the peer" "alltoall of int32 | 8 | 4 MiB | at most 0.5 of the best peer, or 1.25 of the limit | 1 of 1 \
 | 0.45 | 1.29 | 0.25 | 1 of 1"
+check "where a peer is ahead" grep -qxF "* allreduce of int32, 8 B, 2 ranks, 8 in a batch: 1.5 of Open MPI's time" \
+	"$scratch/run/bench.md"
+check "and nowhere else" sh -c "[ \"\$(grep -c '^[*].*of .* time$' '$scratch/run/bench.md')\" = 1 ]"
 check "a wrong result does not count" grep -q 'MPICH (default), allreduce of 1 MiB, 2 ranks: 7 elements' \
 	"$scratch/run/bench.md"
 json "the same in JSON" '[.points[] | select(.met)] | length == 3' cat "$scratch/run/bench.json"
