@@ -52,6 +52,7 @@ help:
 ##		make fuzz		what reads text, plans and calls gets random ones
 ##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
 ##		make bench		against Open MPI, MPICH and Gloo [QUICK=1] [SMALL=1]
+##					[LARGE=1] [RANKS="2 4"] [ROUNDS=3]
 ##		make bench-net		between two machines, against perftest and Open MPI [QUICK=1]
 ## With HERE=1, demo, bench and test load the modules into the running kernel.
 
