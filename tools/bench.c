@@ -307,8 +307,8 @@ int bench_cmd(int argc, char **argv)
 		if (c == ':')
 			return EXIT_USAGE;
 		if (!set_option(&b, c, optarg))
-			return usage_error("bench: \"%s\" makes no sense for --%s", optarg,
-					   option_name(c));
+			return usage_error("bench: \"%s\" makes no sense for --%s, see: npulink bench --help",
+					   optarg, option_name(c));
 		have_min |= c == 'b';
 		have_max |= c == 'e';
 	}
