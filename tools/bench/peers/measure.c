@@ -349,8 +349,8 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 		}
 		t = timed(pt, iters, true, units, &cpu);
 		/*
-		 * What the number of repetitions was guessed from may have had a moment when the host did
-		 * something else, and then the loop is so short that the next such moment is all of it.
+		 * If the host did something else while the number of repetitions was
+		 * guessed, the loop is so short that the next such moment is all of it.
 		 */
 		if (pt->iters || tries == 3 || t * iters >= budget / 2)
 			break;
