@@ -73,6 +73,9 @@ refused_parameters()
 	refused "$modules" insert npulink_soft ndev=65
 	refused "$modules" insert npulink_soft slice=5000
 	[ "$(dmesg | grep -c 'npulink_soft: ndev has to be at most 64, slice a power')" -ge 2 ]
+	# Which the kernel would only note in its log.
+	refused "$modules" insert npulink_soft ndevs=8
+	refused "$modules" insert npulink
 	"$modules" insert npulink_soft ndev=64
 	[ -c /dev/npulink/npu63 ]
 	refused store 1 new_device
