@@ -21,13 +21,18 @@ point()
 }
 
 mkdir "$scratch/run"
+limits()
+{
+	printf '{"lib":"limits","cpus":2,"syscall_us":1,"switch_us":%d,"wake_us":9,"ipi_us":1,"meet4_us":1,' "$1"
+	printf '"meet8_us":1,"meet16_us":1,"copy_all":1048576000,"reduce_int32_all":1048576000,'
+	printf '"reduce_float32_all":1048576000}\n'
+}
+
 {
 	printf '{"lib":"machine","date":"today","cpu":"none","cpus":2,"kernel":"6.1","npulink":"1",'
 	printf '"openmpi":"2","mpich":"3","gloo":"4","rounds":1}\n'
 	# A switch takes 50 us; copying and reducing 1 MiB 1,000 us each.
-	printf '{"lib":"limits","cpus":2,"syscall_us":1,"switch_us":50,"wake_us":9,"ipi_us":1,"meet4_us":1,'
-	printf '"meet8_us":1,"meet16_us":1,"copy_all":1048576000,"reduce_int32_all":1048576000,'
-	printf '"reduce_float32_all":1048576000}\n'
+	limits 50
 	point npulink 4 allreduce 8 plain 120 210 0	# 1.2 of the limit; CPU time 1.05 of it
 	point openmpi 4 allreduce 8 plain 240 480 0
 	point npulink 4 barrier 0 plain 140 270 0	# 1.4 of the limit: missed; CPU time 1.35
@@ -39,6 +44,10 @@ mkdir "$scratch/run"
 	point mpich 2 allreduce 1048576 plain 100 200 7	# fast, and wrong
 	point npulink 8 alltoall 4194304 plain 36000 30000 0	# 0.45, and 1.29 of the limit
 	point openmpi 8 alltoall 4194304 plain 80000 120000 0
+	# Later the machine is twice as slow, and what is measured then is compared with that.
+	limits 100
+	point npulink 64 barrier 0 plain 3840 5760 0	# 1.2 of the limit
+	point openmpi 64 barrier 0 plain 38400 76800 0
 } >"$scratch/run/time.jsonl"
 check "a report" "$report" "$scratch/run"
 
@@ -53,12 +62,14 @@ row "met by the limit" "allreduce of int32 | 2 | 1 MiB | at most 0.5 of the best
 | 0.8 | 1.2 | 0.8 | 1 of 1"
 row "met by the peer" "alltoall of int32 | 8 | 4 MiB | at most 0.5 of the best peer, or 1.25 of the limit | 1 of 1 \
 | 0.45 | 1.29 | 0.25 | 1 of 1"
+row "by the limit of its own turn" "allreduce, barrier | 64 |  | at most 0.4 of the best peer, and 1.3 of the limit | 1 of 1 \
+| 0.1 | 1.2 | 0.075 | 1 of 1"
 check "where a peer is ahead" grep -qxF "* allreduce of int32, 8 B, 2 ranks, 8 in a batch: 1.5 of Open MPI's time" \
 	"$scratch/run/bench.md"
 check "and nowhere else" sh -c "[ \"\$(grep -c '^[*].*of .* time$' '$scratch/run/bench.md')\" = 1 ]"
 check "a wrong result does not count" grep -q 'MPICH (default), allreduce of 1 MiB, 2 ranks: 7 elements' \
 	"$scratch/run/bench.md"
-json "the same in JSON" '[.points[] | select(.met)] | length == 3' cat "$scratch/run/bench.json"
+json "the same in JSON" '[.points[] | select(.met)] | length == 4' cat "$scratch/run/bench.json"
 point npulink 2 allreduce 4194304 plain 10 20 1 >>"$scratch/run/time.jsonl"
 refused "a wrong result of our own" 1 "$report" "$scratch/run"
 
