@@ -26,6 +26,7 @@
 #define PAUSE_MAX	4096
 /* Bytes of all ranks together that one of them, or each, adds up or copies. */
 #define BYTES_MAX	16384
+#define INTEGERS_MAX	65536
 /* Calls that come again before the memory is made. */
 #define WARM_UP		16
 
@@ -158,10 +159,36 @@ static bool posted(const struct coll_board *b, uint64_t number)
 	return get(&b->comm->off[number % NPULINK_BOARD_SLOTS]) > number;
 }
 
-/* Is everybody done with what the slot held before? */
-static bool is_free(struct coll_board *b, const struct coll_comm *comm, uint64_t number)
+/* Does it not fit into slots? The same on all ranks. */
+static bool is_wide(const struct coll_board_call *call)
+{
+	return call->len > NPULINK_BOARD_BYTES;
+}
+
+/* Where a rank puts what it brings. */
+static const unsigned char *data_of(const struct npulink_board_rank *rank,
+				    const struct coll_board_call *call, uint64_t number)
+{
+	return is_wide(call) ? rank->wide[number % NPULINK_BOARD_WIDES] :
+	       rank->slots[number % NPULINK_BOARD_SLOTS].data;
+}
+
+/* And a result for all. */
+static const unsigned char *result_of(const struct npulink_board_rank *rank,
+				      const struct coll_board_call *call, uint64_t number)
+{
+	return is_wide(call) ? rank->wide_results[number % NPULINK_BOARD_WIDES] :
+	       rank->results[number % NPULINK_BOARD_SLOTS].data;
+}
+
+/* Is everybody done with what was there before? */
+static bool is_free(struct coll_board *b, const struct coll_comm *comm,
+		    const struct coll_board_call *call, uint64_t number)
 {
 	uint64_t last = b->used[number % NPULINK_BOARD_SLOTS], done = UINT64_MAX;
+
+	if (is_wide(call) && last < b->used_wide[number % NPULINK_BOARD_WIDES])
+		last = b->used_wide[number % NPULINK_BOARD_WIDES];
 
 	if (b->done >= last)
 		return true;
@@ -183,11 +210,13 @@ static bool put(struct coll_comm *comm, const struct coll_board_call *call, uint
 	struct coll_board *b = &comm->board;
 	struct npulink_board_slot *slot = &b->own->slots[number % NPULINK_BOARD_SLOTS];
 
-	if (posted(b, number) || !is_free(b, comm, number))
+	if (posted(b, number) || !is_free(b, comm, call, number))
 		return false;
 	if (call->len)
-		memcpy(slot->data, call->in, call->len);
+		memcpy((void *)data_of(b->own, call, number), call->in, call->len);
 	b->used[number % NPULINK_BOARD_SLOTS] = number + 1;
+	if (is_wide(call))
+		b->used_wide[number % NPULINK_BOARD_WIDES] = number + 1;
 	set(&slot->flag, flag_of(call, number));
 	/* With that of the kernel, which first says that it was posted, and then looks here. */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -294,20 +323,27 @@ static void done(struct coll_board *b, uint64_t number)
 	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
 }
 
+/* What rank @r brings, of which this rank needs what is at @from. */
+static const unsigned char *brought(const struct coll_comm *comm, const struct coll_board_call *call,
+				    uint64_t number, uint32_t from, uint32_t r)
+{
+	return data_of(rank_of(&comm->board, r), call, number) + from;
+}
+
 /* What all ranks bring, one after the other, into @out. */
 static void combine(const struct coll_comm *comm, const struct coll_board_call *call,
 		    uint64_t number, void *out, uint32_t from, uint32_t len, size_t count)
 {
-	for (uint32_t r = 0; r < comm->nranks && call->len; r++) {
-		const struct npulink_board_rank *rank = rank_of(&comm->board, r);
-		const unsigned char *in = rank->slots[number % NPULINK_BOARD_SLOTS].data + from;
+	const void *x = brought(comm, call, number, from, 0);
 
-		if (!call->reduce)
-			memcpy((char *)out + r * len, in, len);
-		else if (r)
-			call->reduce(out, in, count);
-		else
-			memcpy(out, in, len);
+	if (!call->reduce || comm->nranks == 1) {
+		for (uint32_t r = 0; r < comm->nranks && len; r++)
+			memcpy((char *)out + r * len, brought(comm, call, number, from, r), len);
+		return;
+	}
+	for (uint32_t r = 1; r < comm->nranks; r++) {
+		call->reduce(out, x, brought(comm, call, number, from, r), count);
+		x = out;
 	}
 }
 
@@ -322,12 +358,12 @@ static void take(struct coll_comm *comm, const struct coll_board_call *call, uin
 static void take_from(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
 		      uint32_t by)
 {
-	const struct npulink_board_slot *result;
+	const unsigned char *result;
 
 	if (!by || !call->shared)
 		return take(comm, call, number);
-	result = &rank_of(&comm->board, by - 1)->results[number % NPULINK_BOARD_SLOTS];
-	memcpy(call->out, result->data + call->from, call->reduce ? call->part : call->shared);
+	result = result_of(rank_of(&comm->board, by - 1), call, number);
+	memcpy(call->out, result + call->from, call->reduce ? call->part : call->shared);
 	done(&comm->board, number);
 }
 
@@ -344,7 +380,7 @@ static bool share(struct coll_comm *comm, const struct coll_board_call *call, ui
 	if (look(comm, number, flag, 0) < comm->nranks || posted(b, number))
 		return false;
 	if (call->shared)
-		combine(comm, call, number, result->data, 0,
+		combine(comm, call, number, (void *)result_of(b->own, call, number), 0,
 			call->reduce ? call->shared : call->part, call->elements);
 	set(&result->flag, flag);
 	take_from(comm, call, number, comm->rank + 1);
@@ -512,6 +548,12 @@ static bool layout(const struct coll_args *a, struct coll_board_call *call)
 	}
 }
 
+/* These are also looked through for what is no number. */
+static bool is_float(uint32_t dtype)
+{
+	return dtype == NPULINK_FLOAT32 || dtype == NPULINK_FLOAT64;
+}
+
 /* There is the large buffer only, with the own part at its place. */
 static void set_in_place(const struct coll_args *a, struct coll_board_call *call)
 {
@@ -525,8 +567,9 @@ static void set_in_place(const struct coll_args *a, struct coll_board_call *call
 
 /*
  * Is it for the board, if the ranks have one? Only collectives whose ranks all need each other
- * anyway. Sums of floats depend on the order: here it is that of ranks, and of two, all are the
- * same. Equal on all ranks.
+ * anyway; more than fits into a slot only if it is reduced, as what is only copied is copied
+ * once by a script, and twice here. Sums of floats depend on the order: here it is that of
+ * ranks, and of two, all are the same. Equal on all ranks.
  */
 bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *a,
 		      struct coll_board_call *call)
@@ -539,9 +582,9 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	if (a->collective == NPULINK_COLL_BARRIER)
 		return true;
 	/* Before anything is multiplied. */
-	if (!a->count || a->count > NPULINK_BOARD_BYTES || !layout(a, call) ||
-	    call->len > NPULINK_BOARD_BYTES ||
-	    call->part * a->nranks > BYTES_MAX)
+	if (!a->count || a->count > NPULINK_BOARD_WIDE || !layout(a, call) ||
+	    call->len > (reduces ? NPULINK_BOARD_WIDE : NPULINK_BOARD_BYTES) ||
+	    call->part * a->nranks > (reduces && !is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
 		return false;
 	if (reduces) {
 		call->reduce = coll_board_reduce(a->dtype, a->redop,

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* acc[i] = acc[i] op in[i], both aligned to the type. */
-typedef void coll_board_reduce_fn(void *acc, const void *in, size_t n);
+/* out[i] = x[i] op y[i], all aligned to the type; out may be x. */
+typedef void coll_board_reduce_fn(void *out, const void *x, const void *y, size_t n);
 
 coll_board_reduce_fn *coll_board_reduce(uint32_t dtype, uint32_t redop, bool ordered);
 

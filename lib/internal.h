@@ -414,6 +414,7 @@ bool coll_make_room(struct coll_dev *dev, bool wait);
  * @own: what this rank writes
  * @done: all ranks have done with collectives of lower numbers
  * @used: 1 + the number that each slot was last used for
+ * @used_wide: the same of what is beside slots
  * @late: the rank that was not there when we came, the last time that there was one
  * @number: of the last operation that was put there
  * @met: operations
@@ -427,7 +428,7 @@ struct coll_board {
 	const struct npulink_board_comm *comm;
 	const unsigned char *ranks;
 	struct npulink_board_rank *own;
-	uint64_t done, used[NPULINK_BOARD_SLOTS], number;
+	uint64_t done, used[NPULINK_BOARD_SLOTS], used_wide[NPULINK_BOARD_WIDES], number;
 	uint32_t late;
 	_Atomic uint64_t met;
 };
@@ -452,7 +453,7 @@ struct coll_board_call {
 	void *out;
 	size_t count;
 	uint32_t shared, elements;
-	void (*reduce)(void *acc, const void *in, size_t n);
+	void (*reduce)(void *out, const void *x, const void *y, size_t n);
 };
 
 struct coll_request;

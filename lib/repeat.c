@@ -113,8 +113,10 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	if (op->reg[0] || op->reg[1] || op->scratch || op->args.counts || op->args.rcounts ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
-	if (r->n == ARRAY_SIZE(r->v))
-		drop(r, 0);	/* which was kept first */
+	/* Those that were kept first, and may be of no use any more, make room. */
+	while (r->n == ARRAY_SIZE(r->v) ||
+	       (r->n && dev->kept + op->arena_len > dev->arena_size / KEEP_ALL))
+		drop(r, 0);
 	if (dev->kept + op->arena_len > dev->arena_size / KEEP_ALL) {
 		release(r);
 		return false;

@@ -71,7 +71,7 @@ LAYOUT(npulink_board_comm, off, 64);
 LAYOUT(npulink_board_comm, posted, 192);
 SIZE(npulink_board_slot, 1088);
 LAYOUT(npulink_board_slot, data, 8);
-SIZE(npulink_board_rank, 34880);
+SIZE(npulink_board_rank, 100416);
 LAYOUT(npulink_board_rank, slots, 64);
 LAYOUT(npulink_board_rank, results, 17472);
 SIZE(npulink_port_info, 88);

@@ -15,6 +15,8 @@
 #include "scripts.h"
 
 #define HOT	300	/* calls until the board is there, and has been used */
+#define SMALL	1024	/* that fits into a slot */
+#define WIDE	8192	/* beside it, if it is reduced */
 
 static void pause_us(unsigned int us)
 {
@@ -145,7 +147,7 @@ static bool differs(int what, bool in_place, unsigned int rank, size_t part,
 static int same_calls(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm), missed = 0;
-	static _Alignas(8) unsigned char in[1024], first[1024], out[1024];
+	static _Alignas(8) unsigned char in[WIDE], first[WIDE], out[WIDE];
 	int rc = warm_up(comm);
 
 	for (unsigned int i = 0; i < 64 && !rc; i++) {
@@ -153,8 +155,9 @@ static int same_calls(struct ranks *ranks, struct coll_comm *comm)
 			COLL_INT32, COLL_UINT64, COLL_FLOAT64, COLL_INT8,
 		};
 		unsigned int type = some[i / 8 % 4], op = i / 32 ? COLL_MAX : COLL_SUM;
-		size_t size = coll_dtype_size(type), part = (1024 / n / (1 + i % 3)) / size * size;
 		int what = i % 4;
+		size_t len = what < 2 && i % 3 ? WIDE : SMALL, size = coll_dtype_size(type);
+		size_t part = (len / n / (1 + i % 3)) / size * size;
 		bool in_place = i / 4 % 2;
 		uint64_t before = 0;
 
@@ -192,7 +195,7 @@ static bool do_same_calls(unsigned int n)
 static int same_bits(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
-	static _Alignas(8) unsigned char in[1024], first[1024], out[1024];
+	static _Alignas(8) unsigned char in[WIDE], first[WIDE], out[WIDE];
 	int rc = warm_up(comm), missed = 0;
 
 	if (!rc && rank == 0)
@@ -200,7 +203,7 @@ static int same_bits(struct ranks *ranks, struct coll_comm *comm)
 	for (unsigned int type = COLL_INT8; type <= COLL_FLOAT64; type++) {
 		for (unsigned int op = COLL_SUM; op <= COLL_AVG; op++) {
 			size_t size = coll_dtype_size(type);
-			size_t len = mix(type, op) % 2 ? 1024 / n : 40;
+			size_t len = mix(type, op) % 2 ? 40 : type % 2 ? WIDE : SMALL / n;
 			uint64_t before = 0;
 
 			len = len / size * size;
@@ -242,10 +245,44 @@ static bool do_same_bits(unsigned int n)
 	return !bad && tell[0] && tell[1] < 24;
 }
 
+/* What is a little too large is posted. */
+static int bounds(struct ranks *ranks, struct coll_comm *comm)
+{
+	static const struct {
+		int what;
+		unsigned int count, type;	/* for each rank */
+		bool met;
+	} calls[] = {
+		{ 0, SMALL, COLL_INT8, true }, { 0, SMALL + 1, COLL_INT8, true },
+		{ 0, WIDE, COLL_INT8, true }, { 0, WIDE + 1, COLL_INT8, false },
+		{ 0, WIDE / 8, COLL_UINT64, true }, { 0, WIDE / 8 + 1, COLL_UINT64, false },
+		{ 0, WIDE / 8, COLL_FLOAT64, true }, { 0, WIDE / 8 + 1, COLL_FLOAT64, false },
+		{ 1, WIDE / 8, COLL_INT32, true }, { 1, WIDE / 8 + 1, COLL_INT32, false },
+		{ 2, SMALL, COLL_INT8, true }, { 2, SMALL + 1, COLL_INT8, false },
+		{ 3, SMALL / 2, COLL_INT8, true }, { 3, SMALL / 2 + 1, COLL_INT8, false },
+	};
+	unsigned int rank = coll_comm_rank(comm);
+	static _Alignas(8) unsigned char in[2 * WIDE + 64], out[2 * WIDE + 64];
+	int rc = warm_up(comm);
+
+	for (unsigned int i = 0; i < sizeof(calls) / sizeof(*calls) && !rc; i++) {
+		uint64_t before = met(comm);
+
+		for (int k = 0; k < 20 && !rc; k++)
+			rc = call(comm, calls[i].what, false, in, out, calls[i].count,
+				  calls[i].type, COLL_SUM);
+		if (!rc && calls[i].met != (met(comm) != before))
+			return rank_fail(ranks, rank, "call %u: %d were met", i,
+					 (int)(met(comm) - before));
+	}
+	return rc;
+}
+
 /* ---- in any order with other calls ---- */
 
 #define ROUNDS	1500
 #define BIG	20000
+#define MANY	600	/* more than fits into a slot */
 
 static int big_in[BIG], big_out[BIG];
 
@@ -254,9 +291,10 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
 	unsigned int rounds = getenv("NPULINK_SLOW") ? ROUNDS / 3 : ROUNDS;
 	struct coll_request *req = NULL;
-	int in[8], out[8], many[8][4], sums[8][4], rc = warm_up(comm);
+	static int many[8][MANY], sums[8][MANY];
+	int in[8], out[8], rc = warm_up(comm);
+	static uint64_t a[WIDE / 8], b[WIDE / 8];
 	unsigned int began = 0;
-	uint64_t a[16], b[16];
 
 	for (unsigned int i = 0; i < rounds && !rc; i++) {
 		unsigned int what = mix(i, 77) % 16, late = mix(mix(i, 5), rank) % 256;
@@ -281,16 +319,18 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 		} else if (what < 9) {
 			rc = coll_barrier(comm);
 		} else if (what < 11) {
+			int count = i % 3 ? 4 : MANY;
+
 			for (int k = 0; k < 8; k++)
-				for (int j = 0; j < 4; j++)
+				for (int j = 0; j < count; j++)
 					many[k][j] = i + k * j + rank;
 			rc = coll_group_start(comm);
 			for (unsigned int k = 0; k < 2 + what % 2 * 6; k++)
-				rc |= coll_allreduce(comm, many[k], sums[k], 4, COLL_INT32,
+				rc |= coll_allreduce(comm, many[k], sums[k], count, COLL_INT32,
 						     COLL_SUM);
 			rc |= coll_group_end(comm);
 			for (unsigned int k = 0; k < 2 + what % 2 * 6 && !rc; k++)
-				for (int j = 0; j < 4; j++)
+				for (int j = 0; j < count; j++)
 					if (sums[k][j] != (int)(n * (i + k * j) + n * (n - 1) / 2))
 						return rank_fail(ranks, rank, "round %u: group", i);
 		} else if (what == 11) {
@@ -312,11 +352,13 @@ static int mixed(struct ranks *ranks, struct coll_comm *comm)
 					return rank_fail(ranks, rank, "round %u: request", i);
 			req = NULL;
 		} else {
-			for (int k = 0; k < 16; k++)
-				a[k] = (uint64_t)i << (k + rank);
-			rc = coll_allreduce(comm, a, b, 1 + i % 16, COLL_UINT64, COLL_SUM);
-			for (unsigned int k = 0; k < 1 + i % 16 && !rc; k++)
-				if (b[k] != ((uint64_t)i << k) * ((1 << n) - 1))
+			unsigned int count = i % 3 ? 1 + i % 16 : WIDE / 8 - i % 16;
+
+			for (unsigned int k = 0; k < count; k++)
+				a[k] = (uint64_t)i * (k + 1) << rank;
+			rc = coll_allreduce(comm, a, b, count, COLL_UINT64, COLL_SUM);
+			for (unsigned int k = 0; k < count && !rc; k++)
+				if (b[k] != (uint64_t)i * (k + 1) * ((1 << n) - 1))
 					return rank_fail(ranks, rank, "round %u: 64 bits", i);
 		}
 	}
@@ -561,11 +603,12 @@ int main(void)
 	ksft_print_header();
 	if (!have_device() || access(BOARDS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(22);
+	ksft_set_plan(23);
 	for (unsigned int n = 2; n <= 4; n += 2)
 		chosen_result(do_same_bits(n), "%u ranks: the same bits as by the plan\n", n);
 	for (unsigned int n = 2; n <= 4; n++)
 		chosen_result(do_same_calls(n), "%u ranks: four collectives\n", n);
+	test(2, bounds, 0, "what is too large is posted");
 	for (unsigned int n = 2; n <= 5; n += n - 1)
 		chosen_result(do_mixed(n), "%u ranks: in any order with other calls\n", n);
 	test(2, mismatch, 0, "another call");

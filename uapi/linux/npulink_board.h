@@ -39,12 +39,18 @@
  * that flag (acquire) need not look at those of all ranks: they were there. Without that,
  * every rank reads the memory of all.
  *
+ * What does not fit into a slot goes beside it, into wide[N % NPULINK_BOARD_WIDES] and
+ * wide_results[N % NPULINK_BOARD_WIDES], for which 3 holds as well. There are few of them, and
+ * slots are small, so that what is used again soon is still in the cache.
+ *
  * What takes long has to be posted, as only that is seen by hang, deadline and deadlock. With
  * a flag out, the rank must not post any other collective before that one is met or posted.
  */
 
 #define NPULINK_BOARD_SLOTS	16
-#define NPULINK_BOARD_BYTES	1024	/* that a rank can bring */
+#define NPULINK_BOARD_BYTES	1024	/* that a slot has for what a rank brings */
+#define NPULINK_BOARD_WIDES	4	/* slots that have more beside them, and .. */
+#define NPULINK_BOARD_WIDE	8192	/* .. how much */
 #define NPULINK_BOARD_RANKS	64	/* larger communicators have none */
 
 /* mmap(): all of it, to read, once every rank has mapped its own; and that, to write. */
@@ -105,12 +111,16 @@ struct npulink_board_slot {
  * @reserved: 0
  * @slots: by number: what it brings
  * @results: by number: what is for all, or parts of it for each
+ * @wide: by number: what it brings, instead of what a slot would hold
+ * @wide_results: by number: the same for results
  */
 struct npulink_board_rank {
 	__aligned_u64 next;
 	__aligned_u64 reserved[7];
 	struct npulink_board_slot slots[NPULINK_BOARD_SLOTS];
 	struct npulink_board_slot results[NPULINK_BOARD_SLOTS];
+	__u8 wide[NPULINK_BOARD_WIDES][NPULINK_BOARD_WIDE];
+	__u8 wide_results[NPULINK_BOARD_WIDES][NPULINK_BOARD_WIDE];
 };
 
 /**
