@@ -324,8 +324,9 @@ static void done(struct coll_board *b, uint64_t number)
 }
 
 /* What rank @r brings, of which this rank needs what is at @from. */
-static const unsigned char *brought(const struct coll_comm *comm, const struct coll_board_call *call,
-				    uint64_t number, uint32_t from, uint32_t r)
+static const unsigned char *brought(const struct coll_comm *comm,
+				    const struct coll_board_call *call, uint64_t number,
+				    uint32_t from, uint32_t r)
 {
 	return data_of(rank_of(&comm->board, r), call, number) + from;
 }
@@ -584,7 +585,8 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	/* Before anything is multiplied. */
 	if (!a->count || a->count > NPULINK_BOARD_WIDE || !layout(a, call) ||
 	    call->len > (reduces ? NPULINK_BOARD_WIDE : NPULINK_BOARD_BYTES) ||
-	    call->part * a->nranks > (reduces && !is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
+	    (reduces ? call->len : call->part) * a->nranks >
+	    (reduces && !is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
 		return false;
 	if (reduces) {
 		call->reduce = coll_board_reduce(a->dtype, a->redop,

@@ -309,10 +309,14 @@ static void wait_held(struct coll_dev *dev, struct coll_request *req)
 static unsigned int meet_all(struct coll_comm *comm, struct coll_request **v, unsigned int n)
 {
 	struct coll_dev *dev = comm->dev;
-	unsigned int met;
+	unsigned int met = 0, some;
 
 	pthread_mutex_unlock(&dev->lock);
-	met = coll_board_group(comm, v, n);
+	/* There is room for some at a time. What was put and not met has to be posted next. */
+	do {
+		some = coll_board_group(comm, v + met, n - met);
+		met += some;
+	} while (some && met < n && !v[met]->put);
 	pthread_mutex_lock(&dev->lock);
 	for (unsigned int i = 0; i < met; i++)
 		self_end(v[i], 0);

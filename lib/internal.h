@@ -482,24 +482,27 @@ void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsign
  * @in: into the arena
  * @out: out of it
  * @board: if it need not be posted
+ * @seen: what coll_repeats.refused was when it last came
  */
 struct coll_repeat {
 	struct coll_operation op;
 	struct coll_copy in, out;
 	struct coll_board_call board;
+	unsigned int seen;
 };
 
 /**
  * struct coll_repeats - those of a communicator
  * @busy: somebody runs or changes one; who does that holds all of them
  * @hits: calls that were there
+ * @refused: calls for which there was no room
  * @n: how many there are
  * @v: oldest first
  */
 struct coll_repeats {
 	_Atomic bool busy;
 	_Atomic uint64_t hits;
-	unsigned int n;
+	unsigned int refused, n;
 	struct coll_repeat v[4];
 };
 

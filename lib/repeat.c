@@ -13,6 +13,8 @@
 /* Parts of the arena that one call may keep, and all of them. */
 #define KEEP_ONE	4
 #define KEEP_ALL	2
+/* Calls that are not kept for want of room until those go that have not come meanwhile. */
+#define PATIENCE	8
 
 static bool take(struct coll_repeats *r)
 {
@@ -50,6 +52,7 @@ struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_ar
 	for (unsigned int i = 0; i < r->n; i++) {
 		if (is_call(&r->v[i].op, args, send, recv)) {
 			atomic_store_explicit(&r->hits, r->hits + 1, memory_order_relaxed);
+			r->v[i].seen = r->refused;
 			return &r->v[i];
 		}
 	}
@@ -94,6 +97,46 @@ void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op)
 	release(r);
 }
 
+static bool has_room(const struct coll_repeats *r, const struct coll_dev *dev, size_t len)
+{
+	return r->n < ARRAY_SIZE(r->v) && dev->kept + len <= dev->arena_size / KEEP_ALL;
+}
+
+/* It has not come again for as long as others would have liked its place. */
+static bool is_over(const struct coll_repeats *r, unsigned int i)
+{
+	return r->refused - r->v[i].seen > PATIENCE;
+}
+
+/*
+ * For one more. A loop over more calls than can be kept keeps some of them, instead of none as if
+ * the oldest always went; those of a loop that has ended go.
+ */
+static bool make_room(struct coll_repeats *r, struct coll_dev *dev, size_t len)
+{
+	size_t over = 0;
+	unsigned int n = 0, i = 0;
+
+	if (has_room(r, dev, len))
+		return true;
+	r->refused++;
+	for (unsigned int k = 0; k < r->n; k++) {
+		if (!is_over(r, k))
+			continue;
+		over += r->v[k].op.arena_len;
+		n++;
+	}
+	/* Not in vain, if other communicators have too much. */
+	if (!n || dev->kept - over + len > dev->arena_size / KEEP_ALL)
+		return false;
+	while (!has_room(r, dev, len)) {
+		while (!is_over(r, i))
+			i++;
+		drop(r, i);
+	}
+	return true;
+}
+
 /*
  * @op has succeeded. True if it is kept, with all that it holds, because the same call came
  * before. Lock held.
@@ -113,17 +156,14 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	if (op->reg[0] || op->reg[1] || op->scratch || op->args.counts || op->args.rcounts ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
-	/* Those that were kept first, and may be of no use any more, make room. */
-	while (r->n == ARRAY_SIZE(r->v) ||
-	       (r->n && dev->kept + op->arena_len > dev->arena_size / KEEP_ALL))
-		drop(r, 0);
-	if (dev->kept + op->arena_len > dev->arena_size / KEEP_ALL) {
+	if (!make_room(r, dev, op->arena_len)) {
 		release(r);
 		return false;
 	}
 	dev->kept += op->arena_len;
 	keep = &r->v[r->n++];
 	keep->op = *op;
+	keep->seen = r->refused;
 	coll_op_copies(&keep->op, &keep->in, &keep->out);
 	coll_board_prepare(op, &keep->board);
 	release(r);

@@ -74,6 +74,8 @@ LAYOUT(npulink_board_slot, data, 8);
 SIZE(npulink_board_rank, 100416);
 LAYOUT(npulink_board_rank, slots, 64);
 LAYOUT(npulink_board_rank, results, 17472);
+LAYOUT(npulink_board_rank, wide, 34880);
+LAYOUT(npulink_board_rank, wide_results, 67648);
 SIZE(npulink_port_info, 88);
 LAYOUT(npulink_port_info, out_name, 16);
 LAYOUT(npulink_port_info, out_addr, 48);

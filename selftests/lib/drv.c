@@ -279,11 +279,17 @@ static void test_repeat(void)
 	ksft_test_result(!bad && r->n == 1 && arena_bytes(dev) == dev->kept && dev->kept == kept,
 			 "repeat: refused once, and right\n");
 
-	/* Each new one takes the place of the one that was kept first. */
+	/* Those that were first stay, until others have been refused often. */
 	for (size_t n = 1; n <= 8; n++)
 		bad |= both(n) | both(n) | both(n);
-	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 5 &&
-			 arena_bytes(dev) == dev->kept, "repeat: only so many\n");
+	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 4 &&
+			 r->v[3].op.args.count == 3 && arena_bytes(dev) == dev->kept,
+			 "repeat: only so many\n");
+	bad |= both(4) | both(9) | both(9) | both(9);
+	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 4 &&
+			 r->v[1].op.args.count == 2 && r->v[3].op.args.count == 9 &&
+			 arena_bytes(dev) == dev->kept,
+			 "repeat: what has not come for long makes room\n");
 	for (size_t n = 1000; n < 2000; n += 200)
 		bad |= both(n) | both(n) | both(n);
 	ksft_test_result(!bad && r->n > 1 && dev->kept <= dev->arena_size / 2 &&
@@ -549,7 +555,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 11 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 12 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
