@@ -189,7 +189,6 @@ static bool is_free(struct coll_board *b, const struct coll_comm *comm,
 
 	if (is_wide(call) && last < b->used_wide[number % NPULINK_BOARD_WIDES])
 		last = b->used_wide[number % NPULINK_BOARD_WIDES];
-
 	if (b->done >= last)
 		return true;
 	for (uint32_t r = 0; r < comm->nranks; r++) {
@@ -549,12 +548,6 @@ static bool layout(const struct coll_args *a, struct coll_board_call *call)
 	}
 }
 
-/* These are also looked through for what is no number. */
-static bool is_float(uint32_t dtype)
-{
-	return dtype == NPULINK_FLOAT32 || dtype == NPULINK_FLOAT64;
-}
-
 /* There is the large buffer only, with the own part at its place. */
 static void set_in_place(const struct coll_args *a, struct coll_board_call *call)
 {
@@ -586,7 +579,7 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	if (!a->count || a->count > NPULINK_BOARD_WIDE || !layout(a, call) ||
 	    call->len > (reduces ? NPULINK_BOARD_WIDE : NPULINK_BOARD_BYTES) ||
 	    (reduces ? call->len : call->part) * a->nranks >
-	    (reduces && !is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
+	    (reduces && !coll_board_is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
 		return false;
 	if (reduces) {
 		call->reduce = coll_board_reduce(a->dtype, a->redop,

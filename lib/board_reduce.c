@@ -4,54 +4,35 @@
  * it: integers wrap around, whatever is no number is the type's one quiet NaN, MIN and MAX give
  * it if either is, and -0 is less than +0.
  */
-#include <stdbool.h>
-#include <linux/npulink.h>
 #include "board_reduce.h"
 
 /*
+ * One reduction: what becomes of x[i] and y[i], read as @type, and what is done to all of it then.
  * Out is x or beside it, and beside y, so an element depends on no other: without a test of that
  * for each call, which takes longer than a few elements.
  */
-#define EACH	_Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)
+#define REDUCE(name, type, value, then)						\
+	static void name(void *out, const void *in, const void *other, size_t n)	\
+	{									\
+		const type *x = in, *y = other;					\
+		type *r = out;							\
+										\
+		_Pragma("GCC ivdep")						\
+		for (size_t i = 0; i < n; i++)					\
+			r[i] = (value);						\
+		then;								\
+	}
+
+#define NOTHING	/* is done to integers */
 
 /* Sums and products wrap around, which is defined for unsigned types only. */
-#define WRAPS(name, type)						\
-	static void name##_sum(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = a[i] + b[i];				\
-	}								\
-									\
-	static void name##_prod(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = 1ULL * a[i] * b[i];			\
-	}
+#define WRAPS(name, type)							\
+	REDUCE(name##_sum, type, x[i] + y[i], NOTHING)					\
+	REDUCE(name##_prod, type, 1ULL * x[i] * y[i], NOTHING)
 
-#define ORDERS(name, type)						\
-	static void name##_min(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = b[i] < a[i] ? b[i] : a[i];		\
-	}								\
-									\
-	static void name##_max(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = b[i] > a[i] ? b[i] : a[i];		\
-	}
+#define ORDERS(name, type)							\
+	REDUCE(name##_min, type, y[i] < x[i] ? y[i] : x[i], NOTHING)			\
+	REDUCE(name##_max, type, y[i] > x[i] ? y[i] : x[i], NOTHING)
 
 WRAPS(int8, uint8_t)
 ORDERS(int8, int8_t)
@@ -102,50 +83,17 @@ ORDERS(uint64, uint64_t)
 WORD(32, 0x7f800000, 0x7fc00000)
 WORD(64, 0x7ff0000000000000, 0x7ff8000000000000)
 
-#define FLOAT(name, type, bits)						\
-	static void name##_sum(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = a[i] + b[i];				\
-		one_nan##bits(out, n);					\
-	}								\
-									\
-	static void name##_prod(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		type *r = out;						\
-		const type *a = x, *b = y;				\
-									\
-		EACH							\
-			r[i] = a[i] * b[i];				\
-		one_nan##bits(out, n);					\
-	}								\
-									\
-	static void name##_min(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		word##bits *r = out;					\
-		const word##bits *a = x, *b = y;			\
-									\
-		EACH							\
-			r[i] = is_nan##bits(a[i]) || is_nan##bits(b[i]) ?	\
-				(word##bits)~0ULL :			\
-				order##bits(b[i]) < order##bits(a[i]) ? b[i] : a[i];	\
-		one_nan##bits(out, n);					\
-	}								\
-									\
-	static void name##_max(void *out, const void *x, const void *y, size_t n)	\
-	{								\
-		word##bits *r = out;					\
-		const word##bits *a = x, *b = y;			\
-									\
-		EACH							\
-			r[i] = is_nan##bits(a[i]) || is_nan##bits(b[i]) ?	\
-				(word##bits)~0ULL :			\
-				order##bits(b[i]) > order##bits(a[i]) ? b[i] : a[i];	\
-		one_nan##bits(out, n);					\
-	}
+/* The first of them, or what is no number, of which one_nan() makes the one. */
+#define EXTREME(bits, first)							\
+	is_nan##bits(x[i]) || is_nan##bits(y[i]) ? (word##bits)~0ULL : (first) ? y[i] : x[i]
+
+#define FLOAT(name, type, bits)							\
+	REDUCE(name##_sum, type, x[i] + y[i], one_nan##bits(out, n))		\
+	REDUCE(name##_prod, type, x[i] * y[i], one_nan##bits(out, n))		\
+	REDUCE(name##_min, word##bits,						\
+	       EXTREME(bits, order##bits(y[i]) < order##bits(x[i])), one_nan##bits(out, n))	\
+	REDUCE(name##_max, word##bits,						\
+	       EXTREME(bits, order##bits(y[i]) > order##bits(x[i])), one_nan##bits(out, n))
 
 FLOAT(float32, float, 32)
 FLOAT(float64, double, 64)
@@ -174,7 +122,7 @@ coll_board_reduce_fn *coll_board_reduce(uint32_t dtype, uint32_t redop, bool ord
 
 	if (dtype >= NPULINK_DTYPES || redop > NPULINK_MAX)
 		return NULL;
-	if (sums && !ordered && (dtype == NPULINK_FLOAT32 || dtype == NPULINK_FLOAT64))
+	if (sums && !ordered && coll_board_is_float(dtype))
 		return NULL;
 	return table[dtype][redop];
 }
