@@ -286,6 +286,8 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 
 /* ---- cache.c: plans that the kernel has */
 
+#define COLL_KEPT	4	/* blocking calls that are kept; loops often take turns with buffers */
+
 /**
  * struct coll_cached - a plan of the communicator
  * @args: what it is for; the arrays are owned by the entry
@@ -302,7 +304,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @deadline_ns: predicted generously
  * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
- * @last: the buffers of the blocking call that used it last
+ * @last: the buffers of the blocking calls that used it last, the newest first
  */
 struct coll_cached {
 	struct coll_args args;
@@ -317,7 +319,7 @@ struct coll_cached {
 	uint64_t deadline_ns;
 	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
-	const void *last[2];
+	const void *last[COLL_KEPT][2];
 };
 
 #define COLL_PLAN_BUCKETS	64
@@ -503,7 +505,7 @@ struct coll_repeats {
 	_Atomic bool busy;
 	_Atomic uint64_t hits;
 	unsigned int refused, n;
-	struct coll_repeat v[4];
+	struct coll_repeat v[COLL_KEPT];
 };
 
 struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,

@@ -137,6 +137,20 @@ static bool make_room(struct coll_repeats *r, struct coll_dev *dev, size_t len)
 	return true;
 }
 
+/* Had one of the last calls with this plan the same buffers? From now on one has. */
+static bool comes_again(const struct coll_operation *op)
+{
+	const void *(*last)[2] = op->plan->last;
+
+	for (unsigned int i = 0; i < COLL_KEPT; i++)
+		if (last[i][0] == op->called[0] && last[i][1] == op->called[1])
+			return true;
+	memmove(&last[1], &last[0], (COLL_KEPT - 1) * sizeof(*last));
+	last[0][0] = op->called[0];
+	last[0][1] = op->called[1];
+	return false;
+}
+
 /*
  * @op has succeeded. True if it is kept, with all that it holds, because the same call came
  * before. Lock held.
@@ -145,14 +159,10 @@ bool coll_repeat_keep(const struct coll_operation *op)
 {
 	struct coll_repeats *r = &op->comm->repeats;
 	struct coll_dev *dev = op->comm->dev;
-	struct coll_cached *plan = op->plan;
 	struct coll_repeat *keep;
 
-	if (plan->last[0] != op->called[0] || plan->last[1] != op->called[1]) {
-		plan->last[0] = op->called[0];
-		plan->last[1] = op->called[1];
+	if (!comes_again(op))
 		return false;
-	}
 	if (op->reg[0] || op->reg[1] || op->scratch || op->args.counts || op->args.rcounts ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;

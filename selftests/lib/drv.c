@@ -226,6 +226,36 @@ static void *again(void *arg)
 	return NULL;
 }
 
+/* With a buffer for each of @n calls, in turn: how many were made as they were kept? */
+static uint64_t buffers_in_turn(unsigned int n)
+{
+	struct coll_repeats *r = &comms[0]->repeats;
+	uint64_t hits = r->hits;
+
+	for (unsigned int i = 0; i < 10 * n; i++)
+		if (four(in[0], out[0] + 100 * (i % n), COLL_SUM) != 7)
+			return 0;
+	return r->hits - hits;
+}
+
+static void test_buffers_in_turn(void)
+{
+	setup(NULL);
+	in[0][3] = 3;
+	in[1][3] = 4;
+	ksft_test_result(buffers_in_turn(2) == 8 * 2 && comms[0]->repeats.n == 2,
+			 "repeat: two buffers in turn\n");
+	teardown();
+	setup(NULL);
+	ksft_test_result(buffers_in_turn(COLL_KEPT) == 8 * COLL_KEPT,
+			 "repeat: as many as are kept in turn\n");
+	teardown();
+	setup(NULL);
+	ksft_test_result(!buffers_in_turn(COLL_KEPT + 2),
+			 "repeat: more are forgotten before they come again\n");
+	teardown();
+}
+
 static void test_repeat(void)
 {
 	struct coll_comm_info before, after;
@@ -555,7 +585,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 12 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 3 + 12 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -564,6 +594,7 @@ int main(void)
 	test_stale();
 	test_stale_in_a_group();
 	teardown();
+	test_buffers_in_turn();
 	test_repeat();
 	test_room();
 	test_beyond_alloc();
