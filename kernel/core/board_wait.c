@@ -169,6 +169,7 @@ static int npulink_board_begin(struct npulink_board *board, u64 number, u32 rank
 	w->since = jiffies;
 	w->pass.task = current;
 	w->pass.cpu = smp_processor_id();
+	w->pass.to = -1;
 	w->pass.go = false;
 	npulink_board_set_waiting(board, rank, true);
 	if (!timer_pending(&board->timer))
@@ -222,6 +223,7 @@ static int npulink_board_sleep(struct npulink_board *board, u64 number, u32 rank
 		rc = w->rc;
 	else
 		rc = npulink_board_interrupted(board, rank);
+	npulink_pass_came(&w->pass);
 	/* Pairs with npulink_board_begin(). */
 	smp_store_release(&w->used, false);
 	return rc;

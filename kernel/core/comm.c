@@ -309,6 +309,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->meets = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*comm->meets), GFP_KERNEL_ACCOUNT);
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
+	comm->turns.size = nranks;
 	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
 	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * pass.c - ranks that share processors. Who may go on is not woken at once if each processor has
- * one of its kind already, but by the next of them that goes to sleep.
+ * one of its kind already, but by the next of them that goes to sleep there: he wakes all that
+ * are to run on his processor, as waking costs little once one has been woken.
  *
- * If all were woken at once, the scheduler would often take the processor from whoever wakes them,
+ * If they were woken before, the scheduler would often take the processor from whoever wakes them,
  * as those who have slept have more right to it: then that one has to be switched to once more,
- * only in order to sleep. This way there is never more than one to choose from.
+ * only in order to sleep.
+ *
+ * No processor gets more than its share at once. Where nobody is left to run, one of the rest
+ * moves to: the scheduler often leaves three on one processor and five on the other for long.
  *
  * Who does not sleep computes, and then those who wait for the processor had to wait anyway; or
  * sleeps elsewhere, and then nobody would be woken: so who is held while for two ticks of the
@@ -16,16 +20,17 @@
  */
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
+#include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/spinlock.h>
+#include <linux/wait.h>
 #include <npulink/compat.h>
 #include "pass.h"
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
 #define BACKSTOP_WAKES	16	/* at a time, as it is an interrupt */
-#define PASS_LOOKS	16	/* for one that ran here, among those who may run here .. */
-#define PASS_WALK	64	/* .. and among all */
+#define PASS_WALK	64	/* that are looked at for those who ran here */
 #define PASS_HELD	256	/* of all users: the list is walked with interrupts off */
 #define PASS_OLD	2	/* ticks, if none of its kind was woken .. */
 #define PASS_TOO_OLD	50	/* .. or whatever happened */
@@ -41,6 +46,8 @@ static u32 npulink_backstop_tick;
 static bool npulink_backstop_armed;
 static bool npulink_backstop_more;
 static u32 npulink_pass_held;
+/* By processor: how many were woken for it that have not run yet. */
+static DEFINE_PER_CPU(atomic_t, npulink_pass_coming);
 
 static void npulink_pass_unlist(struct npulink_pass *pass)
 {
@@ -51,46 +58,87 @@ static void npulink_pass_unlist(struct npulink_pass *pass)
 	WRITE_ONCE(pass->group->held, pass->group->held - 1);
 }
 
+/* To this processor, whose task is about to sleep: without that hint, nobody is moved. */
+static void npulink_pass_pull(struct task_struct *task)
+{
+	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(head);
+	wait_queue_entry_t entry;
+
+	init_waitqueue_entry(&entry, task);
+	__add_wait_queue(&head, &entry);
+	wake_up_interruptible_sync(&head);
+}
+
 /*
- * Under the lock: who is not on the list any more is woken by then, whatever becomes of the task
- * that does it; it may be preempted as soon as somebody else may run.
+ * To run on @cpu. Under the lock: who is not on the list any more is woken by then, whatever
+ * becomes of the task that does it; it may be preempted as soon as somebody else may run.
  */
-static void npulink_pass_wake(struct npulink_pass *pass)
+static void npulink_pass_wake(struct npulink_pass *pass, int cpu)
 {
 	struct task_struct *task = get_task_struct(pass->task);
+	bool moves = pass->cpu != cpu;
 
 	npulink_pass_unlist(pass);
 	pass->group->tick = npulink_backstop_tick;
+	pass->to = cpu;
+	atomic_inc(per_cpu_ptr(&npulink_pass_coming, cpu));
 	/* Pairs with who sleeps, and may then be gone. */
 	smp_store_release(&pass->go, true);
-	wake_up_process(task);
+	if (moves)
+		npulink_pass_pull(task);
+	else
+		wake_up_process(task);
 	put_task_struct(task);
 }
 
-/* One that ran last on this processor, or else the first that may. */
-void npulink_pass_one(void)
+/* The current task, whose @pass it is, does not sleep any more. */
+void npulink_pass_came(struct npulink_pass *pass)
 {
-	struct npulink_pass *pass, *next = NULL;
-	u32 looks = 0, walked = 0;
+	int cpu = xchg(&pass->to, -1);
+
+	if (cpu >= 0)
+		atomic_dec(per_cpu_ptr(&npulink_pass_coming, cpu));
+}
+
+/* Of a group, at most so many are woken by one of them on each processor. */
+static u32 npulink_pass_share(const struct npulink_pass_group *group)
+{
+	return max(DIV_ROUND_UP(group->size, npulink_pass_processors()), 2U) - 1;
+}
+
+/* Those that ran last on this processor, or else one that did not; unless some come already. */
+void npulink_pass_next(void)
+{
+	struct npulink_pass *pass, *next, *other = NULL;
+	u32 walked = 0, woken = 0;
 	unsigned long flags;
 	int cpu;
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	cpu = smp_processor_id();
-	list_for_each_entry(pass, &npulink_passes, node) {
-		if (cpumask_test_cpu(cpu, &pass->task->cpus_mask)) {
-			if (!next || pass->cpu == cpu)
-				next = pass;
-			if (pass->cpu == cpu || ++looks == PASS_LOOKS)
-				break;
+	if (atomic_read(per_cpu_ptr(&npulink_pass_coming, cpu)) > 0)
+		goto out;
+	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
+		struct npulink_pass_group *group = pass->group;
+
+		if (walked++ == PASS_WALK)
+			break;
+		if (!cpumask_test_cpu(cpu, &pass->task->cpus_mask))
+			continue;
+		if (pass->cpu != cpu) {
+			other = other ?: pass;
+			continue;
 		}
-		if (++walked == PASS_WALK)
+		group->pause -= !!group->pause;
+		npulink_pass_wake(pass, cpu);
+		if (++woken >= npulink_pass_share(group))
 			break;
 	}
-	if (next) {
-		next->group->pause -= !!next->group->pause;
-		npulink_pass_wake(next);
+	if (!woken && other) {
+		other->group->pause -= !!other->group->pause;
+		npulink_pass_wake(other, cpu);
 	}
+out:
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 }
 
@@ -123,7 +171,7 @@ void npulink_pass_some(struct npulink_pass_group *group, u32 n)
 		pass = npulink_pass_of(group, taken);
 		if (pass) {
 			taken |= BIT_ULL(pass->cpu % 64);
-			npulink_pass_wake(pass);
+			npulink_pass_wake(pass, pass->cpu);
 		}
 		spin_unlock_irqrestore(&npulink_pass_lock, flags);
 	}
@@ -226,7 +274,7 @@ static enum hrtimer_restart npulink_backstop_fn(struct hrtimer *timer)
 		if (!npulink_pass_is_old(pass))
 			continue;
 		npulink_pass_pause(pass->group);
-		npulink_pass_wake(pass);
+		npulink_pass_wake(pass, pass->cpu);
 		n++;
 	}
 	armed = npulink_pass_any();

@@ -232,6 +232,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	}
 	INIT_LIST_HEAD(&w.pass.node);
 	w.pass.task = current;
+	w.pass.to = -1;
 	spin_lock_irq(&file->lock);
 	w.id = ++file->waits;
 	for (;;) {
@@ -271,6 +272,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		w.pass.cpu = smp_processor_id();
 		spin_unlock_irq(&file->lock);
 		rc = npulink_waiter_sleep(&w, until);
+		npulink_pass_came(&w.pass);
 		spin_lock_irq(&file->lock);
 		if (rc) {
 			if (op->done)
@@ -283,6 +285,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	npulink_waiter_unlist(file, &w);
 	if (w.held)
 		npulink_pass_withdraw(&w.pass);
+	npulink_pass_came(&w.pass);
 	/* What this task would have run is somebody else's now. */
 	if (!list_empty(&file->ready))
 		npulink_file_wake_ready(file, false);
