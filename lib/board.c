@@ -204,7 +204,8 @@ static bool is_free(struct coll_board *b, const struct coll_comm *comm,
 }
 
 /* False: it has to be posted, as if there were no board. */
-static bool put(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+static COLL_HOT bool put(struct coll_comm *comm, const struct coll_board_call *call,
+			 uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct npulink_board_slot *slot = &b->own->slots[number % NPULINK_BOARD_SLOTS];
@@ -231,7 +232,8 @@ static uint32_t nth(const struct coll_comm *comm, uint32_t n)
 }
 
 /* Of how many ranks the flags are there, as far as those of @n are. */
-static uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t n)
+static COLL_HOT uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag,
+			      uint32_t n)
 {
 	const struct coll_board *b = &comm->board;
 	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
@@ -283,8 +285,8 @@ static bool is_result(const struct coll_board *b, uint64_t number, uint64_t flag
  * comes with that of the operation before. False: it has to be posted, as somebody has done or
  * we do.
  */
-static bool meet(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
-		 uint32_t *by)
+static COLL_HOT bool meet(struct coll_comm *comm, const struct coll_board_call *call,
+			  uint64_t number, uint32_t *by)
 {
 	const uint64_t flag = flag_of(call, number);
 	struct coll_board *b = &comm->board;
@@ -331,8 +333,8 @@ static const unsigned char *brought(const struct coll_comm *comm,
 }
 
 /* What all ranks bring, one after the other, into @out. */
-static void combine(const struct coll_comm *comm, const struct coll_board_call *call,
-		    uint64_t number, void *out, uint32_t from, uint32_t len, size_t count)
+static COLL_HOT void combine(const struct coll_comm *comm, const struct coll_board_call *call,
+			     uint64_t number, void *out, uint32_t from, uint32_t len, size_t count)
 {
 	const void *x = brought(comm, call, number, from, 0);
 
@@ -355,8 +357,8 @@ static void take(struct coll_comm *comm, const struct coll_board_call *call, uin
 }
 
 /* The same, if @by is not 0 from what rank @by - 1 has worked out. */
-static void take_from(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
-		      uint32_t by)
+static COLL_HOT void take_from(struct coll_comm *comm, const struct coll_board_call *call,
+			       uint64_t number, uint32_t by)
 {
 	const unsigned char *result;
 
@@ -371,7 +373,8 @@ static void take_from(struct coll_comm *comm, const struct coll_board_call *call
  * If all flags are there, works the result out for all: those who sleep need not read what all
  * ranks have written.
  */
-static bool share(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
+static COLL_HOT bool share(struct coll_comm *comm, const struct coll_board_call *call,
+			   uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct npulink_board_slot *result = &b->own->results[number % NPULINK_BOARD_SLOTS];
@@ -393,7 +396,7 @@ static bool anybody(const struct coll_comm *comm)
 	return __atomic_load_n(&comm->board.comm->waiting, __ATOMIC_RELAXED);
 }
 
-static bool is_open(struct coll_comm *comm)
+static COLL_HOT bool is_open(struct coll_comm *comm)
 {
 	struct coll_board *b = &comm->board;
 
@@ -425,7 +428,8 @@ static uint64_t next_number(struct coll_comm *comm)
  * Tries it on the board: COLL_BOARD_MET: done. Else it has to be posted, after which
  * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
  */
-enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
+COLL_HOT enum coll_board_state coll_board_try(struct coll_comm *comm,
+					      const struct coll_board_call *call)
 {
 	uint64_t number;
 	uint32_t by = 0;

@@ -288,8 +288,9 @@ static __attribute__((noinline)) int call_now(struct coll_comm *comm,
 	return coll_op_run(&op);
 }
 
-static int call(struct coll_comm *comm, const struct coll_args *args, const void *send,
-		void *recv, enum form form, struct coll_request **request)
+static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
+			 const void *send, void *recv, enum form form,
+			 struct coll_request **request)
 {
 	struct coll_repeat *repeat;
 	int rc;
@@ -315,7 +316,7 @@ static int call(struct coll_comm *comm, const struct coll_args *args, const void
 #define ARGS(...)	(&(const struct coll_args) { __VA_ARGS__ })
 
 #define THREE_FORMS(name, iname, params, args, send, recv)				\
-	int coll_##name(struct coll_comm *comm, UNPACK params)				\
+	COLL_HOT int coll_##name(struct coll_comm *comm, UNPACK params)			\
 	{										\
 		return call(comm, args, send, recv, BLOCKING, NULL);			\
 	}										\

@@ -305,7 +305,7 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code)
 /* ---- questions */
 
 /* First of all in every call: is this the process that made it? */
-int coll_comm_enter(struct coll_comm *comm)
+COLL_HOT int coll_comm_enter(struct coll_comm *comm)
 {
 	if (!comm)
 		return -EINVAL;

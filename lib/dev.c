@@ -153,7 +153,7 @@ void coll_dev_limit(struct coll_dev *dev, unsigned int nranks)
 }
 
 /* Is this a process that fork() made after the device was opened? */
-bool coll_dev_is_child(const struct coll_dev *dev)
+COLL_HOT bool coll_dev_is_child(const struct coll_dev *dev)
 {
 	return !*(volatile unsigned char *)dev->marker;
 }

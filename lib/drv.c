@@ -313,7 +313,8 @@ int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 }
 
 /* 1 + who has woken us because all have come, or 0. EINTR, ETIME, EBUSY: post. */
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint32_t missing)
+COLL_HOT int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number,
+				 uint32_t missing)
 {
 	struct npulink_board_wait arg = {
 		.size = sizeof(arg), .comm_id = id, .number = number, .rank = missing,
@@ -325,7 +326,7 @@ int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint
 	return rc < 0 ? -errno : rc;
 }
 
-int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)
+COLL_HOT int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)
 {
 	struct npulink_board_wait arg = {
 		.size = sizeof(arg), .flags = NPULINK_BOARD_WAKE, .comm_id = id,

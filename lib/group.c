@@ -64,7 +64,7 @@ void coll_self_cancel(struct coll_request *req, int status)
 
 /* ---- collecting */
 
-bool coll_group_mine(struct coll_comm *comm)
+COLL_HOT bool coll_group_mine(struct coll_comm *comm)
 {
 	struct coll_group *g = &comm->group;
 

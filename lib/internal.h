@@ -28,6 +28,8 @@
 #include "plan.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
+/* Kept together: what calls run that are met on the board, see hot.h in kernel/core. */
+#define COLL_HOT	__attribute__((hot))
 #define COLL_SLOTS	3
 #define COLL_TEXT	1024
 #define COLL_NEVER	UINT64_MAX
@@ -286,7 +288,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 
 /* ---- cache.c: plans that the kernel has */
 
-#define COLL_KEPT	4	/* blocking calls that are kept; loops often take turns with buffers */
+#define COLL_KEPT	4	/* blocking calls: loops often take turns with their buffers */
 
 /**
  * struct coll_cached - a plan of the communicator

@@ -480,7 +480,7 @@ int coll_op_run(struct coll_operation *op)
 }
 
 /* The same for one that coll_repeat_get() has found. */
-int coll_op_run_again(struct coll_repeat *repeat)
+COLL_HOT int coll_op_run_again(struct coll_repeat *repeat)
 {
 	struct coll_operation *op = &repeat->op, mine;
 	struct coll_dev *dev = op->comm->dev;

@@ -42,8 +42,8 @@ static bool is_call(const struct coll_operation *op, const struct coll_args *arg
  * The call, if it was kept; then it belongs to the caller until coll_repeat_end() or
  * coll_repeat_give(). No lock is needed.
  */
-struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
-				    const void *send, const void *recv)
+COLL_HOT struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
+					     const void *send, const void *recv)
 {
 	struct coll_repeats *r = &comm->repeats;
 
@@ -60,7 +60,7 @@ struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_ar
 	return NULL;
 }
 
-void coll_repeat_end(struct coll_repeat *repeat)
+COLL_HOT void coll_repeat_end(struct coll_repeat *repeat)
 {
 	release(&repeat->op.comm->repeats);
 }

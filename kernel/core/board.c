@@ -102,7 +102,7 @@ void npulink_board_exit(void)
 /* ---- the judge ------------------------------------------------------------------------- */
 
 /* A board that all ranks can use, or NULL. */
-struct npulink_board *npulink_board_of(struct npulink_comm *comm)
+npulink_hot struct npulink_board *npulink_board_of(struct npulink_comm *comm)
 {
 	/* Pairs with npulink_board_get(). */
 	struct npulink_board *board = smp_load_acquire(&comm->board);
@@ -141,7 +141,7 @@ u64 npulink_board_next(struct npulink_rank *rank)
 }
 
 /* What the slot of @rank says if it says @number, of whatever call; or 0. */
-u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number)
+npulink_hot u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number)
 {
 	u64 flag = READ_ONCE(board->areas[rank]->slots[number % NPULINK_BOARD_SLOTS].flag);
 
@@ -149,7 +149,7 @@ u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number)
 }
 
 /* Do all slots of @number say the same? */
-bool npulink_board_all(const struct npulink_board *board, u64 number)
+npulink_hot bool npulink_board_all(const struct npulink_board *board, u64 number)
 {
 	/* Each is read once: ranks write them meanwhile. */
 	u64 flag = npulink_board_flag(board, 0, number);

@@ -68,7 +68,7 @@ static u64 npulink_board_over(struct npulink_board *board, int rc)
  * Those for whom it is over get @rc. They are woken after the lock, as the first of them would
  * run, and wait for it. Those who have met, and share processors, take turns: see pass.c.
  */
-static void npulink_board_wake_some(struct npulink_board *board, int rc)
+static npulink_hot void npulink_board_wake_some(struct npulink_board *board, int rc)
 {
 	u32 rank, i, n = 0, awake, processors = npulink_pass_processors();
 	struct task_struct *tasks[NPULINK_BOARD_RANKS];
@@ -109,7 +109,7 @@ static void npulink_board_wake_some(struct npulink_board *board, int rc)
  * Who has a reason to look: they get @by. Any context but NMI, with a full barrier behind that
  * reason.
  */
-void npulink_board_wake(struct npulink_board *board, int by)
+npulink_hot void npulink_board_wake(struct npulink_board *board, int by)
 {
 	if (READ_ONCE(board->waiting))
 		npulink_board_wake_some(board, by);
@@ -200,7 +200,8 @@ static int npulink_board_interrupted(struct npulink_board *board, u32 rank)
 	return rc;
 }
 
-static int npulink_board_sleep(struct npulink_board *board, u64 number, u32 rank, u32 missing)
+static npulink_hot int npulink_board_sleep(struct npulink_board *board, u64 number, u32 rank,
+					   u32 missing)
 {
 	struct npulink_board_waiter *w = &board->waiters[rank];
 	int rc;
@@ -229,7 +230,7 @@ static int npulink_board_sleep(struct npulink_board *board, u64 number, u32 rank
 	return rc;
 }
 
-int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd)
+npulink_hot int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd)
 {
 	struct npulink_board_wait *cmd = ucmd->cmd;
 	struct npulink_board *board;

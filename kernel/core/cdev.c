@@ -326,7 +326,7 @@ int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)
 	return 0;
 }
 
-static long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
 	struct npulink_file *file = filp->private_data;
 	const struct npulink_ioctl_op *op;

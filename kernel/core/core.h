@@ -29,6 +29,7 @@
 #include "buf.h"
 #include "comm.h"
 #include "file.h"
+#include "hot.h"
 #include "op.h"
 #include "plan.h"
 

@@ -66,7 +66,7 @@ void npulink_object_abort(struct npulink_file *file, struct npulink_object *obj)
 	npulink_object_put(obj);
 }
 
-struct npulink_object *npulink_object_get(struct npulink_file *file, u32 id, u8 type)
+npulink_hot struct npulink_object *npulink_object_get(struct npulink_file *file, u32 id, u8 type)
 {
 	struct npulink_object *obj;
 

@@ -26,6 +26,7 @@
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 #include <npulink/compat.h>
+#include "hot.h"
 #include "pass.h"
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
@@ -59,7 +60,7 @@ static void npulink_pass_unlist(struct npulink_pass *pass)
 }
 
 /* To this processor, whose task is about to sleep: without that hint, nobody is moved. */
-static void npulink_pass_pull(struct task_struct *task)
+static noinline void npulink_pass_pull(struct task_struct *task)
 {
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(head);
 	wait_queue_entry_t entry;
@@ -73,7 +74,7 @@ static void npulink_pass_pull(struct task_struct *task)
  * To run on @cpu. Under the lock: who is not on the list any more is woken by then, whatever
  * becomes of the task that does it; it may be preempted as soon as somebody else may run.
  */
-static void npulink_pass_wake(struct npulink_pass *pass, int cpu)
+static npulink_hot void npulink_pass_wake(struct npulink_pass *pass, int cpu)
 {
 	struct task_struct *task = get_task_struct(pass->task);
 	bool moves = pass->cpu != cpu;
@@ -92,7 +93,7 @@ static void npulink_pass_wake(struct npulink_pass *pass, int cpu)
 }
 
 /* The current task, whose @pass it is, does not sleep any more. */
-void npulink_pass_came(struct npulink_pass *pass)
+npulink_hot void npulink_pass_came(struct npulink_pass *pass)
 {
 	int cpu = xchg(&pass->to, -1);
 
@@ -107,10 +108,10 @@ static u32 npulink_pass_share(const struct npulink_pass_group *group)
 }
 
 /* Those that ran last on this processor, or else one that did not; unless some come already. */
-void npulink_pass_next(void)
+npulink_hot void npulink_pass_next(void)
 {
 	struct npulink_pass *pass, *next, *other = NULL;
-	u32 walked = 0, woken = 0;
+	u32 walked = 0, woken = 0, share = 0;
 	unsigned long flags;
 	int cpu;
 
@@ -129,9 +130,10 @@ void npulink_pass_next(void)
 			other = other ?: pass;
 			continue;
 		}
+		share = share ?: npulink_pass_share(group);
 		group->pause -= !!group->pause;
 		npulink_pass_wake(pass, cpu);
-		if (++woken >= npulink_pass_share(group))
+		if (++woken == share)
 			break;
 	}
 	if (!woken && other) {
@@ -178,7 +180,7 @@ void npulink_pass_some(struct npulink_pass_group *group, u32 n)
 }
 
 /* That ranks have, as far as the one that asks knows: each may have one of its own. */
-u32 npulink_pass_processors(void)
+npulink_hot u32 npulink_pass_processors(void)
 {
 	u32 own = READ_ONCE(current->nr_cpus_allowed), all = num_online_cpus();
 
@@ -186,7 +188,7 @@ u32 npulink_pass_processors(void)
 }
 
 /* Is it worth while? Asked each time; by one at a time. */
-bool npulink_pass_may_hold(struct npulink_pass_group *group)
+npulink_hot bool npulink_pass_may_hold(struct npulink_pass_group *group)
 {
 	u32 rest = READ_ONCE(group->rest);
 
@@ -200,7 +202,7 @@ bool npulink_pass_may_hold(struct npulink_pass_group *group)
  * @pass sleeps and may go on: after whom the current task makes room for, if they have the same
  * processors. False: it is to be woken at once. With interrupts off.
  */
-bool npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
+npulink_hot bool npulink_pass_hold(struct npulink_pass *pass, struct npulink_pass_group *group)
 {
 	if (READ_ONCE(npulink_pass_held) == PASS_HELD ||
 	    !cpumask_equal(&pass->task->cpus_mask, &current->cpus_mask))

@@ -157,7 +157,7 @@ void npulink_rank_release(struct kref *kref)
 	npulink_comm_queue(&rank->release_work);
 }
 
-void npulink_rank_put(struct npulink_rank *rank)
+npulink_hot void npulink_rank_put(struct npulink_rank *rank)
 {
 	kref_put(&rank->obj.kref, npulink_rank_release);
 }
@@ -199,7 +199,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	return rank;
 }
 
-struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
+npulink_hot struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
 {
 	struct npulink_object *obj = npulink_object_get(file, id, NPULINK_OBJ_RANK);
 
