@@ -289,6 +289,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 /* ---- cache.c: plans that the kernel has */
 
 #define COLL_KEPT	4	/* blocking calls: loops often take turns with their buffers */
+#define COLL_LAST	8	/* so many are remembered: of a longer loop, some are kept */
 
 /**
  * struct coll_cached - a plan of the communicator
@@ -306,7 +307,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @deadline_ns: predicted generously
  * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
- * @last: the buffers of the blocking calls that used it last, the newest first
+ * @last: the buffers of the last blocking calls for which it had none of these, the newest first
  */
 struct coll_cached {
 	struct coll_args args;
@@ -321,7 +322,7 @@ struct coll_cached {
 	uint64_t deadline_ns;
 	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
-	const void *last[COLL_KEPT][2];
+	const void *last[COLL_LAST][2];
 };
 
 #define COLL_PLAN_BUCKETS	64

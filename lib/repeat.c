@@ -142,10 +142,10 @@ static bool comes_again(const struct coll_operation *op)
 {
 	const void *(*last)[2] = op->plan->last;
 
-	for (unsigned int i = 0; i < COLL_KEPT; i++)
+	for (unsigned int i = 0; i < COLL_LAST; i++)
 		if (last[i][0] == op->called[0] && last[i][1] == op->called[1])
 			return true;
-	memmove(&last[1], &last[0], (COLL_KEPT - 1) * sizeof(*last));
+	memmove(&last[1], &last[0], (COLL_LAST - 1) * sizeof(*last));
 	last[0][0] = op->called[0];
 	last[0][1] = op->called[1];
 	return false;

@@ -212,7 +212,7 @@ static npulink_hot int npulink_board_sleep(struct npulink_board *board, u64 numb
 		return rc;
 	for (;;) {
 		set_current_state(TASK_INTERRUPTIBLE);
-		/* Pairs with npulink_board_wake_some(), npulink_pass_take(). */
+		/* Pairs with npulink_board_wake_some(), npulink_pass_next(). */
 		if (smp_load_acquire(&w->pass.go) || signal_pending(current))
 			break;
 		npulink_pass();

@@ -8,7 +8,7 @@
  * as those who have slept have more right to it: then that one has to be switched to once more,
  * only in order to sleep.
  *
- * No processor gets more than its share at once. Where nobody is left to run, one of the rest
+ * No processor gets more than its share at once. Where none of them ran last, one of the rest
  * moves to: the scheduler often leaves three on one processor and five on the other for long.
  *
  * Who does not sleep computes, and then those who wait for the processor had to wait anyway; or
@@ -24,6 +24,7 @@
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 #include <linux/spinlock.h>
+#include <linux/topology.h>
 #include <linux/wait.h>
 #include <npulink/compat.h>
 #include "hot.h"
@@ -32,6 +33,7 @@
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
 #define BACKSTOP_WAKES	16	/* at a time, as it is an interrupt */
 #define PASS_WALK	64	/* that are looked at for those who ran here */
+#define PASS_SHARE	16	/* that one wakes, with interrupts off */
 #define PASS_HELD	256	/* of all users: the list is walked with interrupts off */
 #define PASS_OLD	2	/* ticks, if none of its kind was woken .. */
 #define PASS_TOO_OLD	50	/* .. or whatever happened */
@@ -40,15 +42,26 @@
 #define PAUSE_MAX	512
 
 LIST_HEAD(npulink_passes);
-/* Inside all others. */
+/* Inside all others of npulink. */
 static DEFINE_SPINLOCK(npulink_pass_lock);
 static struct hrtimer npulink_backstop;
 static u32 npulink_backstop_tick;
 static bool npulink_backstop_armed;
 static bool npulink_backstop_more;
 static u32 npulink_pass_held;
-/* By processor: how many were woken for it that have not run yet. */
-static DEFINE_PER_CPU(atomic_t, npulink_pass_coming);
+/*
+ * struct npulink_pass_coming - of a processor: who was woken for it
+ * @n: how many that have not run yet, there or elsewhere
+ * @group: of the last one; only compared
+ * @tick: by the backstop's, when
+ */
+struct npulink_pass_coming {
+	atomic_t n;
+	const struct npulink_pass_group *group;
+	u32 tick;
+};
+
+static DEFINE_PER_CPU(struct npulink_pass_coming, npulink_pass_coming);
 
 static void npulink_pass_unlist(struct npulink_pass *pass)
 {
@@ -59,7 +72,10 @@ static void npulink_pass_unlist(struct npulink_pass *pass)
 	WRITE_ONCE(pass->group->held, pass->group->held - 1);
 }
 
-/* To this processor, whose task is about to sleep: without that hint, nobody is moved. */
+/*
+ * To this processor, whose task is about to sleep. That is a hint, without which those who sleep
+ * and wake often stay where they are.
+ */
 static noinline void npulink_pass_pull(struct task_struct *task)
 {
 	DECLARE_WAIT_QUEUE_HEAD_ONSTACK(head);
@@ -76,13 +92,17 @@ static noinline void npulink_pass_pull(struct task_struct *task)
  */
 static npulink_hot void npulink_pass_wake(struct npulink_pass *pass, int cpu)
 {
+	struct npulink_pass_coming *coming = per_cpu_ptr(&npulink_pass_coming, cpu);
 	struct task_struct *task = get_task_struct(pass->task);
 	bool moves = pass->cpu != cpu;
 
 	npulink_pass_unlist(pass);
 	pass->group->tick = npulink_backstop_tick;
-	pass->to = cpu;
-	atomic_inc(per_cpu_ptr(&npulink_pass_coming, cpu));
+	coming->group = pass->group;
+	coming->tick = npulink_backstop_tick;
+	atomic_inc(&coming->n);
+	/* Its task may be awake for another reason, and look. */
+	WRITE_ONCE(pass->to, cpu);
 	/* Pairs with who sleeps, and may then be gone. */
 	smp_store_release(&pass->go, true);
 	if (moves)
@@ -98,18 +118,36 @@ npulink_hot void npulink_pass_came(struct npulink_pass *pass)
 	int cpu = xchg(&pass->to, -1);
 
 	if (cpu >= 0)
-		atomic_dec(per_cpu_ptr(&npulink_pass_coming, cpu));
+		atomic_dec(&per_cpu_ptr(&npulink_pass_coming, cpu)->n);
 }
 
-/* Of a group, at most so many are woken by one of them on each processor. */
+/*
+ * Whose tasks come to @cpu anyway. Not for long: they may be where the scheduler has put them, and
+ * wait there.
+ */
+static const struct npulink_pass_group *npulink_pass_comes(int cpu)
+{
+	const struct npulink_pass_coming *coming = per_cpu_ptr(&npulink_pass_coming, cpu);
+
+	lockdep_assert_held(&npulink_pass_lock);
+	return atomic_read(&coming->n) > 0 && npulink_backstop_tick - coming->tick < PASS_OLD ?
+	       coming->group : NULL;
+}
+
+/* So many of a group are woken by one of them on each processor. */
 static u32 npulink_pass_share(const struct npulink_pass_group *group)
 {
-	return max(DIV_ROUND_UP(group->size, npulink_pass_processors()), 2U) - 1;
+	return clamp_t(u32, DIV_ROUND_UP(group->size, npulink_pass_processors()), 2,
+		       PASS_SHARE + 1) - 1;
 }
 
-/* Those that ran last on this processor, or else one that did not; unless some come already. */
+/*
+ * Those of a group that ran last on this processor, or else one that did not, which moves if it is
+ * not far. Nobody of whose group some come already.
+ */
 npulink_hot void npulink_pass_next(void)
 {
+	const struct npulink_pass_group *comes, *group = NULL;
 	struct npulink_pass *pass, *next, *other = NULL;
 	u32 walked = 0, woken = 0, share = 0;
 	unsigned long flags;
@@ -117,30 +155,33 @@ npulink_hot void npulink_pass_next(void)
 
 	spin_lock_irqsave(&npulink_pass_lock, flags);
 	cpu = smp_processor_id();
-	if (atomic_read(per_cpu_ptr(&npulink_pass_coming, cpu)) > 0)
-		goto out;
+	comes = npulink_pass_comes(cpu);
 	list_for_each_entry_safe(pass, next, &npulink_passes, node) {
-		struct npulink_pass_group *group = pass->group;
-
 		if (walked++ == PASS_WALK)
 			break;
-		if (!cpumask_test_cpu(cpu, &pass->task->cpus_mask))
+		if (pass->group == comes || !cpumask_test_cpu(cpu, &pass->task->cpus_mask))
 			continue;
 		if (pass->cpu != cpu) {
 			other = other ?: pass;
 			continue;
 		}
-		share = share ?: npulink_pass_share(group);
-		group->pause -= !!group->pause;
+		if (!group) {
+			group = pass->group;
+			share = npulink_pass_share(group);
+		} else if (pass->group != group) {
+			continue;
+		}
+		pass->group->pause -= !!pass->group->pause;
 		npulink_pass_wake(pass, cpu);
 		if (++woken == share)
 			break;
 	}
 	if (!woken && other) {
+		bool near = cpumask_test_cpu(other->cpu, topology_core_cpumask(cpu));
+
 		other->group->pause -= !!other->group->pause;
-		npulink_pass_wake(other, cpu);
+		npulink_pass_wake(other, near ? cpu : other->cpu);
 	}
-out:
 	spin_unlock_irqrestore(&npulink_pass_lock, flags);
 }
 
