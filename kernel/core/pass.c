@@ -9,7 +9,7 @@
  * only in order to sleep.
  *
  * No processor gets more than its share at once. Where none of them ran last, one of the rest
- * moves to: the scheduler often leaves three on one processor and five on the other for long.
+ * moves there: the scheduler often leaves three on one processor and five on the other for long.
  *
  * Who does not sleep computes, and then those who wait for the processor had to wait anyway; or
  * sleeps elsewhere, and then nobody would be woken: so who is held while for two ticks of the
