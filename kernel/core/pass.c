@@ -49,6 +49,7 @@ static u32 npulink_backstop_tick;
 static bool npulink_backstop_armed;
 static bool npulink_backstop_more;
 static u32 npulink_pass_held;
+
 /*
  * struct npulink_pass_coming - of a processor: who was woken for it
  * @n: how many that have not run yet, there or elsewhere
@@ -137,8 +138,8 @@ static const struct npulink_pass_group *npulink_pass_comes(int cpu)
 /* So many of a group are woken by one of them on each processor. */
 static u32 npulink_pass_share(const struct npulink_pass_group *group)
 {
-	return clamp_t(u32, DIV_ROUND_UP(group->size, npulink_pass_processors()), 2,
-		       PASS_SHARE + 1) - 1;
+	return clamp_t(u32, DIV_ROUND_UP(group->size, npulink_pass_processors()) - 1, 1,
+		       PASS_SHARE);
 }
 
 /*
