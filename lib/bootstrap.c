@@ -134,7 +134,10 @@ static int read_torchrun(struct coll_bootstrap *b)
 		return coll_text(text, size, -EINVAL, "COLL_PORT=0 is no port to meet at: 1 to 65535");
 	b->host = secure_getenv("MASTER_ADDR");
 	b->host_is = "MASTER_ADDR";
-	b->same_address = "are MASTER_ADDR and COLL_PORT the same for all ranks";
+	/* Who has not set COLL_PORT has not heard of it. */
+	b->same_address = is_set("COLL_PORT") ?
+			  "are MASTER_ADDR and COLL_PORT the same for all ranks" :
+			  "are MASTER_ADDR and MASTER_PORT the same for all ranks";
 	b->other_port = "set COLL_PORT to a free port on all ranks";
 	if (!b->host || !*b->host)
 		return coll_text(text, size, -EINVAL,

@@ -104,6 +104,9 @@ tmp=$(mktemp -d)
 trap finish EXIT
 SECONDS=0
 say "npulink on $(uname -sr), $(nproc) CPUs"
+if grep -q 'QEMU TCG' /proc/cpuinfo; then
+	echo "   emulated, as there is no KVM: times say little about real processors"
+fi
 load
 measure
 count
