@@ -203,7 +203,13 @@ static bool is_free(struct coll_board *b, const struct coll_comm *comm,
 	return done >= last;
 }
 
-/* False: it has to be posted, as if there were no board. */
+/* With that of the kernel, which first says that something was posted, and then looks at flags. */
+static inline void fence(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* False: it has to be posted, as if there were no board. Then a fence(). */
 static COLL_HOT bool put(struct coll_comm *comm, const struct coll_board_call *call,
 			 uint64_t number)
 {
@@ -218,8 +224,6 @@ static COLL_HOT bool put(struct coll_comm *comm, const struct coll_board_call *c
 	if (is_wide(call))
 		b->used_wide[number % NPULINK_BOARD_WIDES] = number + 1;
 	set(&slot->flag, flag_of(call, number));
-	/* With that of the kernel, which first says that it was posted, and then looks here. */
-	atomic_thread_fence(memory_order_seq_cst);
 	return true;
 }
 
@@ -439,6 +443,7 @@ COLL_HOT enum coll_board_state coll_board_try(struct coll_comm *comm,
 	number = next_number(comm);
 	if (!put(comm, call, number))
 		return COLL_BOARD_NOT;
+	fence();
 	comm->board.number = number;
 	if (anybody(comm) && share(comm, call, number)) {
 		coll_drv_board_wake(&comm->dev->drv, comm->id);
@@ -468,7 +473,9 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	uint32_t by = 0;
 
 	for (nput = 0; nput < n && nput < NPULINK_BOARD_SLOTS / 2; nput++) {
-		coll_board_prepare(&v[nput]->op, &v[nput]->board);
+		if (!v[nput]->prepared)
+			coll_board_prepare(&v[nput]->op, &v[nput]->board);
+		v[nput]->prepared = true;
 		if (!v[nput]->board.hash)
 			break;
 	}
@@ -478,6 +485,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	number = next_number(comm);
 	for (nput = 0; nput < n && put(comm, &v[nput]->board, number + nput); nput++)
 		v[nput]->put = number + nput + 1;
+	fence();
 	if (nput && anybody(comm)) {
 		while (met < nput && share(comm, &v[met]->board, number + met))
 			v[met++]->put = 0;

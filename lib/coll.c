@@ -302,8 +302,11 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
-	if (form != BLOCKING || coll_group_mine(comm))
+	if (form != BLOCKING)
 		return call_later(comm, args, send, recv, form, request);
+	if (coll_group_mine(comm))
+		return coll_group_again(comm, args, send, recv) ? 0 :
+		       call_later(comm, args, send, recv, form, request);
 	repeat = coll_repeat_get(comm, args, send, recv);
 	return repeat ? coll_op_run_again(repeat) : call_now(comm, args, send, recv);
 }

@@ -150,6 +150,58 @@ int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 	return add(comm, &comm->group, req);
 }
 
+/* ---- groups that come again */
+
+/*
+ * The call that was at this place of the last group is planned already. True if it is the same
+ * again: then it is in this one. For the owner of an open group, without the lock.
+ */
+COLL_HOT bool coll_group_again(struct coll_comm *comm, const struct coll_args *args,
+			       const void *send, const void *recv)
+{
+	struct coll_group *g = &comm->group;
+	struct coll_request *req = g->n < g->nkept ? g->kept[g->n] : NULL;
+
+	if (!req || !coll_op_is_call(&req->op, args, send, recv))
+		return false;
+	g->kept[g->n] = NULL;
+	atomic_store_explicit(&req->state, COLL_REQ_QUEUED, memory_order_relaxed);
+	/* That there was room for the last group's. */
+	g->v[g->n++] = req;
+	return true;
+}
+
+static void drop(struct coll_group *g, unsigned int i)
+{
+	if (g->kept[i])
+		coll_request_put(g->kept[i]);
+	g->kept[i] = NULL;
+}
+
+/* Call @i has ended: for the next group, or back to the pool. Lock held. */
+static void keep(struct coll_group *g, unsigned int i, struct coll_request *req)
+{
+	if (i < COLL_GROUP_KEPT)
+		drop(g, i);
+	if (!req->blocking)
+		return;
+	if (i >= COLL_GROUP_KEPT || req->op.status || !coll_op_may_repeat(&req->op)) {
+		coll_request_put(req);
+		return;
+	}
+	atomic_store_explicit(&req->state, COLL_REQ_IDLE, memory_order_relaxed);
+	g->kept[i] = req;
+}
+
+/* Lock held. */
+void coll_group_forget(struct coll_comm *comm)
+{
+	struct coll_group *g = &comm->group;
+
+	while (g->nkept)
+		drop(g, --g->nkept);
+}
+
 void coll_group_free(struct coll_group *g)
 {
 	free(g->v);
@@ -387,16 +439,17 @@ int coll_group_end(struct coll_comm *comm)
 	for (unsigned int i = 0; i < g->n; i++) {
 		struct coll_request *req = g->v[i];
 
-		if (!req->blocking)
-			continue;
-		if (req->op.status && !rc)
+		if (req->blocking && req->op.status && !rc)
 			rc = req->op.status;
-		if (req->op.status && !told) {
+		if (req->blocking && req->op.status && !told) {
 			told = true;
 			coll_fail_op(&req->op, req->op.status);
 		}
-		coll_request_put(req);
+		keep(g, i, req);
 	}
+	while (g->nkept > g->n)
+		drop(g, --g->nkept);
+	g->nkept = g->n < COLL_GROUP_KEPT ? g->n : COLL_GROUP_KEPT;
 	g->running = false;
 	pthread_mutex_unlock(&comm->dev->lock);
 	return rc;

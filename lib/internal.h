@@ -389,6 +389,9 @@ struct coll_repeat;
 
 int coll_op_plan(struct coll_operation *op);
 void coll_op_unplan(struct coll_operation *op);
+bool coll_op_may_repeat(const struct coll_operation *op);
+bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
+		     const void *send, const void *recv);
 int coll_op_bind(struct coll_operation *op);
 int coll_op_rebind(struct coll_operation *op);
 void coll_op_copy_in(struct coll_operation *op);
@@ -541,7 +544,8 @@ enum coll_request_state {
  * @seq: the kernel's name for it
  * @persistent: started by coll_start(), freed by coll_request_free()
  * @blocking: made by a blocking call in a group
- * @board: what it is on the board
+ * @prepared: @board says what it is on the board
+ * @board: that
  * @put: 1 + its number, if it was put there, and is not known to be met
  * @next: of the pool, of the list in flight, or of the self list
  * @prev: of the list in flight
@@ -553,7 +557,7 @@ struct coll_request {
 	uint32_t index;
 	uint32_t generation;
 	uint64_t seq;
-	bool persistent, blocking;
+	bool persistent, blocking, prepared;
 	struct coll_board_call board;
 	uint64_t put;
 	struct coll_request *next, *prev;
@@ -570,6 +574,8 @@ int coll_ring_setup(struct coll_dev *dev);
 unsigned int coll_ring_drain(struct coll_dev *dev);
 int coll_requests_leave(struct coll_comm *comm, bool force);
 
+#define COLL_GROUP_KEPT	32	/* calls of a group */
+
 /**
  * struct coll_group - calls that are being collected
  * @open: calls by @owner are
@@ -578,6 +584,10 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
  * @v: the calls; only @owner touches them, or whose own group it is
  * @kernels: those of them that the kernel gets
  * @posts: the batch
+ * @n: how many calls
+ * @cap: for how many there is room
+ * @kept: calls of the last group, by their place in it; NULL: it cannot be kept, or has come again
+ * @nkept: places that have one, or had
  */
 struct coll_group {
 	_Atomic bool open;
@@ -586,10 +596,15 @@ struct coll_group {
 	struct coll_request **v, **kernels;
 	struct npulink_post *posts;
 	unsigned int n, cap;
+	struct coll_request *kept[COLL_GROUP_KEPT];
+	unsigned int nkept;
 };
 
 bool coll_group_mine(struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
+bool coll_group_again(struct coll_comm *comm, const struct coll_args *args, const void *send,
+		      const void *recv);
+void coll_group_forget(struct coll_comm *comm);
 void coll_group_free(struct coll_group *g);
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests);
 void coll_self_start(struct coll_request *req);

@@ -26,18 +26,6 @@ static void release(struct coll_repeats *r)
 	atomic_store_explicit(&r->busy, false, memory_order_release);
 }
 
-/* None of those that are kept has arrays. */
-static bool is_call(const struct coll_operation *op, const struct coll_args *args,
-		    const void *send, const void *recv)
-{
-	const struct coll_args *a = &op->args;
-
-	return op->called[0] == send && op->called[1] == recv && a->count == args->count &&
-	       a->collective == args->collective && a->dtype == args->dtype &&
-	       a->redop == args->redop && a->root == args->root && a->peer == args->peer &&
-	       a->send == args->send;
-}
-
 /*
  * The call, if it was kept; then it belongs to the caller until coll_repeat_end() or
  * coll_repeat_give(). No lock is needed.
@@ -50,7 +38,7 @@ COLL_HOT struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struc
 	if (!take(r))
 		return NULL;
 	for (unsigned int i = 0; i < r->n; i++) {
-		if (is_call(&r->v[i].op, args, send, recv)) {
+		if (coll_op_is_call(&r->v[i].op, args, send, recv)) {
 			atomic_store_explicit(&r->hits, r->hits + 1, memory_order_relaxed);
 			r->v[i].seen = r->refused;
 			return &r->v[i];
@@ -163,7 +151,7 @@ bool coll_repeat_keep(const struct coll_operation *op)
 
 	if (!comes_again(op))
 		return false;
-	if (op->reg[0] || op->reg[1] || op->scratch || op->args.counts || op->args.rcounts ||
+	if (op->reg[0] || op->reg[1] || op->scratch || !coll_op_may_repeat(op) ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
 	if (!make_room(r, dev, op->arena_len)) {

@@ -52,6 +52,7 @@ struct coll_request *coll_request_get(struct coll_dev *dev)
 	req->seq = 0;
 	req->persistent = false;
 	req->blocking = false;
+	req->prepared = false;
 	req->put = 0;
 	atomic_store_explicit(&req->state, COLL_REQ_IDLE, memory_order_relaxed);
 	return req;
@@ -431,6 +432,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force)
 	struct npulink_result result;
 
 	coll_ring_drain(dev);
+	coll_group_forget(comm);
 	for (int pass = force; pass < 2; pass++) {
 		for (unsigned int i = 0; i < dev->nchunks * CHUNK; i++) {
 			struct coll_request *req = &dev->chunks[i / CHUNK][i % CHUNK];
