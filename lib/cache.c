@@ -126,12 +126,14 @@ static void entry_drop(struct coll_comm *comm, struct coll_cached *e, bool destr
 /* Drops the oldest plan that no operation uses; false if there is none. */
 static bool evict(struct coll_comm *comm)
 {
-	for (struct coll_cached *e = comm->plans.oldest; e; e = e->newer) {
-		if (!e->refs) {
-			entry_drop(comm, e, true);
-			return true;
+	do {
+		for (struct coll_cached *e = comm->plans.oldest; e; e = e->newer) {
+			if (!e->refs) {
+				entry_drop(comm, e, true);
+				return true;
+			}
 		}
-	}
+	} while (coll_group_forget(comm));
 	return false;
 }
 

@@ -365,7 +365,8 @@ void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	info->pinned_bytes = dev->regs.bytes;
 	info->plans = comm->plans.n;
 	info->plan_hits = comm->plans.hits +
-			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed);
+			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed) +
+			  atomic_load_explicit(&comm->group.hits, memory_order_relaxed);
 	info->plan_misses = comm->plans.misses;
 	info->registrations = dev->regs.n;
 	info->reg_hits = dev->regs.hits;

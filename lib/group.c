@@ -165,6 +165,7 @@ COLL_HOT bool coll_group_again(struct coll_comm *comm, const struct coll_args *a
 	if (!req || !coll_op_is_call(&req->op, args, send, recv))
 		return false;
 	g->kept[g->n] = NULL;
+	atomic_store_explicit(&g->hits, g->hits + 1, memory_order_relaxed);
 	atomic_store_explicit(&req->state, COLL_REQ_QUEUED, memory_order_relaxed);
 	/* That there was room for the last group's. */
 	g->v[g->n++] = req;
@@ -193,13 +194,19 @@ static void keep(struct coll_group *g, unsigned int i, struct coll_request *req)
 	g->kept[i] = req;
 }
 
-/* Lock held. */
-void coll_group_forget(struct coll_comm *comm)
+/*
+ * Somebody needs what they hold, or it is the end. False if there is nothing, or another thread may
+ * be looking at them. Lock held.
+ */
+bool coll_group_forget(struct coll_comm *comm)
 {
 	struct coll_group *g = &comm->group;
 
+	if (!g->nkept || (atomic_load(&g->open) && !coll_group_mine(comm)))
+		return false;
 	while (g->nkept)
 		drop(g, --g->nkept);
+	return true;
 }
 
 void coll_group_free(struct coll_group *g)

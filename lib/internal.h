@@ -588,6 +588,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
  * @cap: for how many there is room
  * @kept: calls of the last group, by their place in it; NULL: it cannot be kept, or has come again
  * @nkept: places that have one, or had
+ * @hits: calls that were there
  */
 struct coll_group {
 	_Atomic bool open;
@@ -598,13 +599,14 @@ struct coll_group {
 	unsigned int n, cap;
 	struct coll_request *kept[COLL_GROUP_KEPT];
 	unsigned int nkept;
+	_Atomic uint64_t hits;
 };
 
 bool coll_group_mine(struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
 bool coll_group_again(struct coll_comm *comm, const struct coll_args *args, const void *send,
 		      const void *recv);
-void coll_group_forget(struct coll_comm *comm);
+bool coll_group_forget(struct coll_comm *comm);
 void coll_group_free(struct coll_group *g);
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests);
 void coll_self_start(struct coll_request *req);

@@ -352,6 +352,115 @@ static void test_repeat(void)
 	ksft_test_result(!teardown(), "repeat: gone with its communicator\n");
 }
 
+struct grouped {
+	unsigned int n;
+	struct {
+		size_t count, at;
+		uint32_t op;
+	} calls[COLL_GROUP_KEPT + 2];
+};
+
+static long run_group(int rank, const struct grouped *g)
+{
+	long bad = coll_group_start(comms[rank]);
+
+	for (unsigned int i = 0; i < g->n; i++)
+		bad |= coll_allreduce(comms[rank], in[rank] + g->calls[i].at,
+				      out[rank] + g->calls[i].at, g->calls[i].count, COLL_INT32,
+				      g->calls[i].op);
+	return bad | coll_group_end(comms[rank]);
+}
+
+static void *other_group(void *arg)
+{
+	return (void *)run_group(1, arg);
+}
+
+/* By both ranks. Of how many calls rank 0 had the plan from its last group; -1: wrong. */
+static int group(const struct grouped *g)
+{
+	uint64_t before = comms[0]->group.hits;
+	pthread_t thread;
+	void *failed;
+	long bad;
+
+	memset(out, 0, sizeof(out));
+	pthread_create(&thread, NULL, other_group, (void *)g);
+	bad = run_group(0, g);
+	pthread_join(thread, &failed);
+	for (unsigned int i = 0; i < g->n; i++) {
+		size_t end = g->calls[i].at + g->calls[i].count;
+
+		for (size_t k = g->calls[i].at; k < end; k++) {
+			int a = in[0][k], b = in[1][k];
+			int want = g->calls[i].op == COLL_SUM ? a + b : a > b ? a : b;
+
+			bad |= out[0][k] != want || out[1][k] != want;
+		}
+		bad |= out[0][end] || out[1][end];
+	}
+	return bad || failed ? -1 : (int)(comms[0]->group.hits - before);
+}
+
+/* The calls of a group that were in the last one, at the same place. */
+static void test_groups_again(void)
+{
+	struct grouped g = { .n = 4, .calls = {
+		{ 4, 0, COLL_SUM }, { 3, 100, COLL_MAX }, { 9000, 1000, COLL_SUM },
+		{ 4, 200, COLL_SUM },
+	} }, other;
+	struct coll_comm_info before, after;
+	unsigned int free_before = 0;
+	int hits;
+
+	setup(NULL);
+	ksft_test_result(!group(&g) && group(&g) == 4, "groups: the second one is there\n");
+	coll_comm_info(comms[0], &before);
+	in[0][1] = 77;
+	in[1][102] = -5;
+	hits = group(&g);
+	coll_comm_info(comms[0], &after);
+	ksft_test_result(hits == 4 && after.plan_hits - before.plan_hits == 4 &&
+			 after.plan_misses == before.plan_misses, "groups: new data\n");
+	in[0][1] = 1;
+	in[1][102] = 103;
+
+	/* One thing is another, then the same again. */
+	other = g;
+	other.calls[0].count = 3;
+	hits = group(&other);
+	other.calls[1].op = COLL_SUM;
+	hits = hits == 3 && group(&other) == 3 ? 3 : -1;
+	other.calls[3].at = 300;
+	ksft_test_result(hits == 3 && group(&other) == 3, "groups: others are not taken for it\n");
+	other.n = 2;
+	ksft_test_result(group(&other) == 2 && group(&g) == 0 && group(&g) == 4,
+			 "groups: shorter and longer\n");
+
+	/* The kernel has no room for plans, of which it hears from rank 1 first: then they go. */
+	hits = comms[1]->group.nkept;
+	mock_fail(NPULINK_PLAN_CREATE, -ENOMEM, 0, 3, false);
+	hits = !both(1000) && hits == 4 && !comms[1]->group.nkept;
+	ksft_test_result(hits && group(&g) == 4 && comms[1]->group.nkept == 4 && group(&g) == 4,
+			 "groups: give their plans back\n");
+
+	/* More than are kept. */
+	other.n = COLL_GROUP_KEPT + 2;
+	for (unsigned int i = 0; i < other.n; i++) {
+		other.calls[i].count = 2;
+		other.calls[i].at = 10 * i;
+		other.calls[i].op = COLL_SUM;
+	}
+	group(&other);
+	ksft_test_result(group(&other) == COLL_GROUP_KEPT, "groups: some of a long one are kept\n");
+
+	/* What they have goes with the communicator. */
+	for (const struct coll_request *r = comms[0]->dev->free; r; r = r->next)
+		free_before++;
+	ksft_test_result(free_before + comms[0]->group.nkept == comms[0]->dev->nchunks * 32 &&
+			 !teardown(), "groups: gone with its communicator\n");
+}
+
 static void *start_one(void *arg)
 {
 	long bad = coll_group_start(comms[0]);
@@ -586,7 +695,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -597,6 +706,7 @@ int main(void)
 	teardown();
 	test_buffers_in_turn();
 	test_repeat();
+	test_groups_again();
 	test_room();
 	test_beyond_alloc();
 	test_register_stays();
