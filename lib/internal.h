@@ -378,6 +378,18 @@ struct coll_operation {
 	int status;
 };
 
+/* Is the same called again? For those that coll_op_may_repeat(). */
+static inline bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
+				   const void *send, const void *recv)
+{
+	const struct coll_args *a = &op->args;
+
+	return op->called[0] == send && op->called[1] == recv && a->count == args->count &&
+	       a->collective == args->collective && a->dtype == args->dtype &&
+	       a->redop == args->redop && a->root == args->root && a->peer == args->peer &&
+	       a->send == args->send;
+}
+
 /* One of no bytes is none. */
 struct coll_copy {
 	void *to;
@@ -390,8 +402,6 @@ struct coll_repeat;
 int coll_op_plan(struct coll_operation *op);
 void coll_op_unplan(struct coll_operation *op);
 bool coll_op_may_repeat(const struct coll_operation *op);
-bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
-		     const void *send, const void *recv);
 int coll_op_bind(struct coll_operation *op);
 int coll_op_rebind(struct coll_operation *op);
 void coll_op_copy_in(struct coll_operation *op);

@@ -110,18 +110,6 @@ bool coll_op_may_repeat(const struct coll_operation *op)
 	return op->plan && !op->args.counts && !op->args.rcounts;
 }
 
-/* Is the same called again? */
-COLL_HOT bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
-			      const void *send, const void *recv)
-{
-	const struct coll_args *a = &op->args;
-
-	return op->called[0] == send && op->called[1] == recv && a->count == args->count &&
-	       a->collective == args->collective && a->dtype == args->dtype &&
-	       a->redop == args->redop && a->root == args->root && a->peer == args->peer &&
-	       a->send == args->send;
-}
-
 /* ---- buffers */
 
 static size_t grains(size_t len)
