@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "internal.h"
 #include "board_reduce.h"
@@ -459,6 +460,52 @@ COLL_HOT enum coll_board_state coll_board_try(struct coll_comm *comm,
 void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	take(comm, call, comm->board.number);
+}
+
+/*
+ * Flags of a group say which numbers its calls have. If another thread's call got one of them,
+ * others would take the flag of one for that of another. One call alone has no such need: what
+ * it was put for is then that one's.
+ */
+bool coll_board_claim(struct coll_comm *comm)
+{
+	int none = 0;
+
+	return atomic_compare_exchange_strong_explicit(&comm->posting, &none, -1,
+						       memory_order_acquire, memory_order_relaxed);
+}
+
+void coll_board_let_go(struct coll_comm *comm)
+{
+	atomic_store_explicit(&comm->posting, 0, memory_order_release);
+}
+
+/*
+ * Waits for another thread's group, whose calls come before this one then. NULL: a message, for
+ * which others may wait before they call what the group does. Without the lock.
+ */
+void coll_board_begin_post(struct coll_comm *comm)
+{
+	const struct timespec pause = { .tv_nsec = 50000 };
+	int n;
+
+	if (!comm)
+		return;
+	n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
+	while (n < 0 || !atomic_compare_exchange_weak_explicit(&comm->posting, &n, n + 1,
+							       memory_order_acquire,
+							       memory_order_relaxed)) {
+		if (n >= 0)
+			continue;
+		nanosleep(&pause, NULL);
+		n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
+	}
+}
+
+void coll_board_end_post(struct coll_comm *comm)
+{
+	if (comm)
+		atomic_fetch_sub_explicit(&comm->posting, 1, memory_order_release);
 }
 
 /*

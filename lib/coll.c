@@ -233,7 +233,7 @@ static int call_later(struct coll_comm *comm, const struct coll_args *args, cons
 	}
 	pthread_mutex_unlock(&comm->dev->lock);
 	if (rc)
-		return rc;
+		return grouped ? coll_group_refuse(comm, rc) : rc;
 	if (grouped)
 		rc = coll_group_add(comm, req);
 	else if (form == REQUEST)
@@ -289,9 +289,9 @@ static __attribute__((noinline)) int call_now(struct coll_comm *comm,
 }
 
 /* Nor is this in the way: with it, gcc would not make call() part of its callers. */
-static COLL_HOT __attribute__((noinline)) int call_grouped(struct coll_comm *comm,
-							    const struct coll_args *args,
-							    const void *send, void *recv)
+static __attribute__((noinline)) int call_grouped(struct coll_comm *comm,
+						  const struct coll_args *args, const void *send,
+						  void *recv)
 {
 	return coll_group_again(comm, args, send, recv) ? 0 :
 	       call_later(comm, args, send, recv, BLOCKING, NULL);
@@ -306,11 +306,11 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 
 	if (request)
 		*request = NULL;
-	else if (form != BLOCKING)
-		return -EINVAL;
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
+	if (form != BLOCKING && !request)
+		return form == REQUEST ? coll_group_refuse(comm, -EINVAL) : -EINVAL;
 	if (form != BLOCKING)
 		return call_later(comm, args, send, recv, form, request);
 	if (coll_group_mine(comm))

@@ -86,10 +86,24 @@ int coll_group_start(struct coll_comm *comm)
 	} else {
 		g->owner = pthread_self();
 		g->n = 0;
+		g->refused = 0;
 		atomic_store_explicit(&g->open, true, memory_order_release);
 	}
 	pthread_mutex_unlock(&comm->dev->lock);
 	return rc ? coll_fail(comm, rc, "%s: a group is open already", __func__) : 0;
+}
+
+/*
+ * A call that belongs to the open group is refused with @rc. Then all of it is, by the end of the
+ * group: without that call the next ones would meet what others called before theirs.
+ */
+int coll_group_refuse(struct coll_comm *comm, int rc)
+{
+	struct coll_group *g = &comm->group;
+
+	if (coll_group_mine(comm) && !g->refused)
+		g->refused = rc;
+	return rc;
 }
 
 /* Only what was collected is kept; the other arrays are for group_run(). */
@@ -147,7 +161,9 @@ static int add_all(struct coll_comm *comm, struct coll_group *g, unsigned int n,
 
 int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 {
-	return add(comm, &comm->group, req);
+	int rc = add(comm, &comm->group, req);
+
+	return rc ? coll_group_refuse(comm, rc) : 0;
 }
 
 /* ---- groups that come again */
@@ -269,16 +285,20 @@ static void fail_all(struct coll_request **v, unsigned int n, int rc)
 /*
  * Posts what the kernel gets. A batch that is refused part of the way has started
  * what comes before; the rest is tried again if there is a reason to. Drops the lock meanwhile.
+ * @claimed: they are on the board.
  */
 static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct coll_request **v,
-		    unsigned int n, bool wait)
+		    unsigned int n, bool wait, bool claimed)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct coll_dev *dev = comm->dev;
+	struct coll_comm *posting = NULL;
 	unsigned int done = 0, len, stale = n;
 	uint32_t posted;
 	int rc;
 
+	for (unsigned int i = 0; i < n && !claimed && !posting; i++)
+		posting = coll_op_numbered(&v[i]->op);
 	while (done < n) {
 		len = n - done < NPULINK_MAX_BATCH ? n - done : NPULINK_MAX_BATCH;
 		for (unsigned int i = 0; i < len; i++) {
@@ -290,8 +310,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			posts[i].wait_until_ns = 0;
 		}
 		pthread_mutex_unlock(&dev->lock);
+		coll_board_begin_post(posting);
 		rc = coll_drv_post_batch(&dev->drv, posts, len,
 					 wait && done + len == n ? NPULINK_POST_WAIT : 0, &posted);
+		coll_board_end_post(posting);
 		pthread_mutex_lock(&dev->lock);
 		for (unsigned int i = 0; i < len; i++) {
 			struct coll_request *req = v[done + i];
@@ -300,6 +322,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 				coll_request_land(req, COLL_REQ_QUEUED);
 				continue;
 			}
+			req->put = 0;
 			/* It may be done by now, and even fetched if another thread knows it. */
 			req->seq = posts[i].out_seq;
 			if (req->blocking && posts[i].out_result.seq)
@@ -313,6 +336,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			rc = coll_op_rebind(&v[done]->op);
 			if (!rc)
 				continue;
+			coll_board_withdraw(comm, v + done, n - done, rc);
 			/* That has its own text, and the buffers of the others are still bound. */
 			self_end(v[done], rc);
 			while (++done < n) {
@@ -388,7 +412,7 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	struct coll_dev *dev = comm->dev;
 	struct coll_request **v = g->kernels;
 	unsigned int n = run_local(g, v), requests = 0, met;
-	bool held = false;
+	bool held = false, claimed;
 	int rc = 0;
 
 	for (unsigned int i = 0; i < n; i++)
@@ -405,10 +429,14 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	}
 	if (!rc && n && !requests)
 		held = coll_repeats_hold(comm);
-	if (held) {
+	claimed = held && coll_board_claim(comm);
+	if (claimed) {
 		met = meet_all(comm, v, n);
 		v += met;
 		n -= met;
+		claimed = n && v[0]->put;
+		if (!claimed)
+			coll_board_let_go(comm);
 	}
 	if (!rc)
 		rc = bind_all(v, n);
@@ -416,11 +444,13 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 		coll_board_withdraw(comm, v, n, rc);
 		fail_all(v, n, rc);
 	} else if (n) {
-		rc = post_all(comm, g->posts, v, n, !requests);
+		rc = post_all(comm, g->posts, v, n, !requests, claimed);
 		for (unsigned int i = 0; i < n; i++)
 			if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
 				wait_held(dev, v[i]);
 	}
+	if (claimed)
+		coll_board_let_go(comm);
 	if (held)
 		coll_repeats_release(comm);
 	return rc;
@@ -441,7 +471,11 @@ int coll_group_end(struct coll_comm *comm)
 	/* Closed for new calls, but nobody else's until its memory is not needed. */
 	g->running = true;
 	atomic_store_explicit(&g->open, false, memory_order_release);
-	rc = group_run(comm, g);
+	rc = g->refused;
+	if (rc)
+		fail_all(g->v, g->n, rc);
+	else
+		rc = group_run(comm, g);
 	told = rc;
 	for (unsigned int i = 0; i < g->n; i++) {
 		struct coll_request *req = g->v[i];
@@ -471,8 +505,10 @@ int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_req
 	struct coll_group own = { };
 	int rc;
 
-	if (coll_group_mine(comm))
-		return add_all(comm, &comm->group, n, requests);
+	if (coll_group_mine(comm)) {
+		rc = add_all(comm, &comm->group, n, requests);
+		return rc ? coll_group_refuse(comm, rc) : 0;
+	}
 	rc = add_all(comm, &own, n, requests);
 	if (!rc) {
 		pthread_mutex_lock(&comm->dev->lock);

@@ -390,6 +390,15 @@ static inline bool coll_op_is_call(const struct coll_operation *op, const struct
 	       a->send == args->send;
 }
 
+/*
+ * For coll_board_begin_post(): collectives have numbers, by which those of all ranks meet. Asked
+ * before it is posted, as then it may be another thread's.
+ */
+static inline struct coll_comm *coll_op_numbered(const struct coll_operation *op)
+{
+	return op->args.collective == NPULINK_COLL_P2P ? NULL : op->comm;
+}
+
 /* One of no bytes is none. */
 struct coll_copy {
 	void *to;
@@ -490,6 +499,10 @@ enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_b
 void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n);
 bool coll_board_end_request(struct coll_request *req);
+bool coll_board_claim(struct coll_comm *comm);
+void coll_board_let_go(struct coll_comm *comm);
+void coll_board_begin_post(struct coll_comm *comm);
+void coll_board_end_post(struct coll_comm *comm);
 void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
 
 /* ---- repeat.c: blocking calls that come again */
@@ -599,6 +612,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
  * @kept: calls of the last group, by their place in it; NULL: it cannot be kept, or has come again
  * @nkept: places that have one, or had
  * @hits: calls that were there
+ * @refused: 0, or why a call of the open group was, and so all of it will be
  */
 struct coll_group {
 	_Atomic bool open;
@@ -610,8 +624,10 @@ struct coll_group {
 	struct coll_request *kept[COLL_GROUP_KEPT];
 	unsigned int nkept;
 	_Atomic uint64_t hits;
+	int refused;
 };
 
+int coll_group_refuse(struct coll_comm *comm, int rc);
 bool coll_group_mine(struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
 bool coll_group_again(struct coll_comm *comm, const struct coll_args *args, const void *send,
@@ -643,6 +659,7 @@ struct coll_survivors {
  * @id: of the kernel
  * @failed: 0, or the -errno of all further operations
  * @topo: how the ranks are wired
+ * @posting: threads that post; -1: one has several calls on the board, so that none may
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  * @survivors: joined by a coll_comm_shrink() that failed then
@@ -659,6 +676,7 @@ struct coll_comm {
 	struct coll_plans plans;
 	struct coll_repeats repeats;
 	struct coll_board board;
+	_Atomic int posting;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;

@@ -383,9 +383,13 @@ bool coll_make_room(struct coll_dev *dev, bool wait)
 static int post_and_wait(struct coll_operation *op, bool *refused)
 {
 	struct coll_drv *drv = &op->comm->dev->drv;
+	struct coll_comm *posting = coll_op_numbered(op);
 	struct npulink_result result;
-	int rc = coll_drv_post(drv, &op->post);
+	int rc;
 
+	coll_board_begin_post(posting);
+	rc = coll_drv_post(drv, &op->post);
+	coll_board_end_post(posting);
 	*refused = false;
 	if (!rc)
 		return op->post.out_result.status;

@@ -175,6 +175,7 @@ static int post_request(struct coll_request *req)
 {
 	struct coll_dev *dev = req->dev;
 	struct coll_operation *op = &req->op;
+	struct coll_comm *posting = coll_op_numbered(op);
 	bool stale = false;
 	int rc;
 
@@ -183,7 +184,9 @@ static int post_request(struct coll_request *req)
 		pthread_mutex_unlock(&dev->lock);
 		op->post.flags = 0;
 		op->post.wait_until_ns = 0;
+		coll_board_begin_post(posting);
 		rc = coll_drv_post(&dev->drv, &op->post);
+		coll_board_end_post(posting);
 		pthread_mutex_lock(&dev->lock);
 		if (!rc) {
 			req->seq = op->post.out_seq;
@@ -247,9 +250,11 @@ int coll_start(struct coll_request *req)
 	rc = coll_comm_enter(req->op.comm);
 	if (rc)
 		return rc;
-	if (atomic_load(&req->state) != COLL_REQ_IDLE)
-		return coll_fail(req->op.comm, -EBUSY,
-				 "%s: the request has been started and not waited for", __func__);
+	if (atomic_load(&req->state) != COLL_REQ_IDLE) {
+		rc = coll_fail(req->op.comm, -EBUSY,
+			       "%s: the request has been started and not waited for", __func__);
+		return coll_group_refuse(req->op.comm, rc);
+	}
 	if (coll_group_mine(req->op.comm))
 		return coll_group_add(req->op.comm, req);
 	return coll_request_start(req);
@@ -270,9 +275,9 @@ int coll_startall(unsigned int n, struct coll_request **requests)
 		return rc;
 	for (unsigned int i = 0; i < n; i++)
 		if (!requests[i] || !requests[i]->persistent || requests[i]->op.comm != comm)
-			return coll_fail(comm, -EINVAL,
-					 "%s: not a persistent request of this communicator",
-					 __func__);
+			return coll_group_refuse(comm, coll_fail(comm, -EINVAL,
+						 "%s: not a persistent request of this communicator",
+						 __func__));
 	return coll_group_start_all(comm, n, requests);
 }
 

@@ -324,7 +324,7 @@ double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algori
 /* A call of that many bytes, as args, for questions about it. */
 static void example_args(struct coll_args *args, uint64_t bytes)
 {
-	args->dtype = NPULINK_INT8;
+	bytes /= npulink_dtype_size(args->dtype);
 	switch (args->collective) {
 	case NPULINK_COLL_SCATTER:
 	case NPULINK_COLL_GATHER:
@@ -342,9 +342,10 @@ static void example_args(struct coll_args *args, uint64_t bytes)
 }
 
 int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
-			const char **name, double *seconds)
+			enum coll_dtype dtype, enum coll_op op, const char **name, double *seconds)
 {
 	struct coll_args args = {
+		.dtype = dtype, .redop = op,
 		.nranks = comm->nranks, .peer = !comm->rank, .rank = comm->rank,
 		.topo = coll_comm_topo(comm),
 	};
@@ -357,6 +358,8 @@ int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t b
 	if (rc < 0)
 		return coll_fail(comm, -EINVAL, "\"%s\" is no collective", collective);
 	args.collective = rc;
+	if (args.dtype >= NPULINK_DTYPES || args.redop > NPULINK_CALL_AVG)
+		return coll_fail(comm, -EINVAL, "no such data type, or no such reduction");
 	example_args(&args, bytes);
 	if (args.collective == NPULINK_COLL_SCATTERV || args.collective == NPULINK_COLL_GATHERV ||
 	    args.collective == NPULINK_COLL_ALLGATHERV ||
@@ -365,7 +368,7 @@ int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t b
 		if (!counts)
 			return coll_fail(comm, -ENOMEM, "out of memory");
 		for (uint32_t i = 0; i < args.nranks; i++)
-			counts[i] = bytes / args.nranks;
+			counts[i] = bytes / npulink_dtype_size(dtype) / args.nranks;
 		args.count = 0;
 		args.counts = counts;
 	}

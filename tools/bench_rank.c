@@ -340,8 +340,8 @@ static void tell_choices(struct self *self)
 	for (uint32_t row = 0; row < b->nrows; row++) {
 		struct bench_choice *choice = &self->map->choices[row];
 
-		if (coll_comm_algorithm(self->comm, b->coll->name, b->rows[row].bytes, &name,
-					&choice->predicted))
+		if (coll_comm_algorithm(self->comm, b->coll->name, b->rows[row].bytes, b->dtype,
+					b->op, &name, &choice->predicted))
 			return;
 		snprintf(choice->algorithm, sizeof(choice->algorithm), "%s", name);
 	}

@@ -438,14 +438,17 @@ const char *coll_strerror(int error);
  * @bytes: size of the payload: of the whole buffer for allreduce, reduce, broadcast;
  *	   of all shards together for scatter, gather, allgather, reduce_scatter;
  *	   of all blocks that one rank sends for alltoall
+ * @dtype: of the elements: sums of floats are the same bits on all ranks and in all runs,
+ *	   which not all algorithms are good for
+ * @op: of the reduction, if it is one
  * @name: result, valid as long as the library is loaded
  * @seconds: predicted time, or NULL
  *
- * Return: 0; -EINVAL: no such collective; -EOPNOTSUPP: an override that cannot be
- * honoured.
+ * Return: 0; -EINVAL: no such collective, type or reduction; -EOPNOTSUPP: an override that
+ * cannot be honoured.
  */
 int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
-			const char **name, double *seconds);
+			enum coll_dtype dtype, enum coll_op op, const char **name, double *seconds);
 
 /* ---- Memory */
 
@@ -537,8 +540,10 @@ int coll_request_free(struct coll_request **request);
  *
  * Until coll_group_end(), calls that this thread makes in @comm are only
  * collected. Their buffers must not be touched, their requests not be waited
- * for. Needed where blocking calls would wait for each other in a circle: all
- * ranks send to the right and receive from the left.
+ * for. They run side by side: what one writes, no other may read or write.
+ * Ranks need the same calls in the same order, but may group them differently. Needed
+ * where blocking calls would wait for each other in a circle: all ranks send to the right
+ * and receive from the left.
  *
  * Return: 0; -EBUSY: a group is open already.
  */
@@ -551,8 +556,13 @@ int coll_group_start(struct coll_comm *comm);
  * Returns when the blocking ones are done; coll_i*() and coll_start() among them
  * are then in flight.
  *
+ * If a call was refused while they were collected, or there are too many, nothing is
+ * started, and coll_wait() of the group's requests returns the same error; if a buffer cannot
+ * be pinned (-EFAULT, -ENOMEM), calls before it may be done, but none from it on. The other
+ * ranks wait for those calls then: make them, or coll_comm_abort().
+ *
  * Return: 0, or the first error in the order of the calls; -EINVAL: no group is
- * open in this thread.
+ * open in this thread; -EBUSY: more calls than can be in flight, nothing is started.
  */
 int coll_group_end(struct coll_comm *comm);
 

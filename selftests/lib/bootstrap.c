@@ -63,7 +63,8 @@ static void join(unsigned int rank, unsigned int nranks)
 	o->rc = coll_comm_init_env(&comm, &config);
 	if (!o->rc) {
 		memcpy(o->secret, mock.comms->secret, 16);
-		coll_comm_algorithm(comm, "allreduce", 1 << 20, &name, &o->seconds);
+		coll_comm_algorithm(comm, "allreduce", 1 << 20, COLL_INT8, COLL_SUM, &name,
+				    &o->seconds);
 		if (coll_comm_warning(comm))
 			snprintf(o->warning, sizeof(o->warning), "%s", coll_comm_warning(comm));
 		coll_comm_destroy(comm);

@@ -349,7 +349,7 @@ static void test_startall(void)
 	if (!rc)
 		ksft_exit_fail_msg("persistent: one request runs twice\n");
 	bad |= rc != -EBUSY || coll_group_start(comms[0]) ||
-	       coll_startall(2, twice) != -EBUSY || coll_group_end(comms[0]);
+	       coll_startall(2, twice) != -EBUSY || coll_group_end(comms[0]) != -EBUSY;
 	bad |= coll_startall(1, &req[0]) || coll_startall(1, &req[1]) || coll_waitall(2, req);
 	ksft_test_result(!bad && out[0] == 3 && out[1] == 3,
 			 "persistent: one request twice is none\n");
@@ -568,7 +568,8 @@ static void test_shrink(void)
 		bad |= coll_comm_shrink(comms[r], &new[r], NULL);
 	}
 	for (int r = 0; r < 2 && !bad; r++)
-		bad |= coll_comm_algorithm(new[r], "allreduce", 4, &name, &seconds) || seconds < 7;
+		bad |= coll_comm_algorithm(new[r], "allreduce", 4, COLL_INT32, COLL_SUM, &name,
+					   &seconds) || seconds < 7;
 	ksft_test_result(!bad, "shrink: the costs that all went by go on to hold\n");
 	comms_free(new, 2);
 	comms_free(comms, 2);

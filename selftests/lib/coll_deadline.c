@@ -73,7 +73,7 @@ static double predicted(size_t len)
 	const char *name;
 	double seconds = 0;
 
-	if (coll_comm_algorithm(comms[0], "allreduce", len, &name, &seconds))
+	if (coll_comm_algorithm(comms[0], "allreduce", len, COLL_INT8, COLL_SUM, &name, &seconds))
 		return 0;
 	return seconds * SECOND;
 }

@@ -461,6 +461,53 @@ static void test_groups_again(void)
 			 !teardown(), "groups: gone with its communicator\n");
 }
 
+/* A call of a group that is refused: then none of it is carried out, and all who ask are told. */
+static void test_group_refused(void)
+{
+	struct grouped g = { .n = 2, .calls = { { 4, 0, COLL_SUM }, { 3, 100, COLL_MAX } } };
+	struct coll_request *req[3] = { };
+	unsigned int posts, bad = 0;
+
+	setup(NULL);
+	bad |= group(&g) || group(&g) != 2;
+	bad |= coll_allreduce_init(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM, &req[1]);
+	posts = mock_calls(NPULINK_POST) + mock_calls(NPULINK_POST_BATCH);
+	for (int what = 0; what < 4; what++) {
+		int want = what == 3 ? -EBUSY : -EINVAL, refused = 0;
+		int rc = coll_group_start(comms[0]);
+
+		rc |= coll_allreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM);
+		rc |= coll_iallreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM, &req[0]);
+		rc |= coll_start(req[1]);
+		switch (what) {
+		case 0:
+			refused = coll_allreduce(comms[0], NULL, out[0], 3, COLL_INT32, COLL_SUM);
+			break;
+		case 1:
+			refused = coll_iallreduce(comms[0], in[0], NULL, 3, COLL_INT32, COLL_SUM,
+						  &req[2]);
+			break;
+		case 2:
+			refused = coll_iallreduce(comms[0], in[0], out[0], 3, COLL_INT32, COLL_SUM,
+						  NULL);
+			break;
+		case 3:
+			refused = coll_start(req[1]);
+			break;
+		}
+		rc |= coll_barrier(comms[0]);
+		rc |= coll_group_end(comms[0]) != want;
+		rc |= !coll_wait(&req[0]) || req[0] || !coll_wait(&req[1]) || !req[1] || req[2];
+		ksft_test_result(!rc && refused == want, "group: with a refused call (%d)\n",
+				 what);
+	}
+	bad |= mock_calls(NPULINK_POST) + mock_calls(NPULINK_POST_BATCH) != posts;
+	ksft_test_result(!bad && !group(&g) && group(&g) == 2,
+			 "group: nothing was posted, and the next one is as any other\n");
+	bad = coll_request_free(&req[1]);
+	ksft_test_result(!bad && !teardown(), "group: nothing is left\n");
+}
+
 static void *start_one(void *arg)
 {
 	long bad = coll_group_start(comms[0]);
@@ -695,7 +742,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -707,6 +754,7 @@ int main(void)
 	test_buffers_in_turn();
 	test_repeat();
 	test_groups_again();
+	test_group_refused();
 	test_room();
 	test_beyond_alloc();
 	test_register_stays();

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * coll_board_group.c - groups of small collectives that ranks carry out by themselves: what is
+ * left of one in the next, what becomes of those that are refused, and other threads of the
+ * communicator.
+ *
+ * npulink-test: timeout=240
+ */
+#include "cases.h"
+#include "coll_ranks.h"
+
+#define ROUNDS	300	/* of which the first make the board */
+#define LATE_US	300000	/* for that long nobody looks for the others */
+
+static void pause_us(unsigned int us)
+{
+	struct timespec ts = { us / 1000000, us % 1000000 * 1000L };
+
+	nanosleep(&ts, NULL);
+}
+
+static uint64_t met(struct coll_comm *comm)
+{
+	struct coll_comm_info info;
+
+	coll_comm_info(comm, &info);
+	return info.met;
+}
+
+static int run(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), size_t copy_max)
+{
+	struct ranks *ranks = ranks_new(n);
+	pid_t pid[RANKS_MAX];
+	int bad = 0;
+
+	if (copy_max)
+		ranks->config.copy_max = copy_max;
+	for (unsigned int i = 0; i < n; i++)
+		pid[i] = rank_start(ranks, i, fn);
+	for (unsigned int i = 0; i < n; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	ranks_free(ranks);
+	return bad;
+}
+
+/* Sums of four numbers each, in one group. */
+static int group(struct coll_comm *comm, int *in, int *out, unsigned int calls)
+{
+	int rc = coll_group_start(comm);
+
+	for (unsigned int i = 0; i < calls && !rc; i++)
+		rc = coll_allreduce(comm, in + 4 * i, out + 4 * i, 4, COLL_INT32, COLL_SUM);
+	return rc ? rc : coll_group_end(comm);
+}
+
+/*
+ * The last rank is so late for the last one that the others post it. What they have of it for the
+ * next group must not say that it is still on the board: that one is refused on all ranks alike.
+ */
+static int refused(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	void *none = mmap(NULL, 1 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static int in[4], out[4];
+	struct coll_request *req;
+	int rc = 0, all = 0;
+
+	for (int i = 0; i < ROUNDS && !rc; i++) {
+		if (i == ROUNDS - 1 && rank == n - 1)
+			pause_us(LATE_US);
+		rc = group(comm, in, out, 1);
+	}
+	if (rc)
+		return rc;
+	if (!met(comm))
+		return rank_fail(ranks, rank, "nothing was met");
+	rc = coll_group_start(comm);
+	rc = rc ? rc : coll_allreduce(comm, in, out, 4, COLL_INT32, COLL_SUM);
+	rc = rc ? rc : coll_iallreduce(comm, COLL_IN_PLACE, none, 1 << 18, COLL_INT32, COLL_SUM,
+				       &req);
+	if (rc)
+		return rc;
+	rc = coll_group_end(comm);
+	if (rc != -EFAULT || coll_wait(&req) != -EFAULT)
+		return rank_fail(ranks, rank, "%d, not EFAULT", rc);
+	pthread_barrier_wait(&ranks->barrier);
+	rc = coll_allreduce(comm, &(int){ 1 }, &all, 1, COLL_INT32, COLL_SUM);
+	if (rc || all != (int)n)
+		return rank_fail(ranks, rank, "then %d, sum %d", rc, all);
+	return 0;
+}
+
+/*
+ * Rank 0's memory is such that nothing can be pinned, which it finds out when it posts what the
+ * others may have met by then: all ranks have to know, or right sums.
+ */
+static int pinned(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	int *in = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int *out = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool failed = false;
+
+	for (int i = 0; i < ROUNDS + 4; i++) {
+		int rc, want = i * n;
+
+		in[0] = i;
+		if (i == ROUNDS && !met(comm))
+			return rank_fail(ranks, rank, "nothing was met");
+		if (rank == 0 && i == ROUNDS)
+			mmap(out, 8192, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (rank == n - 1 && (i == ROUNDS || i == ROUNDS - 2))
+			pause_us(LATE_US);
+		rc = group(comm, in, out, 1);
+		if (!rc && (failed || out[0] != want))
+			return rank_fail(ranks, rank, "group %d: %d, not %d", i, out[0], want);
+		if (rc && i < ROUNDS)
+			return rank_fail(ranks, rank, "group %d: %d", i, rc);
+		if (rank == 0 && i == ROUNDS && rc != -EFAULT)
+			return rank_fail(ranks, rank, "%d, not EFAULT", rc);
+		failed |= rc;
+		if (rank == 0 && i == ROUNDS)
+			mmap(out, 8192, PROT_READ | PROT_WRITE,
+			     MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	}
+	return failed ? 0 : rank_fail(ranks, rank, "nobody was told");
+}
+
+/* ---- two threads, nothing but barriers: any order is the same order ---- */
+
+#define BARRIERS	150	/* groups, of three */
+
+struct threads {
+	struct coll_comm *comm;
+	unsigned int seed;
+	int rc;
+};
+
+static void nap(unsigned int *seed)
+{
+	if (rand_r(seed) % 12 == 0)
+		pause_us(rand_r(seed) % 16000);
+}
+
+static void *in_groups(void *arg)
+{
+	struct threads *t = arg;
+
+	for (int i = 0; i < BARRIERS && !t->rc; i++) {
+		nap(&t->seed);
+		t->rc = coll_group_start(t->comm);
+		for (int k = 0; k < 3 && !t->rc; k++)
+			t->rc = coll_barrier(t->comm);
+		t->rc = t->rc ? t->rc : coll_group_end(t->comm);
+	}
+	return NULL;
+}
+
+static int threads(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), seed = rank * 99 + 5;
+	struct threads other = { .comm = comm, .seed = rank * 77 + 1 };
+	pthread_t thread;
+	int rc = 0;
+
+	for (int i = 0; i < ROUNDS && !rc; i++)
+		rc = coll_barrier(comm);
+	if (rc)
+		return rc;
+	pthread_create(&thread, NULL, in_groups, &other);
+	for (int i = 0; i < 3 * BARRIERS && !rc; i++) {
+		struct coll_request *req;
+
+		nap(&seed);
+		rc = i % 4 ? coll_barrier(comm) : coll_ibarrier(comm, &req);
+		if (!rc && i % 4 == 0)
+			rc = coll_wait(&req);
+	}
+	pthread_join(thread, NULL);
+	if (rc || other.rc)
+		return rank_fail(ranks, rank, "%d and %d", rc, other.rc);
+	if (!met(comm))
+		return rank_fail(ranks, rank, "nothing was met");
+	return 0;
+}
+
+/*
+ * The other thread's message is not behind the group: its receiver calls what the group does only
+ * when it has that.
+ */
+static void *send_late(void *arg)
+{
+	struct threads *t = arg;
+	int one = 1;
+
+	pause_us(50000);
+	t->rc = coll_send(t->comm, &one, 1, COLL_INT32, 1);
+	return NULL;
+}
+
+static int message(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	struct threads other = { .comm = comm };
+	static int in[8], out[8];
+	pthread_t thread;
+	int rc = 0, got = 0;
+
+	for (int i = 0; i < ROUNDS && !rc; i++)
+		rc = group(comm, in, out, 2);
+	if (rc)
+		return rc;
+	if (rank == 0)
+		pthread_create(&thread, NULL, send_late, &other);
+	else
+		rc = coll_recv(comm, &got, 1, COLL_INT32, 0);
+	rc = rc ? rc : group(comm, in, out, 2);
+	if (rank == 0)
+		pthread_join(thread, NULL);
+	if (rc || other.rc || got != (int)rank)
+		return rank_fail(ranks, rank, "%d, %d, got %d", rc, other.rc, got);
+	return 0;
+}
+
+int main(void)
+{
+	ksft_print_header();
+	if (!have_device())
+		ksft_exit_skip("no device\n");
+	ksft_set_plan(6);
+	chosen_result(!run(2, refused, 0), "2 ranks: after one that was late, one is refused\n");
+	chosen_result(!run(4, refused, 0), "4 ranks: after one that was late, one is refused\n");
+	chosen_result(!run(2, pinned, 1), "2 ranks: on the board, and cannot be pinned\n");
+	chosen_result(!run(2, threads, 0), "2 ranks: two threads and groups of barriers\n");
+	chosen_result(!run(3, threads, 0), "3 ranks: two threads and groups of barriers\n");
+	chosen_result(!run(2, message, 0), "2 ranks: a message that they wait for first\n");
+	ksft_finished();
+}
