@@ -47,6 +47,22 @@ extract()
 for page in "$tree"/tools/man/*.8 "$tree/README.md"; do
 	[ ! -e "$page" ] || extract "$page" "$(basename "$page")"
 done
+# The program of README.md, and how it says that several ranks of it are started.
+awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$tree/README.md" >app.c
+{
+	echo "export LD_LIBRARY_PATH=$tree/build/lib"
+	awk '/^```sh$/ { text = ""; on = 1; next }
+	     /^```/ { if (on && text ~ /WORLD_SIZE/) printf "%s", text; on = 0 }
+	     on { text = text $0 "\n" }' "$tree/README.md"
+} >app.sh
+got=1
+if cc -Wall -Werror -o app app.c -I"$tree/lib/include" -L"$tree/build/lib" -lcoll >out 2>&1; then
+	bash app.sh >out 2>&1 </dev/null
+	[ "$(grep -c '^4 ranks$' out)" = 4 ] && got=0
+fi
+[ $got = 0 ] || sed 's/^/# > /' out
+result $got "README.md, its program"
+
 for example in *.*.*; do
 	got=0
 	bash -e "$example" >out 2>err </dev/null || got=$?
