@@ -44,7 +44,8 @@
  * slots are small, so that what is used again soon is still in the cache.
  *
  * What takes long has to be posted, as only that is seen by hang, deadline and deadlock. With
- * a flag out, the rank must not post any other collective before that one is met or posted.
+ * a flag out, the rank must not post any other collective before that one is met or posted;
+ * with several, not even an equal one, which would get the number of one of them.
  */
 
 #define NPULINK_BOARD_SLOTS	16
