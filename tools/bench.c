@@ -4,10 +4,12 @@
  * with the options and the table of nccl-tests, and checks what comes out.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <linux/npulink.h>
 #include "bench.h"
 #include "npulink.h"
@@ -328,6 +330,13 @@ int bench_cmd(int argc, char **argv)
 	rc = check_options(&b);
 	if (rc)
 		return rc;
+	/* Not after minutes of measuring. */
+	if (b.json_path && !b.node) {
+		rc = open(b.json_path, O_WRONLY | O_CREAT, 0666);
+		if (rc < 0)
+			return fail("cannot write %s: %m", b.json_path);
+		close(rc);
+	}
 	if (b.algorithm) {
 		snprintf(override, sizeof(override), "%s:%s", b.coll->name, b.algorithm);
 		b.override = override;

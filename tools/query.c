@@ -222,8 +222,8 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 		if (c == ':')
 			return EXIT_USAGE;
 		if (!set_option(q, &algorithm, c, optarg))
-			return usage_error("plan %s: \"%s\" makes no sense for --%s, see: npulink plan --help",
-					   argv[0], optarg, option_name(c));
+			return usage_error("plan %s: \"%s\" makes no sense for --%s, see: npulink plan %s --help",
+					   argv[0], optarg, option_name(c), argv[0]);
 	}
 	argc -= optind;
 	if (q->file)

@@ -571,6 +571,10 @@ static void test_shrink(void)
 		bad |= coll_comm_algorithm(new[r], "allreduce", 4, COLL_INT32, COLL_SUM, &name,
 					   &seconds) || seconds < 7;
 	ksft_test_result(!bad, "shrink: the costs that all went by go on to hold\n");
+	bad = coll_comm_algorithm(new[0], "teapot", 4, COLL_INT8, COLL_SUM, &name, NULL) != -EINVAL;
+	bad |= coll_comm_algorithm(new[0], "allreduce", 4, 99, COLL_SUM, &name, NULL) != -EINVAL;
+	bad |= coll_comm_algorithm(new[0], "allreduce", 4, COLL_INT32, 99, &name, NULL) != -EINVAL;
+	ksft_test_result(!bad, "algorithm: no such collective, type, reduction\n");
 	comms_free(new, 2);
 	comms_free(comms, 2);
 }
@@ -755,7 +759,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 + 1);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
