@@ -255,10 +255,10 @@ TEST(who_has_not_joined_is_named)
 	ASSERT_LE(0, m[0].fd);
 	ASSERT_LE(0, m[1].fd);
 	ASSERT_LE(0, raw_comm(m[0].fd, secret, 0, 5));
-	EXPECT_TRUE(hang_is("", ".state == \"ok\" and .not_joined == [1, 2, 3, 4]", &status));
+	EXPECT_TRUE(hang_is("", ".state == \"joining\" and .not_joined == [1, 2, 3, 4]", &status));
 	EXPECT_EQ(0, status);
 	ASSERT_LE(0, raw_comm(m[1].fd, secret, 3, 5));
-	EXPECT_TRUE(hang_is("", ".state == \"ok\" and .not_joined == [1, 2, 4]", &status));
+	EXPECT_TRUE(hang_is("", ".state == \"joining\" and .not_joined == [1, 2, 4]", &status));
 	EXPECT_EQ(0, WEXITSTATUS(system("npulink hang | grep -q 'not joined yet: rank 1-2, 4$'")));
 	close(m[1].fd);
 	close(m[0].fd);

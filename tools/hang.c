@@ -8,8 +8,8 @@
  * kernel, so it works also when processes are stopped, traced, or blocked. Of ranks on other
  * machines it knows what their kernels answer. If nobody waits, ranks whose processes are
  * stopped, traced or frozen are named: they are why nobody calls anything. A job of which a rank
- * has never come is seen by ranks that are missing, or, before there is a communicator, by open
- * devices without one.
+ * has never come is joining: ranks are missing, or, before there is a communicator, devices are
+ * open without one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -386,15 +386,11 @@ static void find_stopped(struct report *rep)
 		rep->state = "stopped";
 }
 
-static void examine(struct report *rep, uint64_t limit_ns)
+/* What hangs in one that has not failed, or is stopped. */
+static void find_waiting(struct report *rep, uint64_t limit_ns)
 {
 	uint64_t oldest = 0;
 
-	if (rep->comm->failed) {
-		find_failed(rep);
-		return;
-	}
-	rep->state = "ok";
 	for (size_t i = 0; i < all.nops; i++) {
 		const struct see_op *op = &all.ops[i];
 
@@ -464,6 +460,18 @@ bool *find_missing(const struct see_comm *c)
 	return NULL;
 }
 
+static void examine(struct report *rep, uint64_t limit_ns)
+{
+	bool *missing = find_missing(rep->comm);
+
+	rep->state = missing ? "joining" : "ok";
+	free(missing);
+	if (rep->comm->failed)
+		find_failed(rep);
+	else
+		find_waiting(rep, limit_ns);
+}
+
 /* It has a device open, and no communicator. */
 bool is_joining(const struct see_file *f)
 {
@@ -478,9 +486,10 @@ static const char usage[] =
 	"\n"
 	"Says of each communicator, or of COMM, whether an operation hangs (is older than\n"
 	"SECONDS), processes are stopped, or why it failed; which ranks everybody waits for; how\n"
-	"that was found out; what their processes do instead, and what to do about it. Asks the kernel only, so it works\n"
-	"also if they are stopped or blocked. Names ranks that have not joined, and processes that\n"
-	"have a device open and no communicator: they may wait for others, to make one.\n"
+	"that was found out; what their processes do instead, and what to do about it. Asks the\n"
+	"kernel only, so it works also if they are stopped or blocked. Names ranks that have not\n"
+	"joined, and processes that have a device open and no communicator: they may wait for\n"
+	"others, to make one.\n"
 	"Root sees those of all users, and stacks.\n"
 	"\n"
 	"  -t, --time SECONDS  an operation that is older hangs (1)\n"
@@ -503,7 +512,7 @@ static int examine_all(uint64_t id, uint64_t limit_ns)
 			continue;
 		found = true;
 		examine(&rep, limit_ns);
-		bad |= strcmp(rep.state, "ok");
+		bad |= strcmp(rep.state, "ok") && strcmp(rep.state, "joining");
 		if (array)
 			json_object_array_add(array, report_json(&rep));
 		else
