@@ -285,6 +285,20 @@ static int check_options(struct bench *b)
 	return 0;
 }
 
+/* What was not there is not there afterwards: that may take minutes, and fail. */
+static bool may_write(const char *path)
+{
+	bool was_there = !access(path, F_OK);
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	if (!was_there)
+		unlink(path);
+	return true;
+}
+
 int bench_cmd(int argc, char **argv)
 {
 	struct bench b = {
@@ -331,12 +345,8 @@ int bench_cmd(int argc, char **argv)
 	if (rc)
 		return rc;
 	/* Not after minutes of measuring. */
-	if (b.json_path && !b.node) {
-		rc = open(b.json_path, O_WRONLY | O_CREAT, 0666);
-		if (rc < 0)
-			return fail("cannot write %s: %m", b.json_path);
-		close(rc);
-	}
+	if (b.json_path && !b.node && !may_write(b.json_path))
+		return fail("cannot write %s: %m", b.json_path);
 	if (b.algorithm) {
 		snprintf(override, sizeof(override), "%s:%s", b.coll->name, b.algorithm);
 		b.override = override;
