@@ -385,6 +385,23 @@ static void wait_held(struct coll_dev *dev, struct coll_request *req)
 	coll_request_done(req, rc ? rc : result.status);
 }
 
+/* The board, for several calls: neither who makes one nor who posts some may come between. */
+static bool claim(struct coll_comm *comm)
+{
+	if (!coll_repeats_hold(comm))
+		return false;
+	if (coll_board_claim(comm))
+		return true;
+	coll_repeats_release(comm);
+	return false;
+}
+
+static void let_go(struct coll_comm *comm)
+{
+	coll_board_let_go(comm);
+	coll_repeats_release(comm);
+}
+
 /*
  * Calls, none of them a request, that need no kernel because all ranks meet on the board: these
  * come first, and their number is returned. The lock is dropped meanwhile.
@@ -412,7 +429,7 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	struct coll_dev *dev = comm->dev;
 	struct coll_request **v = g->kernels;
 	unsigned int n = run_local(g, v), requests = 0, met;
-	bool held = false, claimed;
+	bool claimed = false;
 	int rc = 0;
 
 	for (unsigned int i = 0; i < n; i++)
@@ -428,15 +445,14 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 				      dev->ring_entries * sizeof(struct npulink_result), rc);
 	}
 	if (!rc && n && !requests)
-		held = coll_repeats_hold(comm);
-	claimed = held && coll_board_claim(comm);
+		claimed = claim(comm);
 	if (claimed) {
 		met = meet_all(comm, v, n);
 		v += met;
 		n -= met;
 		claimed = n && v[0]->put;
 		if (!claimed)
-			coll_board_let_go(comm);
+			let_go(comm);
 	}
 	if (!rc)
 		rc = bind_all(v, n);
@@ -450,9 +466,7 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 				wait_held(dev, v[i]);
 	}
 	if (claimed)
-		coll_board_let_go(comm);
-	if (held)
-		coll_repeats_release(comm);
+		let_go(comm);
 	return rc;
 }
 
