@@ -164,7 +164,7 @@ static int dies_early(void)
 	for (unsigned int first = 0; first < 2; first++) {
 		if (fork())
 			continue;
-		alarm(300);
+		remote_alarm();
 		_exit(bereaved(first ? last - machine : machine, n, remote_port - 2 * first,
 			       first ? last : 0, first ? 0 : last, joined[1]));
 	}

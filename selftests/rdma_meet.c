@@ -33,7 +33,7 @@ static int all(int (*rank_main)(unsigned int local))
 	for (unsigned int i = 0; i < PER; i++) {
 		if (fork())
 			continue;
-		alarm(200);
+		remote_alarm();
 		_exit(!!rank_main(i));
 	}
 	while (wait(&status) > 0)
