@@ -251,7 +251,7 @@ static int with_none(struct coll_comm *comm, unsigned int rank)
 	took = now() - told->blown;
 	if (rc != -ENOLINK || coll_comm_status(comm, &state) || strcmp(state.cause, "link"))
 		return remote_fail("rank %u: %d: %s", rank, rc, coll_comm_last_error(comm));
-	if (!slow && !remote_in_time(took))
+	if (!remote_in_time(took))
 		return remote_fail("rank %u: noticed after %.2f s", rank, took);
 	/* What was in use, and not what was tried after that. */
 	if (strcmp(state.port, (char *)told->lost))

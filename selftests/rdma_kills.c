@@ -83,7 +83,7 @@ static struct coll_comm *lose_one(struct coll_comm *comm, unsigned int *left, un
 	rc = until_lost(comm, rank, seed);
 	if (remote_check_death(comm, rank, rc, dead * PER, PER, which, &killed[which]))
 		return NULL;
-	shrunk = remote_go_on(comm, rank, all & ~gone, LONG, 4 * atof(REMOTE_BOUND));
+	shrunk = remote_go_on(comm, rank, all & ~gone, LONG, remote_latest());
 	if (shrunk && remote_collectives(shrunk, coll_comm_rank(shrunk))) {
 		coll_comm_destroy(shrunk);
 		return NULL;

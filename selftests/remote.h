@@ -154,13 +154,19 @@ static inline bool remote_teardown(void)
 /*
  * How long a machine that does not answer is waited for in tests of just that, in seconds: the
  * default. A host that has other things to do may take four times as long, which is less than the
- * 20 seconds of the tests' setup; figures are printed.
+ * 20 seconds of the tests' setup; a debug kernel, on which several machines share two processors,
+ * has taken seven times as long. Figures are printed.
  */
 #define REMOTE_BOUND	"3"
 
+static inline double remote_latest(void)
+{
+	return (getenv("NPULINK_SLOW") ? 30 : 4) * atof(REMOTE_BOUND);
+}
+
 static inline bool remote_in_time(double took)
 {
-	return took <= 4 * atof(REMOTE_BOUND);
+	return took <= remote_latest();
 }
 
 /* ---- ranks */
