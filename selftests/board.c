@@ -233,6 +233,36 @@ TEST_F(board, posted)
 	}
 }
 
+/* So it does when there have been more than there are slots since then. */
+TEST_F(board, posted_many)
+{
+	struct member *m = self->t.m;
+	uint64_t seq[2][NPULINK_BOARD_SLOTS + 3];
+	struct npulink_result res;
+	int i, r, round, first = 0;
+
+	for (round = 0; round < 40; round++, first += ARRAY_SIZE(seq[0])) {
+		member_fill(&m[0], round);
+		member_fill(&m[1], round);
+		put_flag(self->own[round % 2], first, HASH);
+		for (i = 0; i < (int)ARRAY_SIZE(seq[0]); i++)
+			EXPECT_EQ(0, member_start(&m[round % 2], 0, &seq[round % 2][i]));
+		for (i = 0; i < (int)ARRAY_SIZE(seq[0]); i++) {
+			/* They have seen neither that it was posted, nor what came after it. */
+			if (i < (int)ARRAY_SIZE(seq[0]) - NPULINK_BOARD_SLOTS)
+				put_flag(self->own[!(round % 2)], first + i, HASH);
+			EXPECT_EQ(0, member_start(&m[!(round % 2)], 0, &seq[!(round % 2)][i]));
+		}
+		for (r = 0; r < 2; r++) {
+			for (i = 0; i < (int)ARRAY_SIZE(seq[0]); i++) {
+				ASSERT_EQ(0, raw_wait(m[r].fd, seq[r][i], &res));
+				EXPECT_EQ(0, res.status);
+			}
+			EXPECT_EQ(0, member_wrong(&m[r], round));
+		}
+	}
+}
+
 /* Of another call, of another number, of an earlier round of the slot. */
 TEST_F(board, not_the_same)
 {

@@ -170,31 +170,33 @@ bool npulink_board_met(struct npulink_rank *rank, u64 number)
 	struct npulink_comm *comm = rank->comm;
 	struct npulink_board *board = npulink_board_of(comm);
 	u32 slot = number % NPULINK_BOARD_SLOTS;
+	u64 *refused;
 	bool met;
 
 	lockdep_assert_held(&rank->lock);
 	if (!board)
 		return false;
+	/* Nobody is that far ahead: what needs all ranks is in flight until all have posted it. */
+	refused = &board->refused[number % NPULINK_MAX_INFLIGHT];
 	spin_lock(&comm->lock);
 	if (board->off[slot] == number + 1) {
 		met = board->met[slot];
-	} else {
+	} else if (board->off[slot] > number + 1) {
 		/*
-		 * If somebody has posted a later one of this slot, he has met here, and then
-		 * the flags are still there, or has posted this one too, and then his is not.
+		 * Somebody has posted a later one of this slot. He has met here, and then the flags
+		 * are still there; or he has posted this one too, perhaps after he put his flag.
 		 */
-		bool first = board->off[slot] < number + 1;
-
-		if (first) {
-			board->off[slot] = number + 1;
-			WRITE_ONCE(board->comm->off[slot], number + 1);
-			/* With the barrier of those who put a flag, and then look at off. */
-			smp_mb();
-			npulink_board_wake(board, 0);
-		}
+		met = *refused != number + 1 && npulink_board_all(board, number);
+	} else {
+		board->off[slot] = number + 1;
+		WRITE_ONCE(board->comm->off[slot], number + 1);
+		/* With the barrier of those who put a flag, and then look at off. */
+		smp_mb();
+		npulink_board_wake(board, 0);
 		met = npulink_board_all(board, number);
-		if (first)
-			board->met[slot] = met;
+		board->met[slot] = met;
+		if (!met)
+			*refused = number + 1;
 	}
 	spin_unlock(&comm->lock);
 	return met;

@@ -35,7 +35,9 @@ struct npulink_board_waiter {
  * @nranks: its ranks
  * @comm: what all ranks read
  * @off: @comm's, which nobody else can write
- * @met: of those, which are met on the board; both under comm->lock
+ * @met: of those, which are met on the board
+ * @refused: the last number, + 1, of as many as a rank may have in flight, that is not, though
+ *	there may be flags; all three under comm->lock
  * @nareas: ranks that have theirs
  * @areas: by rank
  * @lock: the rest; inside all others
@@ -49,6 +51,7 @@ struct npulink_board {
 	struct npulink_board_comm *comm;
 	u64 off[NPULINK_BOARD_SLOTS];
 	bool met[NPULINK_BOARD_SLOTS];
+	u64 refused[NPULINK_MAX_INFLIGHT];
 	u32 nareas;
 	struct npulink_board_rank *areas[NPULINK_BOARD_RANKS];
 	spinlock_t lock;	/* see above */

@@ -4,9 +4,10 @@
  * (linux/npulink_board.h, board.c, board_wait.c, lib/board.c).
  *
  * Each rank makes the same calls, one after the other; for one of them it may be that nobody has to
- * wait for the others. For each it tries the board or posts at once, and at the board it looks, gives up and posts, or sleeps. What is not in the model is
- * the timer: nobody who sleeps wakes by himself, so a lost wake-up is a deadlock here. Steps
- * are in the order that the barriers give them.
+ * wait for the others. For each it tries the board or posts at once, and at the board it looks,
+ * gives up and posts, or sleeps. Who posts may do so with all that follows, as a group, before he
+ * waits: one rank here. What is not in the model is the timer: nobody who sleeps wakes by
+ * himself, so a lost wake-up is a deadlock here. Steps are in the order that the barriers give them.
  *
  * Checked: an operation is met by all ranks or posted by all; who has met finds in each slot
  * what belongs to this operation, and so does who is told the result; nobody sleeps or waits for ever.
@@ -36,6 +37,7 @@ byte result[RANKS * SLOTS];	/* it has worked it out for all */
 /* What the kernel writes. */
 byte off[SLOTS];
 bool met[SLOTS];
+bool refused[OPS];	/* there it is of as many numbers as can be in flight */
 byte posted[RANKS];
 bool lock;
 
@@ -90,7 +92,7 @@ inline take()
 proctype rank(byte me)
 {
 	byte n, q, w, used[SLOTS];
-	bool verdict;
+	bool verdict, group;
 
 	do
 	:: n == OPS -> break
@@ -98,7 +100,7 @@ proctype rank(byte me)
 		if
 		:: easy[n] -> goto post
 		:: !easy[n] -> goto post
-		:: !easy[n] -> next[me] = (next[me] > n -> next[me] : n)
+		:: !easy[n] && !group -> next[me] = (next[me] > n -> next[me] : n)
 		fi;
 		if
 		:: POSTED(n) -> goto post
@@ -161,7 +163,7 @@ post:
 		atomic { !lock -> lock = true };
 		if
 		:: off[SLOT(n)] == n + 1 -> verdict = met[SLOT(n)]
-		:: off[SLOT(n)] > n + 1 -> verdict = ALL(n)
+		:: off[SLOT(n)] > n + 1 -> verdict = ALL(n) && !refused[n]
 		:: else ->
 			off[SLOT(n)] = n + 1;		/* and a barrier */
 			wake_over(0);
@@ -171,7 +173,8 @@ post:
 			:: else -> break
 			od;
 			q = 0;
-			met[SLOT(n)] = verdict
+			met[SLOT(n)] = verdict;
+			refused[n] = !verdict
 		fi;
 		lock = false;
 		if
@@ -180,7 +183,10 @@ post:
 			ends(OFF);
 			posted[me] = n + 1;
 			started[n]++;
-			started[n] == RANKS || easy[n]
+			if
+			:: started[n] == RANKS || easy[n]
+			:: me == 0 -> group = true
+			fi
 		fi;
 ended:
 		skip;
