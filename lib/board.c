@@ -471,6 +471,9 @@ bool coll_board_claim(struct coll_comm *comm)
 {
 	int none = 0;
 
+	/* Who makes one group after the other would not let them in. */
+	if (atomic_load_explicit(&comm->posters, memory_order_relaxed))
+		return false;
 	return atomic_compare_exchange_strong_explicit(&comm->posting, &none, -1,
 						       memory_order_acquire, memory_order_relaxed);
 }
@@ -480,26 +483,34 @@ void coll_board_let_go(struct coll_comm *comm)
 	atomic_store_explicit(&comm->posting, 0, memory_order_release);
 }
 
+static bool begin_post(struct coll_comm *comm)
+{
+	int n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
+
+	while (n >= 0)
+		if (atomic_compare_exchange_weak_explicit(&comm->posting, &n, n + 1,
+							  memory_order_acquire,
+							  memory_order_relaxed))
+			return true;
+	return false;
+}
+
 /*
- * Waits for another thread's group, whose calls come before this one then. NULL: a message, for
- * which others may wait before they call what the group does. Without the lock.
+ * Waits until another thread's group has met, or has its numbers; its calls come before this one
+ * then. NULL: a message, for which others may wait before they call what the group does.
+ * Without the lock.
  */
 void coll_board_begin_post(struct coll_comm *comm)
 {
 	const struct timespec pause = { .tv_nsec = 50000 };
-	int n;
 
-	if (!comm)
+	if (!comm || begin_post(comm))
 		return;
-	n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
-	while (n < 0 || !atomic_compare_exchange_weak_explicit(&comm->posting, &n, n + 1,
-							       memory_order_acquire,
-							       memory_order_relaxed)) {
-		if (n >= 0)
-			continue;
+	atomic_fetch_add_explicit(&comm->posters, 1, memory_order_relaxed);
+	do
 		nanosleep(&pause, NULL);
-		n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
-	}
+	while (!begin_post(comm));
+	atomic_fetch_sub_explicit(&comm->posters, 1, memory_order_relaxed);
 }
 
 void coll_board_end_post(struct coll_comm *comm)

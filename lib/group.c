@@ -239,8 +239,8 @@ static bool is_kernels(const struct coll_request *req)
 	return req->op.plan;
 }
 
-/* What needs no kernel is done at once; the rest moves to the front. Returns its number. */
-static unsigned int run_local(struct coll_group *g, struct coll_request **v)
+/* What needs no kernel is done at once; the rest goes to @v. */
+static void run_local(struct coll_group *g, struct coll_request **v)
 {
 	unsigned int n = 0;
 
@@ -257,7 +257,6 @@ static unsigned int run_local(struct coll_group *g, struct coll_request **v)
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->v[i]->state == COLL_REQ_SELF && g->v[i]->blocking)
 			coll_self_cancel(g->v[i], -EDEADLK);
-	return n;
 }
 
 static int bind_all(struct coll_request **v, unsigned int n)
@@ -280,6 +279,36 @@ static void fail_all(struct coll_request **v, unsigned int n, int rc)
 {
 	for (unsigned int i = 0; i < n; i++)
 		self_end(v[i], rc);
+}
+
+/* A held result. Drops the lock meanwhile. False: there is none by then, and it is not at its end. */
+static bool fetch_held(struct coll_dev *dev, struct coll_request *req, uint64_t until_ns)
+{
+	struct npulink_result result;
+	int rc;
+
+	pthread_mutex_unlock(&dev->lock);
+	rc = coll_drv_wait(&dev->drv, req->seq, until_ns, &result);
+	pthread_mutex_lock(&dev->lock);
+	if (rc == -ETIME || rc == -EINTR)
+		return false;
+	coll_request_done(req, rc ? rc : result.status);
+	return true;
+}
+
+/*
+ * The kernel takes no more operations. Those of ours that have ended, and whose results nobody has
+ * fetched, count, too; so do those of other groups, which do the same.
+ */
+static void make_room(struct coll_dev *dev, struct coll_request **v, unsigned int n)
+{
+	bool some = false;
+
+	for (unsigned int i = 0; i < n; i++)
+		if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
+			some |= fetch_held(dev, v[i], 0);
+	if (!some)
+		coll_make_room(dev, true);
 }
 
 /*
@@ -346,7 +375,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			return rc;
 		}
 		if (rc == -EBUSY) {
-			coll_make_room(dev, true);
+			make_room(dev, v, done);
 			continue;
 		}
 		if (rc == -EALREADY && coll_board_end_request(v[done])) {
@@ -371,18 +400,6 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		return coll_fail_op(&v[done]->op, rc);
 	}
 	return 0;
-}
-
-/* A held result that the batch did not bring. Drops the lock meanwhile. */
-static void wait_held(struct coll_dev *dev, struct coll_request *req)
-{
-	struct npulink_result result;
-	int rc;
-
-	pthread_mutex_unlock(&dev->lock);
-	rc = coll_drv_wait(&dev->drv, req->seq, COLL_NEVER, &result);
-	pthread_mutex_lock(&dev->lock);
-	coll_request_done(req, rc ? rc : result.status);
 }
 
 /* The board, for several calls: neither who makes one nor who posts some may come between. */
@@ -423,50 +440,65 @@ static unsigned int meet_all(struct coll_comm *comm, struct coll_request **v, un
 	return met;
 }
 
+/* Can all of them be in flight? */
+static int has_room(struct coll_comm *comm, unsigned int n, unsigned int requests)
+{
+	struct coll_dev *dev = comm->dev;
+	int rc;
+
+	if (n > dev->info.out_max_inflight || requests > dev->ring_entries)
+		return coll_fail(comm, -EBUSY,
+				 "a group of %u calls, %u of them requests: at most %u and %u (coll_config.inflight) can be in flight",
+				 n, requests, dev->info.out_max_inflight, dev->ring_entries);
+	rc = requests ? coll_ring_setup(dev) : 0;
+	if (rc)
+		coll_fail_pin(comm, NULL, NULL,
+			      dev->ring_entries * sizeof(struct npulink_result), rc);
+	return rc;
+}
+
 /* Everything that was collected. Lock held. */
 static int group_run(struct coll_comm *comm, struct coll_group *g)
 {
-	struct coll_dev *dev = comm->dev;
 	struct coll_request **v = g->kernels;
-	unsigned int n = run_local(g, v), requests = 0, met;
+	unsigned int n = 0, requests = 0, met;
 	bool claimed = false;
-	int rc = 0;
+	int rc;
 
-	for (unsigned int i = 0; i < n; i++)
-		requests += !v[i]->blocking;
-	if (n > dev->info.out_max_inflight || requests > dev->ring_entries) {
-		rc = coll_fail(comm, -EBUSY,
-			       "a group of %u calls, %u of them requests: at most %u and %u (coll_config.inflight) can be in flight",
-			       n, requests, dev->info.out_max_inflight, dev->ring_entries);
-	} else if (requests) {
-		rc = coll_ring_setup(dev);
-		if (rc)
-			coll_fail_pin(comm, NULL, NULL,
-				      dev->ring_entries * sizeof(struct npulink_result), rc);
+	for (unsigned int i = 0; i < g->n; i++) {
+		n += is_kernels(g->v[i]);
+		requests += is_kernels(g->v[i]) && !g->v[i]->blocking;
 	}
-	if (!rc && n && !requests)
+	rc = has_room(comm, n, requests);
+	if (rc) {
+		fail_all(g->v, g->n, rc);
+		return rc;
+	}
+	run_local(g, v);
+	if (n && !requests)
 		claimed = claim(comm);
 	if (claimed) {
 		met = meet_all(comm, v, n);
 		v += met;
 		n -= met;
-		claimed = n && v[0]->put;
-		if (!claimed)
-			let_go(comm);
 	}
-	if (!rc)
-		rc = bind_all(v, n);
+	if (claimed && !(n && v[0]->put)) {
+		let_go(comm);
+		claimed = false;
+	}
+	rc = bind_all(v, n);
 	if (rc) {
 		coll_board_withdraw(comm, v, n, rc);
 		fail_all(v, n, rc);
 	} else if (n) {
-		rc = post_all(comm, g->posts, v, n, !requests, claimed);
-		for (unsigned int i = 0; i < n; i++)
-			if (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
-				wait_held(dev, v[i]);
+		rc = post_all(comm, g->posts, v, n, !requests && !claimed, claimed);
 	}
+	/* They have their numbers: others need not wait for their end. */
 	if (claimed)
 		let_go(comm);
+	for (unsigned int i = 0; i < n; i++)
+		while (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
+			fetch_held(comm->dev, v[i], COLL_NEVER);
 	return rc;
 }
 

@@ -660,6 +660,7 @@ struct coll_survivors {
  * @failed: 0, or the -errno of all further operations
  * @topo: how the ranks are wired
  * @posting: threads that post; -1: one has several calls on the board, so that none may
+ * @posters: threads that wait for that one
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  * @survivors: joined by a coll_comm_shrink() that failed then
@@ -677,6 +678,7 @@ struct coll_comm {
 	struct coll_repeats repeats;
 	struct coll_board board;
 	_Atomic int posting;
+	_Atomic unsigned int posters;
 	struct coll_group group;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;

@@ -245,11 +245,15 @@ int coll_start(struct coll_request *req)
 {
 	int rc;
 
-	if (!req || !req->persistent)
+	if (!req)
 		return -EINVAL;
 	rc = coll_comm_enter(req->op.comm);
 	if (rc)
 		return rc;
+	if (!req->persistent) {
+		rc = coll_fail(req->op.comm, -EINVAL, "%s: not a persistent request", __func__);
+		return coll_group_refuse(req->op.comm, rc);
+	}
 	if (atomic_load(&req->state) != COLL_REQ_IDLE) {
 		rc = coll_fail(req->op.comm, -EBUSY,
 			       "%s: the request has been started and not waited for", __func__);

@@ -210,6 +210,8 @@ static int message(struct ranks *ranks, struct coll_comm *comm)
 		rc = group(comm, in, out, 2);
 	if (rc)
 		return rc;
+	if (!met(comm))
+		return rank_fail(ranks, rank, "nothing was met");
 	if (rank == 0)
 		pthread_create(&thread, NULL, send_late, &other);
 	else
@@ -222,17 +224,71 @@ static int message(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
+/*
+ * Nor is one behind a request that was started during the group: that starts, though the group is
+ * far from its end.
+ */
+static void *start_and_send(void *arg)
+{
+	struct threads *t = arg;
+	struct coll_request *req;
+	int one = 1;
+
+	pause_us(LATE_US);
+	t->rc = coll_ibarrier(t->comm, &req);
+	if (t->rc)
+		return NULL;
+	t->rc = coll_send(t->comm, &one, 1, COLL_INT32, 1);
+	t->rc = t->rc ? t->rc : coll_wait(&req);
+	return NULL;
+}
+
+static int barriers(struct coll_comm *comm, unsigned int n)
+{
+	int rc = coll_group_start(comm);
+
+	for (unsigned int i = 0; i < n && !rc; i++)
+		rc = coll_barrier(comm);
+	return rc ? rc : coll_group_end(comm);
+}
+
+static int request(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	struct threads other = { .comm = comm };
+	pthread_t thread;
+	int rc = 0, got = 0;
+
+	for (int i = 0; i < ROUNDS && !rc; i++)
+		rc = barriers(comm, 3);
+	if (rc)
+		return rc;
+	if (!met(comm))
+		return rank_fail(ranks, rank, "nothing was met");
+	if (rank == 0)
+		pthread_create(&thread, NULL, start_and_send, &other);
+	else
+		rc = coll_recv(comm, &got, 1, COLL_INT32, 0);
+	rc = rc ? rc : barriers(comm, rank ? 4 : 3);
+	if (rank == 0)
+		pthread_join(thread, NULL);
+	if (rc || other.rc || got != (int)rank)
+		return rank_fail(ranks, rank, "%d, %d, got %d", rc, other.rc, got);
+	return 0;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(6);
+	ksft_set_plan(7);
 	chosen_result(!run(2, refused, 0), "2 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(4, refused, 0), "4 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(2, pinned, 1), "2 ranks: on the board, and cannot be pinned\n");
 	chosen_result(!run(2, threads, 0), "2 ranks: two threads and groups of barriers\n");
 	chosen_result(!run(3, threads, 0), "3 ranks: two threads and groups of barriers\n");
 	chosen_result(!run(2, message, 0), "2 ranks: a message that they wait for first\n");
+	chosen_result(!run(2, request, 0), "2 ranks: a request that is started meanwhile\n");
 	ksft_finished();
 }

@@ -557,9 +557,10 @@ int coll_group_start(struct coll_comm *comm);
  * are then in flight.
  *
  * If a call was refused while they were collected, or there are too many, nothing is
- * started, and coll_wait() of the group's requests returns the same error; if a buffer cannot
- * be pinned (-EFAULT, -ENOMEM), calls before it may be done, but none from it on. The other
- * ranks wait for those calls then: make them, or coll_comm_abort().
+ * started, and coll_wait() of the group's requests returns the same error. If a buffer cannot
+ * be pinned (-EFAULT, -ENOMEM), small collectives before it and messages to the own rank may be
+ * done, the rest is not started. The other ranks wait for those calls then: make them, or
+ * coll_comm_abort(). That has been called already if others may have met this rank in some of them.
  *
  * Return: 0, or the first error in the order of the calls; -EINVAL: no group is
  * open in this thread; -EBUSY: more calls than can be in flight, nothing is started.

@@ -472,7 +472,7 @@ static void test_group_refused(void)
 	bad |= group(&g) || group(&g) != 2;
 	bad |= coll_allreduce_init(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM, &req[1]);
 	posts = mock_calls(NPULINK_POST) + mock_calls(NPULINK_POST_BATCH);
-	for (int what = 0; what < 4; what++) {
+	for (int what = 0; what < 5; what++) {
 		int want = what == 3 ? -EBUSY : -EINVAL, refused = 0;
 		int rc = coll_group_start(comms[0]);
 
@@ -494,10 +494,14 @@ static void test_group_refused(void)
 		case 3:
 			refused = coll_start(req[1]);
 			break;
+		case 4:
+			refused = coll_start(req[0]);
+			break;
 		}
 		rc |= coll_barrier(comms[0]);
 		rc |= coll_group_end(comms[0]) != want;
-		rc |= !coll_wait(&req[0]) || req[0] || !coll_wait(&req[1]) || !req[1] || req[2];
+		rc |= coll_wait(&req[0]) != want || req[0] || coll_wait(&req[1]) != want ||
+		      !req[1] || req[2];
 		ksft_test_result(!rc && refused == want, "group: with a refused call (%d)\n",
 				 what);
 	}
@@ -506,6 +510,47 @@ static void test_group_refused(void)
 			 "group: nothing was posted, and the next one is as any other\n");
 	bad = coll_request_free(&req[1]);
 	ksft_test_result(!bad && !teardown(), "group: nothing is left\n");
+}
+
+/*
+ * Whose calls take all the room that there is, as several groups may do together: what has ended
+ * makes room for the rest. And what is refused for want of room leaves nothing behind.
+ */
+static void test_group_room(void)
+{
+	struct coll_request *req[300] = { }, *self[2] = { };
+	unsigned int most = mock.max_inflight, n = 40;
+	int bad = 0, rc, x = 7, a = 1, b = 2;
+
+	setup(NULL);
+	memset(out, 0, sizeof(out));
+	for (unsigned int i = 0; i < n; i++)
+		bad |= coll_isend(comms[1], &in[1][i], 1, COLL_INT32, 0, &req[i]);
+	mock.max_inflight = n / 2;
+	bad |= coll_group_start(comms[0]);
+	for (unsigned int i = 0; i < n; i++)
+		bad |= coll_recv(comms[0], &out[0][i], 1, COLL_INT32, 1);
+	bad |= coll_group_end(comms[0]);
+	mock.max_inflight = most;
+	bad |= coll_waitall(n, req);
+	ksft_test_result(!bad && !memcmp(out[0], in[1], n * sizeof(out[0][0])),
+			 "group: what has ended makes room\n");
+
+	bad = coll_group_start(comms[0]);
+	bad |= coll_irecv(comms[0], &a, 1, COLL_INT32, 0, &self[0]);
+	for (unsigned int i = 0; i <= most; i++)
+		bad |= coll_irecv(comms[0], &out[0][i], 1, COLL_INT32, 1, &req[i]);
+	rc = coll_group_end(comms[0]);
+	bad |= coll_wait(&self[0]) != -EBUSY;
+	for (unsigned int i = 0; i <= most; i++)
+		bad |= coll_wait(&req[i]) != -EBUSY;
+	ksft_test_result(!bad && rc == -EBUSY, "group: too many, all are told\n");
+	bad = coll_group_start(comms[0]);
+	bad |= coll_irecv(comms[0], &b, 1, COLL_INT32, 0, &self[0]);
+	bad |= coll_isend(comms[0], &x, 1, COLL_INT32, 0, &self[1]);
+	bad |= coll_group_end(comms[0]) | coll_waitall(2, self);
+	ksft_test_result(!bad && a == 1 && b == 7 && !teardown(),
+			 "group: too many, the own rank's were not received\n");
 }
 
 static void *start_one(void *arg)
@@ -742,7 +787,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1 + 4);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -755,6 +800,7 @@ int main(void)
 	test_repeat();
 	test_groups_again();
 	test_group_refused();
+	test_group_room();
 	test_room();
 	test_beyond_alloc();
 	test_register_stays();

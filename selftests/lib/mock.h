@@ -154,8 +154,10 @@ static inline void mock_result(struct mock_op *op, struct npulink_result *result
 	*result = (struct npulink_result) {
 		.seq = op->seq, .cookie = op->cookie, .status = op->status,
 	};
-	if (op->held)
+	if (op->held) {
 		op->live = false;
+		op->file->inflight--;
+	}
 }
 
 /* Waits until it is done, or until the time. */

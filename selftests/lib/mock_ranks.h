@@ -173,7 +173,8 @@ static inline void mock_end(struct mock_op *op, int status)
 	op->status = status;
 	op->done = true;
 	op->plan->inflight--;
-	file->inflight--;
+	/* A held one has its place until it is fetched. */
+	file->inflight -= !op->held;
 	for (uint32_t i = 0; i < op->plan->nslots; i++)
 		if (op->buf[i])
 			op->buf[i]->users--;
