@@ -48,7 +48,8 @@ expect "size that is none" 2 npulink bench allreduce -b 8Q
 expect "no iterations" 2 npulink bench allreduce -n 0
 expect "too slow" 1 env NCCL_TESTS_MIN_BW=1000000 npulink bench allreduce -p 2 -b 8 -e 8 -n 1
 expect "unwritable file" 1 npulink bench allreduce -p 2 -b 8 -e 8 -n 1 -J /dev/null/x
-expect "a root that is none" 2 npulink bench broadcast -p 2 -b 8 -e 8 -n 1 -r 9 -J "$scratch/none"
+expect "no directory for results" 1 npulink bench allreduce -p 2 -b 8 -e 8 -n 1 -J "$scratch"
+expect "a root that is none" 2 npulink bench broadcast -b 8 -e 8 -n 1 -r 63 -J "$scratch/none"
 expect "no file of what was not measured" 1 test -e "$scratch/none"
 npulink bench allreduce -p 2 -b 8 -e 64 -f 2 -n 1 -J "$scratch/file" >/dev/null
 json "results in a file" '.results | length == 4' cat "$scratch/file"

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/stat.h>
 #include <linux/npulink.h>
 #include "bench.h"
 #include "npulink.h"
@@ -285,18 +286,28 @@ static int check_options(struct bench *b)
 	return 0;
 }
 
-/* What was not there is not there afterwards: that may take minutes, and fail. */
+/*
+ * What is not there is not there afterwards either: measuring takes minutes, and may fail. What is no
+ * file is left alone, as a look at it may end who reads it.
+ */
 static bool may_write(const char *path)
 {
-	bool was_there = !access(path, F_OK);
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	struct stat st;
 
-	if (fd < 0)
+	if (fd >= 0) {
+		close(fd);
+		return !unlink(path);
+	}
+	if (errno != EEXIST)
 		return false;
-	close(fd);
-	if (!was_there)
-		unlink(path);
-	return true;
+	/* Else a link to what is not there. */
+	if (stat(path, &st))
+		return true;
+	if (S_ISREG(st.st_mode))
+		return !access(path, W_OK);
+	errno = EISDIR;
+	return !S_ISDIR(st.st_mode);
 }
 
 int bench_cmd(int argc, char **argv)
