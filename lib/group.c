@@ -281,7 +281,7 @@ static void fail_all(struct coll_request **v, unsigned int n, int rc)
 		self_end(v[i], rc);
 }
 
-/* A held result. Drops the lock meanwhile. False: there is none by then, and it is not at its end. */
+/* A held result. Drops the lock meanwhile. False: it has not ended by then. */
 static bool fetch_held(struct coll_dev *dev, struct coll_request *req, uint64_t until_ns)
 {
 	struct npulink_result result;

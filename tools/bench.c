@@ -287,8 +287,8 @@ static int check_options(struct bench *b)
 }
 
 /*
- * What is not there is not there afterwards either: measuring takes minutes, and may fail. What is no
- * file is left alone, as a look at it may end who reads it.
+ * What is not there is not there afterwards either: measuring takes minutes, and may fail. What is
+ * no file is left alone, as a look at it may end who reads it.
  */
 static bool may_write(const char *path)
 {
