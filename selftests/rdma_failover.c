@@ -332,7 +332,7 @@ int main(void)
 	ksft_test_result(!ranks(with_one_port), "a machine with one port loses it for a moment\n");
 	if (machine == 1)
 		run(NPULINK " link add npu0 rdma rxe1/1");
-	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	bad = ranks(with_none);
 	unsetenv("COLL_PEER_TIMEOUT");
 	ksft_test_result(!bad, "both ports are lost\n");

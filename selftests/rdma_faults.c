@@ -206,7 +206,7 @@ static int lose_once(void)
 {
 	int bad;
 
-	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	bad = remote_ranks(1, until_lost);
 	unsetenv("COLL_PEER_TIMEOUT");
 	if (machine == 1 || cable)

@@ -118,7 +118,7 @@ int main(void)
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	ksft_print_header();
 	ksft_set_plan(3);
-	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	ksft_test_result(!remote_ranks(PER, one_after_the_other), "three machines are killed\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");

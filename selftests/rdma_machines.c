@@ -218,7 +218,7 @@ int main(void)
 	/* What has failed on a machine that is killed would be forgotten. */
 	if (machine >= MACHINES - 2 && ksft_get_fail_cnt())
 		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
-	setenv("COLL_PEER_TIMEOUT", REMOTE_BOUND, 1);
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	ksft_test_result(!remote_ranks_on(4, 1, dies_at_work), "a machine dies\n");
 	ksft_test_result(!dies_early(), "a machine dies before it is connected\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");

@@ -11,9 +11,6 @@
 
 #define MACHINES	3
 
-/* Seconds until a machine that does not answer is lost; a debug kernel takes some to connect. */
-static const char *bound = REMOTE_BOUND;
-
 /* ---- small things ------------------------------------------------------------------ */
 
 /* Tell the other machines, in a directory that all have, that we have come so far. */
@@ -71,7 +68,7 @@ static int check_all(struct coll_comm *comm)
 static struct coll_comm *go_on(struct coll_comm *comm, unsigned int rank, unsigned int left,
 			       uint64_t deadline_ns)
 {
-	return remote_go_on(comm, rank, left, deadline_ns, PATIENCE * atof(bound));
+	return remote_go_on(comm, rank, left, deadline_ns, PATIENCE * atof(remote_bound()));
 }
 
 #define LONG	240000000000ULL
@@ -128,7 +125,7 @@ static int never_asks(struct coll_comm *comm, unsigned int rank)
 	if (rank == 2)
 		return !marked("missed", 0) || !marked("missed", 1);
 	/* Longer than a rank that is not there is waited for: this one is expected. */
-	shrunk = go_on(comm, rank, 7, atof(bound) * 1.25e9);
+	shrunk = go_on(comm, rank, 7, atof(remote_bound()) * 1.25e9);
 	if (!shrunk)
 		return 1;
 	rc = use(shrunk, 1);
@@ -157,7 +154,7 @@ static int is_late(struct coll_comm *comm, unsigned int rank)
 	rc = rc ?: use(comm, UNTIL_IT_FAILS);
 	if (rc != -ECANCELED)
 		return remote_check(rc ?: 1, comm, rank, "an abort");
-	shrunk = go_on(comm, rank, (1U << n) - 1, atof(bound) * 1.25e9);
+	shrunk = go_on(comm, rank, (1U << n) - 1, atof(remote_bound()) * 1.25e9);
 	if (!shrunk)
 		return 1;
 	rc = coll_allreduce(shrunk, in, out, 3, COLL_INT32, COLL_SUM);
@@ -275,14 +272,12 @@ int main(void)
 {
 	remote_setup(2, 20000);
 	run("modprobe sch_netem");
-	if (getenv("NPULINK_SLOW"))
-		bound = "10";
 	ksft_print_header();
 	ksft_set_plan(7);
 	ksft_test_result(!remote_ranks_dying(MACHINES, 2, 0x21, two_deaths),
 			 "a rank is killed, and another one\n");
 	/* Only where it is waited for: the host may be busy. */
-	setenv("COLL_PEER_TIMEOUT", bound, 1);
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	ksft_test_result(!remote_ranks(1, never_asks), "a rank does not ask\n");
 	setenv("COLL_ALGORITHM", "allreduce:mesh", 1);
 	ksft_test_result(!remote_ranks(2, is_late), "a rank is late, and all name it\n");
