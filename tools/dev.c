@@ -172,8 +172,7 @@ static int dev_show(int argc, char **argv)
 	if (argc > 1)
 		return usage_error("dev show: unknown word \"%s\"", argv[1]);
 	if (argc && !parse_dev(argv[0], &id))
-		return usage_error("dev show: \"%s\" is no device: those are called npu0, npu1, ..",
-				   argv[0]);
+		return no_dev("dev show", argv[0]);
 
 	rc = nl_devs(id, &devs, &ndevs);
 	if (rc)

@@ -425,7 +425,7 @@ static void find_waiting(struct report *rep, uint64_t limit_ns)
  * By rank, who is neither here, nor gone, nor said to be on another machine; to be freed. NULL:
  * nobody, or it has failed, so that nobody comes any more.
  */
-bool *find_missing(const struct see_comm *c)
+static bool *find_missing(const struct see_comm *c)
 {
 	const struct see_rank *r;
 	size_t n = c->nranks, nof;
@@ -462,10 +462,8 @@ bool *find_missing(const struct see_comm *c)
 
 static void examine(struct report *rep, uint64_t limit_ns)
 {
-	bool *missing = find_missing(rep->comm);
-
-	rep->state = missing ? "joining" : "ok";
-	free(missing);
+	rep->missing = find_missing(rep->comm);
+	rep->state = rep->missing ? "joining" : "ok";
 	if (rep->comm->failed)
 		find_failed(rep);
 	else
@@ -517,6 +515,7 @@ static int examine_all(uint64_t id, uint64_t limit_ns)
 			json_object_array_add(array, report_json(&rep));
 		else
 			report_text(&rep);
+		free(rep.missing);
 		free(rep.chain);
 	}
 	if (array)

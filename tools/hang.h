@@ -32,6 +32,7 @@ struct hop {
 struct report {
 	const struct see_comm *comm;
 	const char *state;
+	bool *missing;			/* by rank, who has not joined; NULL: nobody */
 	const struct see_op *op;	/* the oldest one */
 	const struct see_conn *asked;	/* without: who waits on another machine */
 	uint64_t number;
@@ -56,7 +57,6 @@ extern struct seen all;
 
 const char *why_held(char state);
 const struct see_rank *ranks_of(const struct report *rep, size_t *n);
-bool *find_missing(const struct see_comm *c);
 bool is_joining(const struct see_file *f);
 const struct see_wait *root_wait(const struct hop *hop);
 

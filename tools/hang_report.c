@@ -189,26 +189,24 @@ static void culprit_text(const struct report *rep, const struct culprit *c)
 		printf("       %s\n", line);
 }
 
-static void missing_text(const struct see_comm *c)
+static void missing_text(const struct report *rep)
 {
-	bool *missing = find_missing(c);
 	const char *before = "  not joined yet: rank ";
 
-	for (uint32_t rank = 0; missing && rank < c->nranks; rank++) {
+	for (uint32_t rank = 0; rep->missing && rank < rep->comm->nranks; rank++) {
 		uint32_t first = rank;
 
-		if (!missing[rank])
+		if (!rep->missing[rank])
 			continue;
-		while (rank + 1 < c->nranks && missing[rank + 1])
+		while (rank + 1 < rep->comm->nranks && rep->missing[rank + 1])
 			rank++;
 		printf("%s%u", before, first);
 		if (rank > first)
 			printf("-%u", rank);
 		before = ", ";
 	}
-	if (missing)
+	if (rep->missing)
 		printf("\n");
-	free(missing);
 }
 
 void joining_text(void)
@@ -241,7 +239,7 @@ void report_text(const struct report *rep)
 	printf("communicator %u, %u ranks, %u here: %s\n", c->id, c->nranks, c->joined, rep->state);
 	if (c->failed)
 		printf("  %s\n", cause_text(&c->cause, text, sizeof(text)));
-	missing_text(c);
+	missing_text(rep);
 	if (rep->op && !strcmp(rep->state, "hangs"))
 		printf("  operation %" PRIu64 ", %s%s%s, for %s\n", rep->number,
 		       call_text(&rep->op->call, rep->op->p2p, text, sizeof(text)),
@@ -320,7 +318,6 @@ static struct json_object *culprit_json(const struct report *rep, const struct c
 struct json_object *report_json(const struct report *rep)
 {
 	struct json_object *obj = json_object_new_object(), *not_joined = json_object_new_array();
-	bool *missing = find_missing(rep->comm);
 	struct json_object *culprits = json_object_new_array(), *chain = json_object_new_array();
 	struct json_object *stopped = json_object_new_array();
 	const struct see_rank *r;
@@ -364,11 +361,10 @@ struct json_object *report_json(const struct report *rep)
 	for (r = also_stopped(rep, NULL, &why); r; r = also_stopped(rep, r, &why))
 		json_object_array_add(stopped, json_object_new_uint64(r->rank));
 	json_object_object_add(obj, "also_stopped", stopped);
-	for (uint32_t rank = 0; missing && rank < rep->comm->nranks; rank++)
-		if (missing[rank])
+	for (uint32_t rank = 0; rep->missing && rank < rep->comm->nranks; rank++)
+		if (rep->missing[rank])
 			json_object_array_add(not_joined, json_object_new_uint64(rank));
 	json_object_object_add(obj, "not_joined", not_joined);
-	free(missing);
 	return obj;
 }
 

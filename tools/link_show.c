@@ -297,8 +297,7 @@ int link_show(int argc, char **argv)
 	if (argc > 1)
 		return usage_error("link show: unknown word \"%s\"", argv[1]);
 	if (argc && !parse_dev(argv[0], &id))
-		return usage_error("link show: \"%s\" is no device: those are called npu0, npu1, ..",
-				   argv[0]);
+		return no_dev("link show", argv[0]);
 	return show(id, watch);
 }
 

@@ -279,8 +279,7 @@ int link_test_cmd(int argc, char **argv)
 	if (argc > 1)
 		return usage_error("link test: unknown word \"%s\"", argv[1]);
 	if (argc && !parse_dev(argv[0], &id))
-		return usage_error("link test: \"%s\" is no device: those are called npu0, npu1, ..",
-				   argv[0]);
+		return no_dev("link test", argv[0]);
 	rc = nl_devs(id, &devs, &n);
 	free(devs);
 	if (rc)

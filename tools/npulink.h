@@ -74,6 +74,8 @@ const char *human_bytes(uint64_t bytes, char buf[16]);
 bool parse_u64(const char *text, uint64_t max, uint64_t *value);
 bool parse_size(const char *text, uint64_t *bytes);
 bool parse_dev(const char *text, uint32_t *id);
+/* Complains, for a command, about what parse_dev() did not take. */
+int no_dev(const char *command, const char *text);
 /* IPv6, or IPv4 in its mapped form. */
 const char *ip_text(const uint8_t ip[16], char buf[48]);
 

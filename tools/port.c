@@ -44,8 +44,7 @@ static int port_change(bool add, int argc, char **argv)
 		return usage_error("link %s: give a device, \"rdma\", and a port such as rxe0/1",
 				   name);
 	if (!parse_dev(argv[0], &id))
-		return usage_error("link %s: \"%s\" is no device: those are called npu0, npu1, ..",
-				   name, argv[0]);
+		return no_dev(add ? "link add" : "link del", argv[0]);
 	rc = nl_port(add, id, argv[1], argv[2], why, sizeof(why));
 	if (!rc)
 		return EXIT_SUCCESS;

@@ -150,6 +150,12 @@ bool parse_dev(const char *text, uint32_t *id)
 	return true;
 }
 
+int no_dev(const char *command, const char *text)
+{
+	return usage_error("%s: \"%s\" is no device: those are called npu0, npu1, ..", command,
+			   text);
+}
+
 const char *ip_text(const uint8_t ip[16], char buf[48])
 {
 	static const uint8_t mapped[12] = { [10] = 0xff, 0xff };
