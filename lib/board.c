@@ -28,7 +28,7 @@
 /* Bytes of all ranks together that one of them, or each, adds up or copies. */
 #define BYTES_MAX	16384
 #define INTEGERS_MAX	65536
-/* Calls that come again before the memory is made. */
+/* Calls before the memory is made. */
 #define WARM_UP		16
 
 static inline void relax(void)

@@ -465,10 +465,48 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 	return rc ? coll_fail_op(op, rc) : 0;
 }
 
+/*
+ * Tries one that is bound on the board, which is the caller's until coll_repeats_release() if it
+ * has been put there. Not what is pinned: the kernel may find that it has changed, when it cannot be
+ * withdrawn any more.
+ */
+static enum coll_board_state try_board(const struct coll_operation *op,
+				       struct coll_board_call *call)
+{
+	struct coll_comm *comm = op->comm;
+	enum coll_board_state state = COLL_BOARD_NOT;
+
+	if (op->reg[0] || op->reg[1] || op->scratch || !coll_repeats_hold(comm))
+		return state;
+	if (!comm->board.never) {
+		coll_board_prepare(op, call);
+		state = coll_board_try(comm, call);
+	}
+	if (state != COLL_BOARD_PUT)
+		coll_repeats_release(comm);
+	return state;
+}
+
+/* It was met there, so that nothing has to be copied. */
+static int end_met(struct coll_operation *op)
+{
+	struct coll_dev *dev = op->comm->dev;
+
+	pthread_mutex_lock(&dev->lock);
+	if (!coll_repeat_keep(op)) {
+		coll_op_unbind(op);
+		coll_op_unplan(op);
+	}
+	pthread_mutex_unlock(&dev->lock);
+	return 0;
+}
+
 /* A blocking call, from its arguments to its result. Leaves an error text. */
 int coll_op_run(struct coll_operation *op)
 {
 	struct coll_dev *dev = op->comm->dev;
+	struct coll_board_call call;
+	enum coll_board_state board;
 	bool refused;
 	int rc;
 
@@ -482,11 +520,22 @@ int coll_op_run(struct coll_operation *op)
 	pthread_mutex_unlock(&dev->lock);
 	if (rc)
 		return rc;
-	coll_op_copy_in(op);
+	/* Also if it is met: it may be kept, and posted another time. */
 	op->post.flags = NPULINK_POST_WAIT;
 	op->post.wait_until_ns = COLL_NEVER;
-	rc = post_and_wait(op, &refused);
-	return run_to_end(op, rc, refused);
+	board = try_board(op, &call);
+	if (board == COLL_BOARD_MET)
+		return end_met(op);
+	coll_op_copy_in(op);
+	if (board == COLL_BOARD_NOT) {
+		rc = post_and_wait(op, &refused);
+		return run_to_end(op, rc, refused);
+	}
+	rc = post_put(op, &refused);
+	if (rc == -EALREADY)
+		coll_board_end(op->comm, &call);
+	coll_repeats_release(op->comm);
+	return rc == -EALREADY ? end_met(op) : run_to_end(op, rc, refused);
 }
 
 /* The same for one that coll_repeat_get() has found. */

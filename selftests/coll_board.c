@@ -134,6 +134,32 @@ static int call(struct coll_comm *comm, int what, bool in_place, unsigned char *
 	}
 }
 
+/* The same as a request, which is posted always. */
+static int planned(struct coll_comm *comm, int what, bool in_place, unsigned char *in,
+		   unsigned char *out, size_t count, unsigned int type, unsigned int op)
+{
+	const unsigned char *send = in_place ? COLL_IN_PLACE : in;
+	unsigned int rank = coll_comm_rank(comm);
+	struct coll_request *req = NULL;
+	uint64_t before = met(comm);
+	int rc;
+
+	if (what == 0)
+		rc = coll_iallreduce(comm, send, out, count, type, op, &req);
+	else if (what == 1 && in_place)
+		rc = coll_ireduce_scatter(comm, out, COLL_IN_PLACE, count, type, op, &req);
+	else if (what == 1)
+		rc = coll_ireduce_scatter(comm, in, out, count, type, op, &req);
+	else if (what == 2)
+		rc = coll_iallgather(comm, in_place ? send : in + rank * count * coll_dtype_size(type),
+				     out, count, type, &req);
+	else
+		rc = coll_ialltoall(comm, send, out, count, type, &req);
+	if (!rc)
+		rc = coll_wait(&req);
+	return rc ? rc : met(comm) == before ? 0 : -EPROTO;
+}
+
 /* Of reduce_scatter, what is not the own shard is undefined if it was in place. */
 static bool differs(int what, bool in_place, unsigned int rank, size_t part,
 		    const unsigned char *a, const unsigned char *b, size_t size)
@@ -168,7 +194,8 @@ static int same_calls(struct ranks *ranks, struct coll_comm *comm)
 				memcpy(out, in, sizeof(out));
 			if (k == 9)
 				before = met(comm);
-			rc = call(comm, what, in_place, in, out, part / size, type, op);
+			rc = (k ? call : planned)(comm, what, in_place, in, out, part / size,
+						  type, op);
 			if (!k)
 				memcpy(first, out, sizeof(out));
 			if (!rc && differs(what, in_place, rank, part, first, out, sizeof(out)))
@@ -191,7 +218,7 @@ static bool do_same_calls(unsigned int n)
 	return !bad && tell[0] < 16;
 }
 
-/* Of one type and operation; the first calls are posted. To be met, and not: *@missed. */
+/* Of one type and operation; the first call is posted. To be met, and not: *@missed. */
 static int same_bits_of(struct ranks *ranks, struct coll_comm *comm, unsigned int type,
 			unsigned int op, size_t len, int *missed)
 {
@@ -207,7 +234,7 @@ static int same_bits_of(struct ranks *ranks, struct coll_comm *comm, unsigned in
 		memset(out, 0xa5, sizeof(out));
 		if (i == 9)
 			before = met(comm);
-		rc = coll_allreduce(comm, in, out, len / size, type, op);
+		rc = (i ? call : planned)(comm, 0, false, in, out, len / size, type, op);
 		if (!i)
 			memcpy(first, out, sizeof(out));
 		if (!rc && memcmp(first, out, sizeof(out)))
@@ -324,6 +351,36 @@ static int many_calls(struct ranks *ranks, struct coll_comm *comm)
 	if (!rc && met(comm) - before < 50)
 		return rank_fail(ranks, rank, "of small ones %d were met",
 				 (int)(met(comm) - before));
+	return rc;
+}
+
+/*
+ * Calls whose buffers never come again are met as well. Between them, one rank's come again, and
+ * those of the others do not; and somebody is late.
+ */
+static int fresh(struct ranks *ranks, struct coll_comm *comm)
+{
+	static uint64_t in[64][64], out[64][64];
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	int rc = warm_up(comm);
+	uint64_t before = met(comm);
+
+	for (unsigned int i = 0; i < 640 && !rc; i++) {
+		unsigned int at = i / 128 % 2 && rank == 0 ? 0 : i % 64;
+		uint64_t *a = in[at], *b = out[at];
+
+		for (unsigned int k = 0; k < 64; k++)
+			a[k] = (uint64_t)i * (k + 1) << rank;
+		if (mix(i, rank) % 64 == 0)
+			pause_us(mix(rank, i) % 2 ? 300 : 30000);
+		rc = coll_allreduce(comm, a, b, 64, COLL_UINT64, COLL_SUM);
+		for (unsigned int k = 0; k < 64 && !rc; k++)
+			if (b[k] != (uint64_t)i * (k + 1) * ((1 << n) - 1))
+				return rank_fail(ranks, rank, "call %u: %llu", i,
+						 (unsigned long long)b[k]);
+	}
+	if (!rc && met(comm) - before < 400)
+		return rank_fail(ranks, rank, "%d were met", (int)(met(comm) - before));
 	return rc;
 }
 
@@ -662,7 +719,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device() || access(BOARDS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(26);
+	ksft_set_plan(28);
 	for (unsigned int n = 2; n <= 4; n += 2)
 		chosen_result(do_same_bits(n), "%u ranks: the same bits as by the plan\n", n);
 	for (unsigned int n = 2; n <= 4; n++)
@@ -671,6 +728,8 @@ int main(void)
 	test(4, bounds, 0, "what is too large is posted");
 	test(9, bounds, 0, "what is too large is posted");
 	test(2, many_calls, 0, "more calls than are kept");
+	test(2, fresh, 0, "calls that never come again");
+	test(4, fresh, 0, "calls that never come again");
 	for (unsigned int n = 2; n <= 5; n += n - 1)
 		chosen_result(do_mixed(n), "%u ranks: in any order with other calls\n", n);
 	test(2, mismatch, 0, "another call");
