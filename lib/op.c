@@ -467,8 +467,8 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 
 /*
  * Tries one that is bound on the board, which is the caller's until coll_repeats_release() if it
- * has been put there. Not what is pinned: the kernel may find that it has changed, when it cannot be
- * withdrawn any more.
+ * has been put there. Not what is pinned: the kernel may find that it has changed, when it cannot
+ * be withdrawn any more.
  */
 static enum coll_board_state try_board(const struct coll_operation *op,
 				       struct coll_board_call *call)

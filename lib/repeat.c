@@ -4,8 +4,8 @@
  *
  * What a loop does is one call, or a few, with the same buffers each time. What was found out
  * for it stays: that its arguments are fine, its plan, its place in the arena. The next one
- * meets the others' on the board, or is copy, system call, copy. Only for payloads that go through the arena, and calls that succeed:
- * whatever else happens is left to op.c.
+ * meets the others' on the board, or is copy, system call, copy. Only for payloads that go through
+ * the arena, and calls that succeed: whatever else happens is left to op.c.
  */
 #include <string.h>
 #include "internal.h"

@@ -139,7 +139,7 @@ static int planned(struct coll_comm *comm, int what, bool in_place, unsigned cha
 		   unsigned char *out, size_t count, unsigned int type, unsigned int op)
 {
 	const unsigned char *send = in_place ? COLL_IN_PLACE : in;
-	unsigned int rank = coll_comm_rank(comm);
+	size_t own = coll_comm_rank(comm) * count * coll_dtype_size(type);
 	struct coll_request *req = NULL;
 	uint64_t before = met(comm);
 	int rc;
@@ -151,8 +151,7 @@ static int planned(struct coll_comm *comm, int what, bool in_place, unsigned cha
 	else if (what == 1)
 		rc = coll_ireduce_scatter(comm, in, out, count, type, op, &req);
 	else if (what == 2)
-		rc = coll_iallgather(comm, in_place ? send : in + rank * count * coll_dtype_size(type),
-				     out, count, type, &req);
+		rc = coll_iallgather(comm, in_place ? send : in + own, out, count, type, &req);
 	else
 		rc = coll_ialltoall(comm, send, out, count, type, &req);
 	if (!rc)

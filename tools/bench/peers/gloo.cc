@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * gloo.cc - measure.c's adaptor for Gloo, over TCP on the loopback interface: the only
- * transport that it has for one machine. BENCH_GLOO=bcube takes that algorithm for allreduce.
+ * transport that it has for one machine. The setting "bcube" takes that algorithm for allreduce.
  * Options are made once per point, as they may be reused.
  */
 #include <cstdlib>
@@ -23,6 +23,7 @@
 #include "measure.h"
 
 const bool lib_forks = true;
+const bool lib_binds_buffers = true;
 
 static std::shared_ptr<gloo::rendezvous::Context> context;
 static std::unique_ptr<gloo::AllreduceOptions> allreduce;
@@ -52,7 +53,6 @@ void lib_init(const unsigned char id[BENCH_ID_MAX], int *rank, int *size)
 template <typename T> static void setup(const struct bench_call *c)
 {
 	T *send = static_cast<T *>(c->send), *recv = static_cast<T *>(c->recv);
-	const char *how = getenv("BENCH_GLOO");
 	int size = context->size;
 
 	switch (c->kind) {
@@ -62,7 +62,7 @@ template <typename T> static void setup(const struct bench_call *c)
 		allreduce->setOutput(recv, c->count);
 		allreduce->setReduceFunction(static_cast<void (*)(void *, const void *, const void *,
 								  size_t)>(&gloo::sum<T>));
-		allreduce->setAlgorithm(how && !strcmp(how, "bcube") ?
+		allreduce->setAlgorithm(bench_has("bcube") ?
 					gloo::AllreduceOptions::Algorithm::BCUBE :
 					gloo::AllreduceOptions::Algorithm::RING);
 		break;
@@ -102,6 +102,11 @@ void lib_setup(const struct bench_call *c)
 		setup<float>(c);
 	else
 		setup<int>(c);
+}
+
+bool lib_keeps_input(const struct bench_call *c)
+{
+	return c->kind != BENCH_REDUCE_SCATTER;
 }
 
 void lib_run(const struct bench_call *c)

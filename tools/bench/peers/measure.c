@@ -7,8 +7,11 @@
  *
  * FILE holds what the ranks share; it is made anew by whoever starts them. BUDGET: milliseconds
  * for each point. LIB and SETTING go to the output unchanged. A POINT is
- * COLLECTIVE:BYTES:TYPE[:MODE[:ITERATIONS]]; MODE is plain, batch or overlap. Rank 0 prints one
- * line of JSON per point.
+ * COLLECTIVE:BYTES:TYPE[:MODE[:ITERATIONS]]; MODE is plain, batch, overlap, or fresh: no call has
+ * the buffers of one of the FRESH calls before it. Rank 0 prints one line of JSON per point.
+ *
+ * SETTING is a word or several, joined by "-", which adaptors may look for: see bench_has(). With
+ * "pin", rank i has processor i modulo their number, also if there are more ranks than processors.
  *
  * Ranks begin together, by a barrier of our own, and an operation's time is that
  * from the first rank's start to the last rank's end, divided by the iterations.
@@ -40,6 +43,8 @@
 /* Calls before the first that counts, of messages up to SMALL bytes: as many as in OSU's. */
 #define WARM_UP		200
 #define SMALL		8192
+/* Buffers that calls of mode "fresh" use in turn. */
+#define FRESH		64
 
 static const char *const kind_names[BENCH_KINDS] = {
 	"allreduce", "reduce_scatter", "allgather", "alltoall", "broadcast", "barrier",
@@ -60,9 +65,9 @@ struct shared {
 	struct outcome outcomes[MAX_RANKS];
 };
 
-enum mode { PLAIN, BATCHED, OVERLAP };
+enum mode { PLAIN, BATCHED, OVERLAP, AFRESH, MODES };
 
-static const char *const mode_names[] = { "plain", "batch", "overlap" };
+static const char *const mode_names[] = { "plain", "batch", "overlap", "fresh" };
 
 struct point {
 	enum mode mode;
@@ -73,6 +78,7 @@ struct point {
 };
 
 static struct shared *shared;
+static const char *setting;
 static int rank, size;
 
 void bench_die(const char *format, ...)
@@ -85,6 +91,16 @@ void bench_die(const char *format, ...)
 	va_end(args);
 	fputc('\n', stderr);
 	exit(1);
+}
+
+bool bench_has(const char *word)
+{
+	size_t len = strlen(word);
+
+	for (const char *at = setting; (at = strstr(at, word)); at++)
+		if ((at == setting || at[-1] == '-') && (!at[len] || at[len] == '-'))
+			return true;
+	return false;
 }
 
 static double now(clockid_t clock)
@@ -182,12 +198,51 @@ static uint64_t count_wrong(const struct bench_call *c)
 	return wrong;
 }
 
-static uint64_t checked(const struct bench_call *c)
+static unsigned int buffers(const struct point *pt)
 {
-	fill(c);
-	lib_setup(c);
-	lib_run(c);
-	return count_wrong(c);
+	return pt->mode == AFRESH ? FRESH : 1;
+}
+
+/* The call of iteration i. */
+static struct bench_call call_of(const struct point *pt, unsigned int i)
+{
+	struct bench_call call = pt->call;
+	size_t at = i % buffers(pt) * call.bytes;
+
+	call.send = (char *)call.send + at;
+	call.recv = (char *)call.recv + at;
+	return call;
+}
+
+/* The input, and where the result goes nothing that could be taken for one. */
+static void begin(const struct point *pt)
+{
+	for (unsigned int i = 0; i < buffers(pt); i++) {
+		struct bench_call call = call_of(pt, i);
+
+		fill(&call);
+	}
+	lib_setup(&pt->call);
+}
+
+/* What this many calls, each of which had its input, have left. */
+static uint64_t all_wrong(const struct point *pt, unsigned int iters)
+{
+	uint64_t wrong = 0;
+
+	for (unsigned int i = 0; i < buffers(pt) && i < iters; i++) {
+		struct bench_call call = call_of(pt, i);
+
+		wrong += count_wrong(&call);
+	}
+	return wrong;
+}
+
+static uint64_t checked(const struct point *pt)
+{
+	begin(pt);
+	lib_run(&pt->call);
+	return all_wrong(pt, 1);
 }
 
 /* ---- processor time of kernel threads: nobody's own, but spent for somebody */
@@ -254,6 +309,10 @@ static void loop(const struct point *pt, unsigned int iters, bool communicate, u
 				lib_wait();
 		} else if (pt->mode == BATCHED) {
 			lib_run_batch(&pt->call);
+		} else if (pt->mode == AFRESH) {
+			struct bench_call call = call_of(pt, i);
+
+			lib_run(&call);
 		} else {
 			lib_run(&pt->call);
 		}
@@ -325,14 +384,35 @@ static double warm_up(const struct point *pt, double budget)
 	}
 }
 
-static void run_point(const struct point *pt, double budget, const char *lib, const char *setting)
+/*
+ * How much to compute so that it takes about as long as the collective, with all ranks computing.
+ * Both are measured again until they agree: a host that did something else meanwhile would have
+ * one of them hide behind the other.
+ */
+static void balance(const struct point *pt, unsigned int iters, unsigned int *units, double *pure,
+		    double *computing)
+{
+	double one = timed(pt, 1, false, 1000, NULL) / 1000, ratio;
+
+	for (int tries = 0; tries < 5; tries++) {
+		*pure = timed(pt, iters, true, 0, NULL);
+		*units = agree(&shared->units, *pure / one);
+		*computing = timed(pt, iters, false, *units, NULL);
+		ratio = *computing / *pure;
+		if (agree(&shared->units, ratio > 0.9 && ratio < 1.1 ? 2 : 1) == 2)
+			return;
+		one = *computing / *units;
+	}
+}
+
+static void run_point(const struct point *pt, double budget, const char *lib)
 {
 	double one, cpu, t, pure = 0, computing = 0;
 	unsigned int iters = pt->iters, units = 0;
 	uint64_t wrong = 0;
 	int per = pt->mode == BATCHED ? BATCH : 1;
 
-	shared->outcomes[rank].wrong = checked(&pt->call);
+	shared->outcomes[rank].wrong = checked(pt);
 	if (!iters) {
 		one = warm_up(pt, budget);
 		iters = agree(&shared->iters, budget / one < 2 ? 2 : budget / one);
@@ -340,13 +420,9 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 		timed(pt, warm_up_calls(pt) + iters / 10, true, 0, NULL);
 	}
 	for (int tries = 0; ; tries++) {
-		if (pt->mode == OVERLAP) {
-			pure = timed(pt, iters, true, 0, NULL);
-			/* As long as the collective takes, with all ranks computing. */
-			one = timed(pt, 1, false, 1000, NULL) / 1000;
-			units = agree(&shared->units, pure / one);
-			computing = timed(pt, iters, false, units, NULL);
-		}
+		if (pt->mode == OVERLAP)
+			balance(pt, iters, &units, &pure, &computing);
+		begin(pt);
 		t = timed(pt, iters, true, units, &cpu);
 		/*
 		 * If the host did something else while the number of repetitions was
@@ -356,7 +432,9 @@ static void run_point(const struct point *pt, double budget, const char *lib, co
 			break;
 		iters = agree(&shared->iters, budget / t);
 	}
-	shared->outcomes[rank].wrong += checked(&pt->call);
+	/* What the calls that were timed have left, where their input is still there. */
+	shared->outcomes[rank].wrong += lib_keeps_input(&pt->call) ? all_wrong(pt, iters) :
+								      checked(pt);
 	meet();
 	if (rank)
 		return;
@@ -387,11 +465,11 @@ static void parse(const char *text, struct point *pt)
 	for (i = 0; i < BENCH_KINDS && strcmp(kind, kind_names[i]); i++)
 		;
 	c->kind = i;
-	for (i = 0; i < 2 && strcmp(mode, mode_names[i]); i++)
+	for (i = 0; i < MODES && strcmp(mode, mode_names[i]); i++)
 		;
 	pt->mode = i;
 	c->is_float = !strcmp(type, "float32");
-	if (c->kind == BENCH_KINDS || strcmp(mode, mode_names[pt->mode]))
+	if (c->kind == BENCH_KINDS || pt->mode == MODES)
 		bench_die("%s: no point", text);
 	c->count = c->bytes / 4;
 	if (c->kind == BENCH_ALLGATHER || c->kind == BENCH_ALLTOALL ||
@@ -418,8 +496,9 @@ static void *buf_alloc(size_t len, int which)
 
 static void run_rank(int argc, char **argv)
 {
+	int online = sysconf(_SC_NPROCESSORS_ONLN);
 	double budget = atof(argv[3]) / 1e3;
-	size_t most = 4096;
+	size_t most = 4096, need;
 	struct point pt;
 	void *send, *recv;
 	cpu_set_t cpus;
@@ -428,14 +507,15 @@ static void run_rank(int argc, char **argv)
 	if (size > MAX_RANKS)
 		bench_die("too many ranks");
 	/* Where every rank can have a processor, it has one, with every library. */
-	if (size <= sysconf(_SC_NPROCESSORS_ONLN)) {
+	if (size <= online || bench_has("pin")) {
 		CPU_ZERO(&cpus);
-		CPU_SET(rank, &cpus);
+		CPU_SET(rank % online, &cpus);
 		sched_setaffinity(0, sizeof(cpus), &cpus);
 	}
 	for (int i = 6; i < argc; i++) {
 		parse(argv[i], &pt);
-		most = pt.call.bytes > most ? pt.call.bytes : most;
+		need = pt.call.bytes * buffers(&pt);
+		most = need > most ? need : most;
 	}
 	send = buf_alloc(most, 0);
 	recv = buf_alloc(most, 1);
@@ -443,9 +523,10 @@ static void run_rank(int argc, char **argv)
 		parse(argv[i], &pt);
 		pt.call.send = send;
 		pt.call.recv = recv;
-		if (pt.mode == OVERLAP && !lib_start(NULL))
+		if ((pt.mode == OVERLAP && !lib_start(NULL)) ||
+		    (pt.mode == AFRESH && lib_binds_buffers))
 			continue;
-		run_point(&pt, budget, argv[4], argv[5]);
+		run_point(&pt, budget, argv[4]);
 	}
 	meet();
 	lib_exit();
@@ -458,6 +539,7 @@ int main(int argc, char **argv)
 	if (argc < 7)
 		bench_die("usage: measure-LIB RANKS FILE BUDGET LIB SETTING POINT...");
 	size = atoi(argv[1]);
+	setting = argv[5];
 	fd = open(argv[2], O_RDWR);
 	shared = fd < 0 ? MAP_FAILED :
 		 mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

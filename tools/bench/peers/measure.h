@@ -46,6 +46,8 @@ struct bench_call {
 
 /* Who launches the ranks: measure.c by fork(), or a launcher of the library's own. */
 extern const bool lib_forks;
+/* lib_run() uses the buffers that lib_setup() was given, whatever its call says. */
+extern const bool lib_binds_buffers;
 
 /* Before ranks are forked; @id is shared by all of them. */
 void lib_prepare(unsigned char id[BENCH_ID_MAX], int size);
@@ -53,6 +55,8 @@ void lib_prepare(unsigned char id[BENCH_ID_MAX], int size);
 void lib_init(const unsigned char id[BENCH_ID_MAX], int *rank, int *size);
 /* A new point: its buffers hold the input, or do so again. */
 void lib_setup(const struct bench_call *call);
+/* Whether the input is still there after the call, so that the next one has the same result. */
+bool lib_keeps_input(const struct bench_call *call);
 void lib_run(const struct bench_call *call);
 /* BATCH operations, as fast as the library can have it. */
 void lib_run_batch(const struct bench_call *call);
@@ -61,6 +65,8 @@ bool lib_start(const struct bench_call *call);
 void lib_wait(void);
 void lib_exit(void);
 
+/* Whether the setting that is measured has this among its words. */
+bool bench_has(const char *word);
 void bench_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
 #ifdef __cplusplus

@@ -7,6 +7,7 @@
 #include "measure.h"
 
 const bool lib_forks = true;
+const bool lib_binds_buffers;
 
 static struct coll_comm *comm;
 static struct coll_request *request;
@@ -37,6 +38,11 @@ void lib_init(const unsigned char id[BENCH_ID_MAX], int *rank, int *size)
 
 void lib_setup(const struct bench_call *call)
 {
+}
+
+bool lib_keeps_input(const struct bench_call *call)
+{
+	return true;
 }
 
 static int start(const struct bench_call *c, struct coll_request **req)
