@@ -28,6 +28,8 @@
 /* Bytes of all ranks together that one of them, or each, adds up or copies. */
 #define BYTES_MAX	16384
 #define INTEGERS_MAX	65536
+/* Of a millisecond. */
+#define PAUSES_MAX	10000
 /* Calls before the memory is made. */
 #define WARM_UP		16
 
@@ -564,6 +566,20 @@ bool coll_board_end_request(struct coll_request *req)
 		return false;
 	take(req->op.comm, &req->board, req->put - 1);
 	req->put = 0;
+	return true;
+}
+
+/*
+ * Sleeps for a little while what was put and cannot be posted for want of memory. False: that has
+ * taken so long that it will not pass; nobody else may be waiting with a deadline.
+ */
+bool coll_board_patience(unsigned int *pauses)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (++*pauses > PAUSES_MAX)
+		return false;
+	nanosleep(&pause, NULL);
 	return true;
 }
 

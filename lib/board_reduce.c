@@ -5,6 +5,7 @@
  * it if either is, and -0 is less than +0.
  */
 #include "board_reduce.h"
+#include "fpu.h"
 
 /*
  * One reduction: what becomes of x[i] and y[i], read as @type, and what is done to all of it then.
@@ -87,9 +88,21 @@ WORD(64, 0x7ff0000000000000, 0x7ff8000000000000)
 #define EXTREME(bits, first)							\
 	is_nan##bits(x[i]) || is_nan##bits(y[i]) ? (word##bits)~0ULL : (first) ? y[i] : x[i]
 
+/* The caller may have another rounding, or other ranks may. */
+#define ROUNDS(name, inner)							\
+	static void name(void *out, const void *in, const void *other, size_t n)	\
+	{									\
+		struct coll_fpu had = coll_fpu_begin();			\
+										\
+		inner(out, in, other, n);					\
+		coll_fpu_end(had);						\
+	}
+
 #define FLOAT(name, type, bits)							\
-	REDUCE(name##_sum, type, x[i] + y[i], one_nan##bits(out, n))		\
-	REDUCE(name##_prod, type, x[i] * y[i], one_nan##bits(out, n))		\
+	REDUCE(name##_add, type, x[i] + y[i], one_nan##bits(out, n))		\
+	REDUCE(name##_multiply, type, x[i] * y[i], one_nan##bits(out, n))	\
+	ROUNDS(name##_sum, name##_add)						\
+	ROUNDS(name##_prod, name##_multiply)					\
 	REDUCE(name##_min, word##bits,						\
 	       EXTREME(bits, order##bits(y[i]) < order##bits(x[i])), one_nan##bits(out, n))	\
 	REDUCE(name##_max, word##bits,						\

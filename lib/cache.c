@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include <npulink/verify.h>
+#include "fpu.h"
 #include "internal.h"
 
 /* Above this the kernel leaves the proof that a plan has no races to us. */
@@ -232,6 +233,7 @@ int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
 {
 	struct coll_plans *plans = &comm->plans;
 	struct coll_cached *e = plans->newest, **bucket;
+	struct coll_fpu had;
 	uint64_t hash;
 	int rc;
 
@@ -256,7 +258,10 @@ int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
 	e = entry_new(args);
 	if (!e)
 		return coll_fail(comm, -ENOMEM, "out of memory");
+	/* What costs least, by arithmetic, is to be the same on all ranks. */
+	had = coll_fpu_begin();
 	rc = plan_create(comm, args, e);
+	coll_fpu_end(had);
 	if (rc) {
 		free(e);
 		return rc;

@@ -319,11 +319,11 @@ static void make_room(struct coll_dev *dev, struct coll_request **v, unsigned in
 static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct coll_request **v,
 		    unsigned int n, bool wait, bool claimed)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct coll_dev *dev = comm->dev;
 	struct coll_comm *posting = NULL;
-	unsigned int done = 0, len, stale = n;
+	unsigned int done = 0, len, stale = n, pauses = 0;
 	uint32_t posted;
+	bool again;
 	int rc;
 
 	for (unsigned int i = 0; i < n && !claimed && !posting; i++)
@@ -388,9 +388,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		/* What others may have met cannot be withdrawn. */
 		if (v[done]->put && rc == -ENOMEM) {
 			pthread_mutex_unlock(&dev->lock);
-			nanosleep(&pause, NULL);
+			again = coll_board_patience(&pauses);
 			pthread_mutex_lock(&dev->lock);
-			continue;
+			if (again)
+				continue;
 		}
 		coll_board_withdraw(comm, v + done, n - done, rc);
 		for (unsigned int i = done; i < n; i++) {

@@ -503,6 +503,7 @@ bool coll_board_claim(struct coll_comm *comm);
 void coll_board_let_go(struct coll_comm *comm);
 void coll_board_begin_post(struct coll_comm *comm);
 void coll_board_end_post(struct coll_comm *comm);
+bool coll_board_patience(unsigned int *pauses);
 void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
 
 /* ---- repeat.c: blocking calls that come again */

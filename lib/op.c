@@ -404,12 +404,12 @@ static int post_and_wait(struct coll_operation *op, bool *refused)
 
 /*
  * The same for one that is on the board: what all others may have met cannot be withdrawn, so
- * lack of memory has to pass. -EALREADY: all have met.
+ * lack of memory has to pass, or it is the end. -EALREADY: all have met.
  */
 static int post_put(struct coll_operation *op, bool *refused)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
 	struct coll_dev *dev = op->comm->dev;
+	unsigned int pauses = 0;
 	int rc;
 
 	for (;;) {
@@ -420,8 +420,8 @@ static int post_put(struct coll_operation *op, bool *refused)
 			pthread_mutex_lock(&dev->lock);
 			coll_make_room(dev, true);
 			pthread_mutex_unlock(&dev->lock);
-		} else if (rc == -ENOMEM) {
-			nanosleep(&pause, NULL);
+		} else if (rc == -ENOMEM && coll_board_patience(&pauses)) {
+			continue;
 		} else if (rc != -EINTR) {
 			coll_drv_comm_abort(&dev->drv, op->comm->id, -rc);
 			return rc;
@@ -487,6 +487,15 @@ static enum coll_board_state try_board(const struct coll_operation *op,
 	return state;
 }
 
+/* The outcome of one that was posted with NPULINK_POST_HELD. */
+static int wait_held(const struct coll_operation *op)
+{
+	struct npulink_result result;
+	int rc = coll_drv_wait(&op->comm->dev->drv, op->post.out_seq, COLL_NEVER, &result);
+
+	return rc ? rc : result.status;
+}
+
 /* It was met there, so that nothing has to be copied. */
 static int end_met(struct coll_operation *op)
 {
@@ -531,11 +540,18 @@ int coll_op_run(struct coll_operation *op)
 		rc = post_and_wait(op, &refused);
 		return run_to_end(op, rc, refused);
 	}
+	/* It has its number then, so that other threads may have the board while we wait. */
+	op->post.flags = NPULINK_POST_HELD;
 	rc = post_put(op, &refused);
+	op->post.flags = NPULINK_POST_WAIT;
 	if (rc == -EALREADY)
 		coll_board_end(op->comm, &call);
 	coll_repeats_release(op->comm);
-	return rc == -EALREADY ? end_met(op) : run_to_end(op, rc, refused);
+	if (rc == -EALREADY)
+		return end_met(op);
+	if (!refused)
+		rc = wait_held(op);
+	return run_to_end(op, rc, refused);
 }
 
 /* The same for one that coll_repeat_get() has found. */

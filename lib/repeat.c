@@ -139,6 +139,15 @@ static bool comes_again(const struct coll_operation *op)
 	return false;
 }
 
+/* While another thread had those that are kept, this one was not found there. */
+static bool is_kept(const struct coll_repeats *r, const struct coll_operation *op)
+{
+	for (unsigned int i = 0; i < r->n; i++)
+		if (coll_op_is_call(&r->v[i].op, &op->args, op->called[0], op->called[1]))
+			return true;
+	return false;
+}
+
 /*
  * @op has succeeded. True if it is kept, with all that it holds, because the same call came
  * before. Lock held.
@@ -154,7 +163,7 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	if (op->reg[0] || op->reg[1] || op->scratch || !coll_op_may_repeat(op) ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
-	if (!make_room(r, dev, op->arena_len)) {
+	if (is_kept(r, op) || !make_room(r, dev, op->arena_len)) {
 		release(r);
 		return false;
 	}

@@ -217,6 +217,37 @@ static bool do_same_calls(unsigned int n)
 	return !bad && tell[0] < 16;
 }
 
+/*
+ * As a caller may have set its own arithmetic: denormals flushed, rounded up, and what is invalid,
+ * too large or too small signalled. Gives what it was.
+ */
+static uint32_t set_strange(bool strange)
+{
+	uint32_t had = 0;
+#ifdef __x86_64__
+	const uint32_t mxcsr = 0x1000 | 0x8040 | 0x4000;	/* inexact is not signalled */
+
+	__asm__ volatile("stmxcsr %0" : "=m" (had) : : "memory");
+	if (strange)
+		__asm__ volatile("ldmxcsr %0" : : "m" (mxcsr) : "memory");
+#endif
+	return had;
+}
+
+/* Again as it was; whether the call has left what was set. */
+static bool unset_strange(bool strange, uint32_t had)
+{
+	bool same = true;
+#ifdef __x86_64__
+	uint32_t now;
+
+	__asm__ volatile("stmxcsr %0" : "=m" (now) : : "memory");
+	__asm__ volatile("ldmxcsr %0" : : "m" (had) : "memory");
+	same = !strange || (now & ~0x3f) == (0x1000 | 0x8040 | 0x4000);
+#endif
+	return same;
+}
+
 /* Of one type and operation; the first call is posted. To be met, and not: *@missed. */
 static int same_bits_of(struct ranks *ranks, struct coll_comm *comm, unsigned int type,
 			unsigned int op, size_t len, int *missed)
@@ -225,6 +256,7 @@ static int same_bits_of(struct ranks *ranks, struct coll_comm *comm, unsigned in
 	static _Alignas(8) unsigned char in[WIDE], first[WIDE], out[WIDE];
 	size_t size = coll_dtype_size(type);
 	uint64_t before = 0;
+	uint32_t had;
 	int rc = 0;
 
 	len = len / size * size;
@@ -233,7 +265,11 @@ static int same_bits_of(struct ranks *ranks, struct coll_comm *comm, unsigned in
 		memset(out, 0xa5, sizeof(out));
 		if (i == 9)
 			before = met(comm);
+		had = set_strange(rank % 2);
 		rc = (i ? call : planned)(comm, 0, false, in, out, len / size, type, op);
+		if (!unset_strange(rank % 2, had))
+			return rank_fail(ranks, rank, "%s, reduction %u: the caller's arithmetic was changed",
+					 types[type], op);
 		if (!i)
 			memcpy(first, out, sizeof(out));
 		if (!rc && memcmp(first, out, sizeof(out)))
