@@ -288,7 +288,7 @@ check: setup
 
 bench:
 	@tools/install/setup bench
-	$(Q)+$(MAKE) $(jobs) lib $(if $(HERE),modules,vm-modules-release)
+	$(Q)+$(MAKE) $(jobs) lib $(B)/tools/npulink $(if $(HERE),modules,vm-modules-release)
 	$(Q)+$(MAKE) $(jobs) bench-programs
 	@QUICK='$(QUICK)' HERE='$(HERE)' tools/bench/peers/bench
 
