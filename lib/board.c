@@ -21,6 +21,8 @@
 /* How long a rank looks for the others before it sleeps: about what that would cost it. */
 #define SPIN_NS		20000
 #define SPIN_LOOKS	64	/* looks at the flags per look at the clock */
+/* And per relax(), which takes as long as many of them. */
+#define RELAX_LOOKS	16
 /* After so many times in vain, it sleeps at once for PAUSE_FIRST calls, then for twice as many. */
 #define MISSES		4
 #define PAUSE_FIRST	64
@@ -104,7 +106,7 @@ static unsigned int processors(uint32_t online)
 }
 
 /* The memory; the last rank to come here is the first that can have all of it. */
-static bool board_open(struct coll_comm *comm)
+static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 {
 	const struct npulink_device_info *info = &comm->dev->info;
 	struct coll_board *b = &comm->board;
@@ -150,6 +152,17 @@ static bool board_open(struct coll_comm *comm)
 static bool has_failed(const struct coll_board *b)
 {
 	return __atomic_load_n(&b->comm->failed, __ATOMIC_RELAXED);
+}
+
+/* Mostly a number or two, for which a call takes longer than to copy them. */
+static inline void copy(void *to, const void *from, size_t len)
+{
+	if (len == 8)
+		memcpy(to, from, 8);
+	else if (len == 4)
+		memcpy(to, from, 4);
+	else if (len)
+		memcpy(to, from, len);
 }
 
 static uint64_t flag_of(const struct coll_board_call *call, uint64_t number)
@@ -221,8 +234,7 @@ static COLL_HOT bool put(struct coll_comm *comm, const struct coll_board_call *c
 
 	if (posted(b, number) || !is_free(b, comm, call, number))
 		return false;
-	if (call->len)
-		memcpy((void *)data_of(b->own, call, number), call->in, call->len);
+	copy((void *)data_of(b->own, call, number), call->in, call->len);
 	b->used[number % NPULINK_BOARD_SLOTS] = number + 1;
 	if (is_wide(call))
 		b->used_wide[number % NPULINK_BOARD_WIDES] = number + 1;
@@ -258,11 +270,12 @@ static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uin
 	uint64_t until = 0, now;
 
 	for (;;) {
-		relax();
 		n = look(comm, number, flag, n);
 		if (n == comm->nranks)
 			break;
-		if (--looks)
+		if (--looks % RELAX_LOOKS == 0)
+			relax();
+		if (looks)
 			continue;
 		looks = SPIN_LOOKS;
 		if (posted(b, number) || has_failed(b))
@@ -347,7 +360,7 @@ static COLL_HOT void combine(const struct coll_comm *comm, const struct coll_boa
 
 	if (!call->reduce || comm->nranks == 1) {
 		for (uint32_t r = 0; r < comm->nranks && len; r++)
-			memcpy((char *)out + r * len, brought(comm, call, number, from, r), len);
+			copy((char *)out + r * len, brought(comm, call, number, from, r), len);
 		return;
 	}
 	for (uint32_t r = 1; r < comm->nranks; r++) {
@@ -372,7 +385,7 @@ static COLL_HOT void take_from(struct coll_comm *comm, const struct coll_board_c
 	if (!by || !call->shared)
 		return take(comm, call, number);
 	result = result_of(rank_of(&comm->board, by - 1), call, number);
-	memcpy(call->out, result + call->from, call->reduce ? call->part : call->shared);
+	copy(call->out, result + call->from, call->reduce ? call->part : call->shared);
 	done(&comm->board, number);
 }
 
@@ -435,7 +448,7 @@ static uint64_t next_number(struct coll_comm *comm)
  * Tries it on the board: COLL_BOARD_MET: done. Else it has to be posted, after which
  * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
  */
-COLL_HOT enum coll_board_state coll_board_try(struct coll_comm *comm,
+COLL_HOT __attribute__((flatten)) enum coll_board_state coll_board_try(struct coll_comm *comm,
 					      const struct coll_board_call *call)
 {
 	uint64_t number;
@@ -526,6 +539,7 @@ void coll_board_end_post(struct coll_comm *comm)
  * number of those that are done. The others are to be posted, and those with put set may then
  * turn out to be done, see coll_board_end_request().
  */
+COLL_HOT __attribute__((flatten))
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n)
 {
 	unsigned int nput, met = 0;
@@ -680,16 +694,22 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	return true;
 }
 
-/* What the board has to know of @op. */
+/* What the board has to know of all calls with this plan. */
+void coll_board_plan(struct coll_cached *plan)
+{
+	plan->board = (struct coll_board_call) { .count = plan->args.count };
+	if (coll_board_takes(plan->alg, &plan->args, &plan->board))
+		plan->board.hash = hash(&plan->args);
+}
+
+/* And of @op, which has one. */
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
 {
-	*call = (struct coll_board_call) {
-		.in = op->buf[NPULINK_SLOT_SEND], .out = op->buf[NPULINK_SLOT_RECV],
-		.count = op->args.count,
-	};
-	if (!coll_board_takes(op->plan->alg, &op->args, call))
+	*call = op->plan->board;
+	if (!call->hash)
 		return;
-	call->hash = hash(&op->args);
+	call->in = op->buf[NPULINK_SLOT_SEND];
+	call->out = op->buf[NPULINK_SLOT_RECV];
 	if (op->args.in_place && op->args.collective != NPULINK_COLL_BARRIER)
 		set_in_place(&op->args, call);
 }

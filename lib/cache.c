@@ -222,6 +222,7 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 			e->len[i] = plan.slots[i].access ? plan.slots[i].min_len : 0;
 		e->deadline_ns = deadline_of(seconds, comm->nranks);
 		e->slow_ns = slow_of(seconds, comm->nranks);
+		coll_board_plan(e);
 	}
 	coll_plan_free(&plan);
 	return rc;

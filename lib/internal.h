@@ -292,6 +292,29 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 #define COLL_LAST	8	/* so many are remembered: of a longer loop, some are kept */
 
 /**
+ * struct coll_board_call - what is done on the board, see board.c
+ * @hash: of the call; 0: nothing
+ * @len: bytes that each rank brings; 0: it only comes
+ * @from: where in these those are that this rank needs
+ * @part: how many
+ * @in: the own
+ * @out: result
+ * @count: elements
+ * @shared: bytes of the result that all ranks need, or parts of them; 0: each its own, or none
+ * @elements: of these
+ * @reduce: adds one more rank's to the result; NULL: they are put one after the other
+ */
+struct coll_board_call {
+	uint32_t hash;
+	uint32_t len, from, part;
+	const void *in;
+	void *out;
+	size_t count;
+	uint32_t shared, elements;
+	void (*reduce)(void *out, const void *x, const void *y, size_t n);
+};
+
+/**
  * struct coll_cached - a plan of the communicator
  * @args: what it is for; the arrays are owned by the entry
  * @hash: of @args
@@ -307,6 +330,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @deadline_ns: predicted generously
  * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
+ * @board: calls that need not be posted, but for their buffers
  * @last: the buffers of the last blocking calls for which it had none of these, the newest first
  */
 struct coll_cached {
@@ -322,6 +346,7 @@ struct coll_cached {
 	uint64_t deadline_ns;
 	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
+	struct coll_board_call board;
 	const void *last[COLL_LAST][2];
 };
 
@@ -460,29 +485,6 @@ struct coll_board {
 	_Atomic uint64_t met;
 };
 
-/**
- * struct coll_board_call - what is done there
- * @hash: of the call; 0: nothing
- * @len: bytes that each rank brings; 0: it only comes
- * @from: where in these those are that this rank needs
- * @part: how many
- * @in: the own
- * @out: result
- * @count: elements
- * @shared: bytes of the result that all ranks need, or parts of them; 0: each its own, or none
- * @elements: of these
- * @reduce: adds one more rank's to the result; NULL: they are put one after the other
- */
-struct coll_board_call {
-	uint32_t hash;
-	uint32_t len, from, part;
-	const void *in;
-	void *out;
-	size_t count;
-	uint32_t shared, elements;
-	void (*reduce)(void *out, const void *x, const void *y, size_t n);
-};
-
 struct coll_request;
 
 enum coll_board_state {
@@ -494,6 +496,7 @@ enum coll_board_state {
 void coll_board_close(struct coll_board *board);
 bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *args,
 		      struct coll_board_call *call);
+void coll_board_plan(struct coll_cached *plan);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
 enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
 void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);
