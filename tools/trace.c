@@ -453,7 +453,7 @@ int trace_cmd(int argc, char **argv)
 		nops += log.v[i].nops;
 	flight_keep_last(&log, last);
 	if (!nops)
-		rc = fail("no operation of yours is on record; root sees those of all users");
+		rc = fail("no operation of yours is on record: root sees those of all users, and small collectives are on record with boards=0 only, see npulink-trace(8)");
 	if (!rc && (path || !svg))
 		rc = write_file(&log, path);
 	if (!rc && svg) {

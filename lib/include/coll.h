@@ -3,8 +3,8 @@
  * coll.h - libcoll: collective operations that the kernel carries out.
  *
  * The library plans a collective once and hands the plan to npulink.ko; from then
- * on every call is one system call, and the kernel drives it step by step while
- * the caller sleeps, computes, or is stopped in a debugger.
+ * on every call is one system call, or none if it is small, and the kernel drives it step by
+ * step while the caller sleeps, computes, or is stopped in a debugger.
  */
 #ifndef COLL_H
 #define COLL_H
@@ -260,7 +260,9 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key;
  * -EEXIST: a rank came twice; -EPROTO: another number of ranks, or not libcoll;
  * -EPROTONOSUPPORT: another version of libcoll (the text says both); -EOWNERDEAD: a
- * rank exited; -ELIBACC: PMIx's library is missing; -ENOTCONN: its server is.
+ * rank exited; -EHOSTUNREACH: ranks on several machines, and a device without an RDMA port;
+ * -EADDRINUSE: another program listens there; -ELIBACC: PMIx's library is missing; -ENOTCONN: its
+ * server is.
  */
 int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config);
 
@@ -438,8 +440,8 @@ const char *coll_strerror(int error);
  * @bytes: size of the payload: of the whole buffer for allreduce, reduce, broadcast;
  *	   of all shards together for scatter, gather, allgather, reduce_scatter;
  *	   of all blocks that one rank sends for alltoall
- * @dtype: of the elements: sums of floats are the same bits on all ranks and in all runs,
- *	   which not all algorithms are good for
+ * @dtype: of the elements: floats restrict the choice to algorithms whose sums are the same bits
+ *	   on all ranks and in all runs
  * @op: of the reduction, if it is one
  * @name: result, valid as long as the library is loaded
  * @seconds: predicted time, or NULL
@@ -550,7 +552,7 @@ int coll_request_free(struct coll_request **request);
 int coll_group_start(struct coll_comm *comm);
 
 /**
- * coll_group_end() - start all that was collected, with one system call
+ * coll_group_end() - start all that was collected, with one system call or none
  * @comm: communicator
  *
  * Returns when the blocking ones are done; coll_i*() and coll_start() among them
@@ -559,7 +561,8 @@ int coll_group_start(struct coll_comm *comm);
  * If a call was refused while they were collected, or there are too many, nothing is
  * started, and coll_wait() of the group's requests returns the same error. If a buffer cannot
  * be pinned (-EFAULT, -ENOMEM), small collectives before it and messages to the own rank may be
- * done, the rest is not started. The other ranks wait for those calls then: make them, or
+ * done (or, if it was pinned once and has changed since, all calls before it started), the rest
+ * is not. The other ranks wait for those calls then: make them, or
  * coll_comm_abort(). That has been called already if others may have met this rank in some of them.
  *
  * Return: 0, or the first error in the order of the calls; -EINVAL: no group is
