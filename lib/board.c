@@ -30,7 +30,7 @@
 /* Bytes of all ranks together that one of them, or each, adds up or copies. */
 #define BYTES_MAX	16384
 #define INTEGERS_MAX	65536
-/* Of a millisecond. */
+/* Times, a millisecond apart, that a call which is there is posted in vain for want of memory. */
 #define PAUSES_MAX	10000
 /* Calls before the memory is made. */
 #define WARM_UP		16
@@ -105,7 +105,10 @@ static unsigned int processors(uint32_t online)
 	return own > 1 && own < online ? own : online;
 }
 
-/* The memory; the last rank to come here is the first that can have all of it. */
+/*
+ * The memory; the last rank to come here is the first that can have all of it. Out of the way of
+ * those that are flattened: all that they call is one function with them, as returns cost.
+ */
 static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 {
 	const struct npulink_device_info *info = &comm->dev->info;
@@ -448,8 +451,8 @@ static uint64_t next_number(struct coll_comm *comm)
  * Tries it on the board: COLL_BOARD_MET: done. Else it has to be posted, after which
  * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
  */
-COLL_HOT __attribute__((flatten)) enum coll_board_state coll_board_try(struct coll_comm *comm,
-					      const struct coll_board_call *call)
+COLL_HOT __attribute__((flatten))
+enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	uint64_t number;
 	uint32_t by = 0;
@@ -584,8 +587,9 @@ bool coll_board_end_request(struct coll_request *req)
 }
 
 /*
- * Sleeps for a little while what was put and cannot be posted for want of memory. False: that has
- * taken so long that it will not pass; nobody else may be waiting with a deadline.
+ * Sleeps a little before a call that was put, and for which there was no memory, is posted again.
+ * False: that has taken so long that it will not pass. Perhaps nobody has posted it, and then no
+ * deadline runs.
  */
 bool coll_board_patience(unsigned int *pauses)
 {

@@ -21,11 +21,7 @@ struct coll_fpu {
 #if defined(__x86_64__)
 static inline struct coll_fpu coll_fpu_begin(void)
 {
-	/*
-	 * The default, with "inexact" noted already. To the hardware that is all the same, but an
-	 * emulator which has that flag to set cannot let the host's unit do the work until it is
-	 * set: with sums that are exact, never.
-	 */
+	/* The default, with "inexact" noted already: kernel/soft/fpu.h says why. */
 	const uint32_t mine = 0x1f80 | 0x20;
 	struct coll_fpu had;
 
