@@ -221,11 +221,13 @@ static bool do_same_calls(unsigned int n)
  * As a caller may have set its own arithmetic: denormals flushed, rounded up, and what is invalid,
  * too large or too small signalled. Gives what it was.
  */
+#define STRANGE		(0x1000 | 0x8040 | 0x4000)	/* inexact is not signalled */
+
 static uint32_t set_strange(bool strange)
 {
 	uint32_t had = 0;
 #ifdef __x86_64__
-	const uint32_t mxcsr = 0x1000 | 0x8040 | 0x4000;	/* inexact is not signalled */
+	const uint32_t mxcsr = STRANGE;
 
 	__asm__ volatile("stmxcsr %0" : "=m" (had) : : "memory");
 	if (strange)
@@ -243,7 +245,7 @@ static bool unset_strange(bool strange, uint32_t had)
 
 	__asm__ volatile("stmxcsr %0" : "=m" (now) : : "memory");
 	__asm__ volatile("ldmxcsr %0" : : "m" (had) : "memory");
-	same = !strange || (now & ~0x3f) == (0x1000 | 0x8040 | 0x4000);
+	same = !strange || (now & ~0x3f) == STRANGE;
 #endif
 	return same;
 }
