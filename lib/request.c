@@ -266,14 +266,15 @@ int coll_start(struct coll_request *req)
 
 int coll_startall(unsigned int n, struct coll_request **requests)
 {
-	struct coll_comm *comm;
+	struct coll_comm *comm = NULL;
 	int rc;
 
 	if (!n)
 		return 0;
-	if (!requests || !requests[0])
+	for (unsigned int i = 0; requests && i < n && !comm; i++)
+		comm = requests[i] ? requests[i]->op.comm : NULL;
+	if (!comm)
 		return -EINVAL;
-	comm = requests[0]->op.comm;
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;

@@ -354,6 +354,17 @@ static void test_startall(void)
 	ksft_test_result(!bad && out[0] == 3 && out[1] == 3,
 			 "persistent: one request twice is none\n");
 
+	/* Whichever is lacking, the group that it was to be in must not go without it. */
+	bad = coll_startall(2, NULL) != -EINVAL;
+	for (int lacking = 0; lacking < 2; lacking++) {
+		twice[lacking] = NULL;
+		twice[!lacking] = req[0];
+		bad |= coll_startall(2, twice) != -EINVAL || coll_group_start(comms[0]) ||
+		       coll_startall(2, twice) != -EINVAL || coll_group_end(comms[0]) != -EINVAL;
+	}
+	bad |= coll_startall(1, &req[0]) || coll_startall(1, &req[1]) || coll_waitall(2, req);
+	ksft_test_result(!bad, "persistent: several of which one is lacking are none\n");
+
 	in[0] = 5;
 	pthread_barrier_init(&opened, NULL, 2);
 	pthread_barrier_init(&started, NULL, 2);
@@ -759,7 +770,7 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 + 1);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 + 1 + 1);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
