@@ -32,6 +32,9 @@
 #define INTEGERS_MAX	65536
 /* Times, a millisecond apart, that a call which is there is posted in vain for want of memory. */
 #define PAUSES_MAX	10000
+
+/* So often what cannot be posted until another thread is done is posted again at once. */
+#define UNMET_LOOKS	16
 /* Calls before the memory is made. */
 #define WARM_UP		16
 
@@ -170,7 +173,7 @@ static inline void copy(void *to, const void *from, size_t len)
 
 static uint64_t flag_of(const struct coll_board_call *call, uint64_t number)
 {
-	return NPULINK_BOARD_FLAG(number, call->hash);
+	return NPULINK_BOARD_FLAG(number, call->code);
 }
 
 static bool posted(const struct coll_board *b, uint64_t number)
@@ -457,7 +460,7 @@ enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_b
 	uint64_t number;
 	uint32_t by = 0;
 
-	if (!call->hash || !is_open(comm))
+	if (!call->code || !is_open(comm))
 		return COLL_BOARD_NOT;
 	number = next_number(comm);
 	if (!put(comm, call, number))
@@ -553,7 +556,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 		if (!v[nput]->prepared)
 			coll_board_prepare(&v[nput]->op, &v[nput]->board);
 		v[nput]->prepared = true;
-		if (!v[nput]->board.hash)
+		if (!v[nput]->board.code)
 			break;
 	}
 	if (!nput || !is_open(comm))
@@ -602,6 +605,19 @@ bool coll_board_patience(unsigned int *pauses)
 }
 
 /*
+ * What was not put cannot be posted, as the next number is that of a call which another thread has
+ * put and all have met. That thread has only to read what it needs, but may not be running, and
+ * perhaps not before this one sleeps. Without the lock.
+ */
+void coll_board_unmet(unsigned int *looks)
+{
+	const struct timespec pause = { .tv_nsec = 50000 };
+
+	if (++*looks > UNMET_LOOKS)
+		nanosleep(&pause, NULL);
+}
+
+/*
  * Requests that cannot be posted, for want of something. Those that were put may have been met by
  * all others: then this rank would have another idea of what comes next, so that is the end.
  */
@@ -619,18 +635,24 @@ void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsign
 
 /* ---- which */
 
-/* FNV-1a; never 0. */
-static uint32_t hash(const struct coll_args *args)
+/*
+ * What all ranks have to agree in, for calls that coll_board_takes(): other calls have other
+ * codes, as nothing else would notice that they differ. Never 0.
+ */
+static uint32_t code(const struct coll_args *args)
 {
-	const uint64_t v[] = { args->collective, args->count, args->dtype, args->redop };
-	uint64_t h = 0xcbf29ce484222325;
+	static const uint8_t kinds[] = {
+		[NPULINK_COLL_BARRIER] = 1,
+		[NPULINK_COLL_ALLREDUCE] = 2,
+		[NPULINK_COLL_REDUCE_SCATTER] = 3,
+		[NPULINK_COLL_ALLGATHER] = 4,
+		[NPULINK_COLL_ALLTOALL] = 5,
+	};
 
-	for (unsigned int i = 0; i < sizeof(v) / sizeof(*v); i++)
-		for (unsigned int k = 0; k < 64; k += 8)
-			h = (h ^ (v[i] >> k & 0xff)) * 0x100000001b3;
-	h ^= h >> 32;
-	h = (h ^ h >> 24) & 0xffffff;
-	return h ? h : 1;
+	_Static_assert(NPULINK_BOARD_WIDE < 1 << 14 && NPULINK_DTYPES <= 1 << 4 &&
+		       NPULINK_REDOPS <= 1 << 2, "3 bits are left for the collective");
+	return ((kinds[args->collective] << 2 | args->redop) << 4 | args->dtype) << 14 |
+	       args->count;
 }
 
 /* How much each rank brings, and what of it is for whom; false if it is nothing for us. */
@@ -703,14 +725,14 @@ void coll_board_plan(struct coll_cached *plan)
 {
 	plan->board = (struct coll_board_call) { .count = plan->args.count };
 	if (coll_board_takes(plan->alg, &plan->args, &plan->board))
-		plan->board.hash = hash(&plan->args);
+		plan->board.code = code(&plan->args);
 }
 
 /* And of @op, which has one. */
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
 {
 	*call = op->plan->board;
-	if (!call->hash)
+	if (!call->code)
 		return;
 	call->in = op->buf[NPULINK_SLOT_SEND];
 	call->out = op->buf[NPULINK_SLOT_RECV];

@@ -293,7 +293,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 
 /**
  * struct coll_board_call - what is done on the board, see board.c
- * @hash: of the call; 0: nothing
+ * @code: of the call; 0: nothing
  * @len: bytes that each rank brings; 0: it only comes
  * @from: where in these those are that this rank needs
  * @part: how many
@@ -305,7 +305,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
  * @reduce: adds one more rank's to the result; NULL: they are put one after the other
  */
 struct coll_board_call {
-	uint32_t hash;
+	uint32_t code;
 	uint32_t len, from, part;
 	const void *in;
 	void *out;
@@ -507,6 +507,7 @@ void coll_board_let_go(struct coll_comm *comm);
 void coll_board_begin_post(struct coll_comm *comm);
 void coll_board_end_post(struct coll_comm *comm);
 bool coll_board_patience(unsigned int *pauses);
+void coll_board_unmet(unsigned int *looks);
 void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
 
 /* ---- repeat.c: blocking calls that come again */

@@ -476,7 +476,7 @@ static enum coll_board_state try_board(const struct coll_operation *op,
 	struct coll_comm *comm = op->comm;
 	enum coll_board_state state = COLL_BOARD_NOT;
 
-	if (!op->plan->board.hash || op->reg[0] || op->reg[1] || op->scratch ||
+	if (!op->plan->board.code || op->reg[0] || op->reg[1] || op->scratch ||
 	    !coll_repeats_hold(comm))
 		return state;
 	if (!comm->board.never) {

@@ -523,6 +523,23 @@ static bool do_mixed(unsigned int n)
 
 /* ---- what is noticed as ever ---- */
 
+/* Rank 1 brings more numbers: two counts that a hash of 24 bits had been the same for. */
+static int longer(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	static signed char in[3354], out[3354];
+	int rc = warm_up(comm);
+
+	for (int i = 0; i < HOT && !rc; i++) {
+		rc = coll_allreduce(comm, in, out, 2594, COLL_INT8, COLL_MIN);
+		rc = rc ? rc : coll_allreduce(comm, in, out, 3354, COLL_INT8, COLL_MIN);
+	}
+	if (rc)
+		return rc;
+	rc = coll_allreduce(comm, in, out, rank == 1 ? 3354 : 2594, COLL_INT8, COLL_MIN);
+	return rc == -EPROTO ? 0 : rank_fail(ranks, rank, "%d, not EPROTO", rc);
+}
+
 /* Rank 1 calls something else. */
 static int mismatch(struct ranks *ranks, struct coll_comm *comm)
 {
@@ -756,7 +773,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device() || access(BOARDS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(28);
+	ksft_set_plan(29);
 	for (unsigned int n = 2; n <= 4; n += 2)
 		chosen_result(do_same_bits(n), "%u ranks: the same bits as by the plan\n", n);
 	for (unsigned int n = 2; n <= 4; n++)
@@ -771,6 +788,7 @@ int main(void)
 		chosen_result(do_mixed(n), "%u ranks: in any order with other calls\n", n);
 	test(2, mismatch, 0, "another call");
 	test(4, mismatch, 0, "another call");
+	test(2, longer, 0, "more numbers, by a hash the same call");
 	test(2, death, 0, "a rank dies at once");
 	test(2, death, 3000, "a rank dies after 3 ms");
 	test(4, death, 3000, "a rank dies after 3 ms");

@@ -59,8 +59,12 @@
 #define NPULINK_MMAP_BOARD(id)		(0x800000000000ULL + ((__u64)(id) << NPULINK_BOARD_SHIFT))
 #define NPULINK_MMAP_BOARD_OWN(id)	(NPULINK_MMAP_BOARD(id) + (1ULL << 29))
 
-/* What a slot says: under which number, of what call (24 bits of any hash of it). */
-#define NPULINK_BOARD_FLAG(number, hash)	(((number) + 1) << 24 | ((hash) & 0xffffff))
+/*
+ * What a slot says: under which number, and of what call. Calls that differ need codes that do, as
+ * ranks whose flags are equal are taken to have called the same; 24 bits have room for all that
+ * fits on a board.
+ */
+#define NPULINK_BOARD_FLAG(number, code)	(((number) + 1) << 24 | ((code) & 0xffffff))
 
 /**
  * struct npulink_board_machine - first of all: equal for all communicators

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * board_code.c - calls that the board takes and that differ have other codes, all of them: ranks
+ * whose flags are equal are taken to have called the same.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include "internal.h"
+#include "kselftest.h"
+
+#define CODES	(1U << 24)
+
+static unsigned char *seen;
+static const struct coll_algorithm algorithm = { .ordered = true };
+
+/* How many of one kind the board takes; those whose code is another's, too, or nothing, are bad. */
+static unsigned int all_of(struct coll_cached *plan, unsigned int *bad)
+{
+	bool counts = plan->args.collective != NPULINK_COLL_BARRIER;
+	size_t most = counts ? 2 * NPULINK_BOARD_WIDE : 0;
+	unsigned int taken = 0;
+	uint32_t code;
+
+	for (size_t count = 0; count <= most; count++) {
+		plan->args.count = count;
+		coll_board_plan(plan);
+		code = plan->board.code;
+		if (!code)
+			continue;
+		taken++;
+		if (code >= CODES || seen[code]++)
+			++*bad;
+	}
+	return taken;
+}
+
+static void test_ranks(uint32_t nranks)
+{
+	struct coll_cached plan = { .alg = &algorithm, .args.nranks = nranks };
+	unsigned int taken = 0, bad = 0;
+
+	memset(seen, 0, CODES);
+	for (uint32_t c = 0; c < NPULINK_COLLS; c++) {
+		bool reduces = npulink_coll_reduces(c), typed = c != NPULINK_COLL_BARRIER;
+
+		plan.args.collective = c;
+		for (uint32_t t = 0; t < (typed ? NPULINK_DTYPES : 1); t++) {
+			plan.args.dtype = t;
+			for (uint32_t op = 0; op <= (reduces ? NPULINK_CALL_AVG : 0); op++) {
+				plan.args.redop = op;
+				taken += all_of(&plan, &bad);
+			}
+		}
+	}
+	ksft_print_msg("%u ranks: %u calls\n", nranks, taken);
+	ksft_test_result(!bad && taken > 10000, "%u ranks: as many codes as calls\n", nranks);
+}
+
+int main(void)
+{
+	ksft_print_header();
+	seen = malloc(CODES);
+	if (!seen)
+		ksft_exit_fail_msg("no memory\n");
+	ksft_set_plan(2);
+	test_ranks(2);
+	test_ranks(5);
+	free(seen);
+	ksft_finished();
+}
