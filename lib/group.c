@@ -321,10 +321,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_comm *posting = NULL;
-	unsigned int done = 0, len, stale = n, pauses = 0;
+	unsigned int done = 0, len, stale = n, pauses = 0, looks = 0;
 	uint32_t posted;
 	bool again;
-	int rc;
+	int rc = 0;
 
 	for (unsigned int i = 0; i < n && !claimed && !posting; i++)
 		posting = coll_op_numbered(&v[i]->op);
@@ -339,6 +339,8 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			posts[i].wait_until_ns = 0;
 		}
 		pthread_mutex_unlock(&dev->lock);
+		if (rc == -EALREADY)
+			coll_board_unmet(&looks);
 		coll_board_begin_post(posting);
 		rc = coll_drv_post_batch(&dev->drv, posts, len,
 					 wait && done + len == n ? NPULINK_POST_WAIT : 0, &posted);
@@ -381,6 +383,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		if (rc == -EALREADY && coll_board_end_request(v[done])) {
 			coll_op_unbind(&v[done]->op);
 			self_end(v[done++], 0);
+			rc = 0;
 			continue;
 		}
 		if (rc == -EINTR || rc == -EALREADY)
@@ -462,13 +465,14 @@ static int has_room(struct coll_comm *comm, unsigned int n, unsigned int request
 static int group_run(struct coll_comm *comm, struct coll_group *g)
 {
 	struct coll_request **v = g->kernels;
-	unsigned int n = 0, requests = 0, met;
+	unsigned int n = 0, requests = 0, messages = 0, met;
 	bool claimed = false;
 	int rc;
 
 	for (unsigned int i = 0; i < g->n; i++) {
 		n += is_kernels(g->v[i]);
 		requests += is_kernels(g->v[i]) && !g->v[i]->blocking;
+		messages += is_kernels(g->v[i]) && !coll_op_numbered(&g->v[i]->op);
 	}
 	rc = has_room(comm, n, requests);
 	if (rc) {
@@ -476,7 +480,8 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 		return rc;
 	}
 	run_local(g, v);
-	if (n && !requests)
+	/* Others may call what is on the board only when they have a message of this group. */
+	if (n && !requests && !messages)
 		claimed = claim(comm);
 	if (claimed) {
 		met = meet_all(comm, v, n);

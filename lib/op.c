@@ -433,6 +433,7 @@ static int post_put(struct coll_operation *op, bool *refused)
 static int run_to_end(struct coll_operation *op, int rc, bool refused)
 {
 	struct coll_dev *dev = op->comm->dev;
+	unsigned int looks = 0;
 	bool stale = false;
 
 	while (refused && (rc == -EINTR || rc == -EALREADY || rc == -EBUSY ||
@@ -451,6 +452,8 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 				}
 			}
 			pthread_mutex_unlock(&dev->lock);
+		} else if (rc == -EALREADY) {
+			coll_board_unmet(&looks);
 		}
 		rc = post_and_wait(op, &refused);
 	}

@@ -176,12 +176,15 @@ static int post_request(struct coll_request *req)
 	struct coll_dev *dev = req->dev;
 	struct coll_operation *op = &req->op;
 	struct coll_comm *posting = coll_op_numbered(op);
+	unsigned int looks = 0;
 	bool stale = false;
-	int rc;
+	int rc = 0;
 
 	for (;;) {
 		coll_request_launch(req);
 		pthread_mutex_unlock(&dev->lock);
+		if (rc == -EALREADY)
+			coll_board_unmet(&looks);
 		op->post.flags = 0;
 		op->post.wait_until_ns = 0;
 		coll_board_begin_post(posting);

@@ -277,12 +277,63 @@ static int request(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
+static uint64_t syscalls(struct coll_comm *comm)
+{
+	struct coll_comm_info info;
+
+	coll_comm_info(comm, &info);
+	return info.syscalls;
+}
+
+/*
+ * A message of the group does not wait for what others call only when they have it: the group is
+ * posted, and nobody sleeps at the board first.
+ */
+static int with_message(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), calls = 100;
+	static int in[8] = { 1, 2 }, out[8];
+	int rc = 0, got = 0, wrong = 0;
+	uint64_t before, made;
+
+	for (int i = 0; i < ROUNDS && !rc; i++)
+		rc = group(comm, in, out, 2);
+	if (rc)
+		return rc;
+	if (!met(comm))
+		return rank_fail(ranks, rank, "nothing was met");
+	before = syscalls(comm);
+	for (unsigned int i = 0; i < calls && !rc; i++) {
+		int number = i;
+
+		if (rank == 0) {
+			rc = coll_group_start(comm);
+			rc = rc ? rc : coll_allreduce(comm, in, out, 4, COLL_INT32, COLL_SUM);
+			rc = rc ? rc : coll_send(comm, &number, 1, COLL_INT32, 1);
+			rc = rc ? rc : coll_group_end(comm);
+		} else {
+			rc = coll_recv(comm, &got, 1, COLL_INT32, 0);
+			rc = rc ? rc : coll_allreduce(comm, in, out, 4, COLL_INT32, COLL_SUM);
+			wrong += got != number;
+		}
+		wrong += out[0] != 2 || out[1] != 4;
+	}
+	made = syscalls(comm) - before;
+	if (rc || wrong)
+		return rank_fail(ranks, rank, "%d, %d wrong", rc, wrong);
+	/* One to post both, and sometimes one more to wait for the message. */
+	if (rank == 0 && made > calls * 5 / 2)
+		return rank_fail(ranks, rank, "%llu system calls for %u groups",
+				 (unsigned long long)made, calls);
+	return 0;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(7);
+	ksft_set_plan(8);
 	chosen_result(!run(2, refused, 0), "2 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(4, refused, 0), "4 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(2, pinned, 1), "2 ranks: on the board, and cannot be pinned\n");
@@ -290,5 +341,6 @@ int main(void)
 	chosen_result(!run(3, threads, 0), "3 ranks: two threads and groups of barriers\n");
 	chosen_result(!run(2, message, 0), "2 ranks: a message that they wait for first\n");
 	chosen_result(!run(2, request, 0), "2 ranks: a request that is started meanwhile\n");
+	chosen_result(!run(2, with_message, 0), "2 ranks: a message in the group\n");
 	ksft_finished();
 }
