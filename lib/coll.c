@@ -297,6 +297,16 @@ static __attribute__((noinline)) int call_grouped(struct coll_comm *comm,
 	       call_later(comm, args, send, recv, BLOCKING, NULL);
 }
 
+static int no_request(struct coll_comm *comm, const struct coll_args *args, enum form form)
+{
+	char what[128];
+	int rc;
+
+	coll_describe(args, what, sizeof(what));
+	rc = coll_fail(comm, -EINVAL, "%s: the request pointer is NULL", what);
+	return form == REQUEST ? coll_group_refuse(comm, rc) : rc;
+}
+
 static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 			 const void *send, void *recv, enum form form,
 			 struct coll_request **request)
@@ -310,7 +320,7 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 	if (rc)
 		return rc;
 	if (form != BLOCKING && !request)
-		return form == REQUEST ? coll_group_refuse(comm, -EINVAL) : -EINVAL;
+		return no_request(comm, args, form);
 	if (form != BLOCKING)
 		return call_later(comm, args, send, recv, form, request);
 	if (coll_group_mine(comm))

@@ -136,16 +136,25 @@ const char *coll_comm_warning(struct coll_comm *comm)
 
 /* ---- calls in words */
 
-static const char *name_or(const char *name)
+/* What has no name is a mistake of the caller, who may know the number. */
+static const char *name_or(const char *name, const char *what, unsigned int number, char buf[24])
 {
-	return name ? name : "?";
+	if (*name != '?')
+		return name;
+	snprintf(buf, 24, "%s %u", what, number);
+	return buf;
+}
+
+static const char *type_name(unsigned int dtype, char buf[24])
+{
+	return name_or(coll_dtype_name(dtype), "type", dtype, buf);
 }
 
 /* "allreduce of 1024 float32 (sum)", "broadcast of 3 int8 from root 2". */
 static void describe(char *text, size_t size, const struct npulink_call *c)
 {
 	const char *name = coll_collective_name(c->collective);
-	char count[24] = "", op[24] = "", root[24] = "";
+	char count[24] = "", op[32] = "", root[24] = "", buf[24];
 
 	if (c->collective == NPULINK_COLL_BARRIER) {
 		snprintf(text, size, "barrier");
@@ -156,11 +165,12 @@ static void describe(char *text, size_t size, const struct npulink_call *c)
 	if (!npulink_coll_is_v(c->collective))
 		snprintf(count, sizeof(count), "%" PRIu64 " ", (uint64_t)c->count);
 	if (npulink_coll_reduces(c->collective))
-		snprintf(op, sizeof(op), " (%s)", name_or(coll_redop_name(c->redop)));
+		snprintf(op, sizeof(op), " (%s)",
+			 name_or(coll_redop_name(c->redop), "reduction", c->redop, buf));
 	if (npulink_coll_has_root(c->collective))
 		snprintf(root, sizeof(root), ", root %u", c->root);
-	snprintf(text, size, "%s of %s%s%s%s", name_or(name), count,
-		 name_or(coll_dtype_name(c->dtype)), op, root);
+	snprintf(text, size, "%s of %s%s%s%s", name, count,
+		 type_name(c->dtype, buf), op, root);
 }
 
 void coll_describe(const struct coll_args *args, char *text, size_t size)
@@ -173,10 +183,12 @@ void coll_describe(const struct coll_args *args, char *text, size_t size)
 		.count = args->count,
 	};
 
+	char buf[24];
+
 	if (args->collective == NPULINK_COLL_P2P)
 		snprintf(text, size, "%s of %" PRIu64 " %s %s rank %u",
 			 args->send ? "send" : "receive", args->count,
-			 name_or(coll_dtype_name(args->dtype)), args->send ? "to" : "from",
+			 type_name(args->dtype, buf), args->send ? "to" : "from",
 			 args->peer);
 	else
 		describe(text, size, &call);
@@ -573,6 +585,10 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 
 		return coll_fail_op(&op, rc);
 	}
+	if (rc == -EOVERFLOW)
+		return coll_fail(comm, rc,
+				 "%s: too large: at most %llu bytes at each rank, make several calls", what,
+				 (unsigned long long)NPULINK_MAX_LEN);
 	return coll_fail(comm, rc, "%s: cannot make the plan: %s (%s)", what, coll_strerror(rc),
 			 strerror(-rc));
 }

@@ -606,16 +606,13 @@ bool coll_op_is_local(const struct coll_operation *op)
 int coll_op_local(struct coll_operation *op)
 {
 	int failed = atomic_load_explicit(&op->comm->failed, memory_order_relaxed), rc;
-	char what[128];
 	size_t len;
 
 	if (failed)
 		return coll_fail_op(op, failed);
 	if (__builtin_mul_overflow(op->args.count, npulink_dtype_size(op->args.dtype), &len) ||
-	    len > NPULINK_MAX_LEN) {
-		coll_describe(&op->args, what, sizeof(what));
-		return coll_fail(op->comm, -EOVERFLOW, "%s: too large", what);
-	}
+	    len > NPULINK_MAX_LEN)
+		return coll_fail_plan(op->comm, &op->args, -EOVERFLOW, NULL);
 	if (!len || op->args.collective == NPULINK_COLL_BARRIER)
 		return 0;
 	rc = check_buffers(op, op->args.in_place ? 0 : len, len);

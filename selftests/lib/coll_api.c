@@ -430,9 +430,9 @@ static void test_bad_arguments(void)
 	ksft_test_result(refused(c, coll_allreduce(c, x, NULL, 1, COLL_INT32, COLL_SUM), -EINVAL,
 				 "receive buffer is NULL"), "bad: no receive buffer\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, x + 4, 1, 99, COLL_SUM), -EINVAL,
-				 "data type"), "bad: data type\n");
+				 "allreduce of 1 type 99 (sum): no such data type"), "bad: data type\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, x + 4, 1, COLL_INT32, 9), -EINVAL,
-				 "reduction"), "bad: reduction\n");
+				 "(reduction 9): no such reduction"), "bad: reduction\n");
 	ksft_test_result(refused(c, coll_broadcast(c, x, x + 4, 1, COLL_INT32, 2), -EINVAL, "root"),
 			 "bad: root\n");
 	ksft_test_result(refused(c, coll_send(c, x, 1, COLL_INT32, 2), -EINVAL, "peer"),
@@ -442,7 +442,7 @@ static void test_bad_arguments(void)
 	ksft_test_result(refused(c, coll_allreduce(c, (char *)x + 1, x + 4, 1, COLL_INT32,
 						   COLL_SUM), -EINVAL, "aligned"), "bad: alignment\n");
 	ksft_test_result(refused(c, coll_allreduce(c, x, x + 4, SIZE_MAX / 2, COLL_INT32, COLL_SUM),
-				 -EOVERFLOW, "too large"), "bad: too large\n");
+				 -EOVERFLOW, "too large: at most"), "bad: too large\n");
 	ksft_test_result(refused(c, coll_allgatherv(c, x, x + 4, NULL, NULL, COLL_INT32), -EINVAL,
 				 "counts"), "bad: no counts\n");
 	ksft_test_result(refused(c, coll_alltoallv(c, x, NULL, NULL, x + 4, counts, NULL,
@@ -460,8 +460,10 @@ static void test_bad_arguments(void)
 				 -ENOMEM, "pin"), "bad: over the limit on locked memory\n");
 	mock.memlock = SIZE_MAX;
 	ksft_test_result(coll_allreduce(NULL, x, x, 1, COLL_INT32, COLL_SUM) == -EINVAL &&
-			 coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL) == -EINVAL,
-			 "bad: no communicator, no request\n");
+			 refused(c, coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL), -EINVAL,
+				 "request pointer is NULL") &&
+			 refused(c, coll_allreduce_init(c, x, x, 1, COLL_INT32, COLL_SUM, NULL), -EINVAL,
+				 "request pointer is NULL"), "bad: no communicator, no request\n");
 	comms_free(comms, 2);
 }
 
