@@ -115,6 +115,18 @@ for ((try = 0; try < 100; try++)); do
 done
 check "slow: what has gone comes last" sh -c '
 	[ "$(uniq "$1" | sed "s/[0-9][0-9]*/pid/" | uniq | tr "\n" " ")" = "pid gone " ]' - "$scratch/pids"
+check "slow: somebody stands out" grep -q " the others waiting: " "$scratch/table"
+# While a job hangs, that is not who to look for.
+stopped=$(grep -m 1 '^[0-9]' "$scratch/pids")
+kill -STOP "$stopped"
+for ((try = 0; try < 100; try++)); do
+	npulink slow >"$scratch/table"
+	! grep -q "is in flight for" "$scratch/table" || break
+	sleep 0.1
+done
+check "slow: but not while something hangs" sh -c '
+	grep -q "is in flight for" "$1" && ! grep -q " the others waiting: " "$1"' - "$scratch/table"
+kill -CONT "$stopped"
 kill $live
 wait $live
 

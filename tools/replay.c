@@ -338,6 +338,7 @@ static int simulate(const struct scenario *s, const struct fit *fit, const struc
 struct outcome {
 	const struct flight_run *run;	/* the one of median duration */
 	size_t nruns;
+	bool in_place;
 	double recorded, skew, predicted;
 	double *what_if;
 };
@@ -346,9 +347,10 @@ static void print_outcome(const struct outcome *o, const struct scenario *with, 
 {
 	char name[100], t[16], skew[16];
 
-	printf("\n%s, %u ranks of communicator %u, %zu time%s\n",
-	       flight_op_name(&o->run->op->k, name, sizeof(name)), o->run->nranks, o->run->comm,
-	       o->nruns, o->nruns == 1 ? "" : "s");
+	printf("\n%s%s, %u ranks of communicator %u, %zu time%s\n",
+	       flight_op_name(&o->run->op->k, name, sizeof(name)),
+	       o->in_place ? " in place" : "", o->run->nranks, o->run->comm, o->nruns,
+	       o->nruns == 1 ? "" : "s");
 	printf("  recorded   %12s  the median; the last rank came %s after the first\n",
 	       human_time(o->recorded, t), human_time(o->skew, skew));
 	printf("  predicted  %12s  %+.1f %%\n", human_time(o->predicted, t),
@@ -370,6 +372,7 @@ static struct json_object *json_outcome(const struct outcome *o, const struct sc
 	put_u64(obj, "comm", o->run->comm);
 	put_u64(obj, "ranks", o->run->nranks);
 	put_u64(obj, "bytes", flight_op_bytes(op));
+	json_object_object_add(obj, "in_place", json_object_new_boolean(o->in_place));
 	put_u64(obj, "runs", o->nruns);
 	put_double(obj, "recorded", o->recorded);
 	put_double(obj, "skew", o->skew);
@@ -418,6 +421,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 			flight_op_name(&o.run->op->k, name, sizeof(name)), why);
 		goto out;
 	}
+	o.in_place = args.in_place;
 	fill_starts(log, o.run, starts);
 	o.recorded = run_ns(o.run) / 1e9;
 	o.skew = (o.run->last_start - o.run->first_start) / 1e9;

@@ -354,14 +354,15 @@ static const struct slow_link *slowest(const struct ledger *sum)
 	return l;
 }
 
-static void print_findings(const struct ledger *sum)
+static void print_findings(const struct ledger *sum, bool told)
 {
-	const struct blamed *b = culprit(sum);
+	/* What is in flight for long is not counted: who was slow before it is not the answer. */
+	const struct blamed *b = told ? NULL : culprit(sum);
 	const struct slow_link *l = slowest(sum);
 	char time[16];
 
 	if (b && b->known)
-		printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: %s\n\n",
+		printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: %s, all of them together\n\n",
 		       b->rank, b->comm, b->task, b->pid, b->left ? "has gone; it kept" : "keeps",
 		       human_time(blame(b) / 1e9, time));
 	else if (b)
@@ -459,8 +460,8 @@ static struct json_object *old_op_json(const struct see_op *ops, size_t n,
 	return obj;
 }
 
-/* Prints them, or returns them. */
-static struct json_object *old_ops(uint32_t comm)
+/* Prints them, or returns them; *told: there are some. */
+static struct json_object *old_ops(uint32_t comm, bool *told)
 {
 	struct json_object *array = opts.json ? json_object_new_array() : NULL;
 	const struct see_op *old;
@@ -472,6 +473,7 @@ static struct json_object *old_ops(uint32_t comm)
 		return array;
 	while (i < n) {
 		old = next_old(ops, n, comm, &i);
+		*told |= old != NULL;
 		if (old && array)
 			json_object_array_add(array, old_op_json(ops, n, old));
 		else if (old)
@@ -582,6 +584,7 @@ int slow_cmd(int argc, char **argv)
 	char *words[argc + 2];
 	struct flight_log log;
 	struct ledger sum;
+	bool told = false;
 	size_t probes = 0;
 	int c, rc;
 
@@ -610,11 +613,11 @@ int slow_cmd(int argc, char **argv)
 		sum.probes = probes;
 		qsort(sum.ranks, sum.nranks, sizeof(*sum.ranks), by_blame);
 		qsort(sum.links, sum.nlinks, sizeof(*sum.links), by_speed);
-		array = old_ops(comm);
+		array = old_ops(comm, &told);
 		if (opts.json) {
 			print_json(&sum, array);
 		} else if (sum.nranks) {
-			print_findings(&sum);
+			print_findings(&sum, told);
 			print_ranks(&sum);
 			print_links(&sum);
 		} else if (!probes) {
