@@ -125,7 +125,9 @@ $(B)/lib/libcoll-san.a: $(LIB_SAN)
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(B)/lib/libcoll.pc: lib/libcoll.pc.in Makefile
+# Made anew each time: make install may name other directories than make did.
+.PHONY: $(B)/lib/libcoll.pc
+$(B)/lib/libcoll.pc: lib/libcoll.pc.in
 	$(Q)mkdir -p $(@D)
 	$(Q)sed -e 's,@prefix@,$(prefix),' -e 's,@libdir@,$(libdir),' \
 		-e 's,@includedir@,$(includedir),' -e 's,@version@,$(VERSION),' $< >$@

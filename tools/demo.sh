@@ -52,7 +52,7 @@ measure()
 	local coll
 
 	for coll in allreduce reduce_scatter allgather alltoall broadcast; do
-		say "$coll: $ranks processes, 8 B to 16 MiB, every result compared"
+		say "$coll: $ranks processes, up to 16 MiB, every result compared"
 		# Devices and settings are the same each time.
 		if ! $npulink bench $coll -p $ranks -b 8 -e 16M -f 8 -n 3 -w 1 -c 1 |
 		   sed -e '/^# nRanks/,/^#$/d' -e '/^# npulink bench/d' -e '/^#  *Rank/d' \
