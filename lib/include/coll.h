@@ -29,9 +29,10 @@ extern "C" {
  * communicator, except that a request belongs to one thread at a time and that
  * nothing may run in a communicator while it is destroyed. All ranks call the
  * collectives of a communicator in the same order, with the same collective,
- * count, type, operation and root; where they do not, all of them get -EPROTO
- * and a text that names both calls. Sends and receives are ordered per pair of
- * ranks and direction, independent of the collectives.
+ * count, type, operation and root; where they do not, they get -EPROTO and a text
+ * that names both calls. A rank that has what it needs already (the root of a broadcast,
+ * say) may have got 0 before, and learns of it in its next call. Sends and receives are
+ * ordered per pair of ranks and direction, independent of the collectives.
  *
  * After a failure that concerns the operation of other ranks as well
  * (-ECANCELED, -ETIMEDOUT, -EOWNERDEAD, -ESHUTDOWN, -EPROTO, -ENOLINK, -EIO,
@@ -40,6 +41,9 @@ extern "C" {
  * -ENOLINK, and a text that it had failed there); all that is left to do with it is
  * coll_comm_shrink() and coll_comm_destroy(). Errors that a call is refused with
  * before it starts (-EINVAL, -ENOMEM, -EFAULT, ..) leave it as it was.
+ *
+ * A call must not be left by longjmp() or by the cancellation of its thread: others would
+ * wait for it.
  *
  * Counts are in elements, offsets ("displs") as well. A count of 0 is allowed.
  * Buffers of reductions must be aligned to their type, others need not be.
@@ -422,7 +426,7 @@ int coll_comm_fd(struct coll_comm *comm);
  * coll_comm_last_error() - why the last call failed
  * @comm: communicator
  *
- * Return: one line: what, where, and what to do about it; "" if nothing has
+ * Return: what, where, and what to do about it; "" if nothing has
  * failed yet. Valid until the next call that fails in @comm.
  */
 const char *coll_comm_last_error(struct coll_comm *comm);
