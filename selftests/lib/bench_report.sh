@@ -79,11 +79,13 @@ mkdir "$scratch/other"
 	printf '{"lib":"machine","date":"today","cpu":"none","cpus":2,"kernel":"6.1","npulink":"1",'
 	printf '"openmpi":"2","mpich":"3","gloo":"4","rounds":1}\n'
 	limits 50
-	printf '{"lib":"host","others":0.041,"stolen":0.02}\n'
+	printf '{"lib":"host","others":0.041,"stolen":0.02,"commit":"c0ffee"}\n'
 	point npulink 2 allreduce 8 fresh 8 36 0	# the limit is 10
 	point openmpi 2 allreduce 8 fresh 16 48 0
 	point openmpi 2 allreduce 8 fresh 20 30 0 | sed 's/default/frugal/'
 	point npulink 2 allreduce 65536 overlap 200 400 0 | sed 's/}/,"pure_us":100,"compute_us":100}/'
+	point npulink 2 barrier 0 batch 8 -3 0
+	point openmpi 2 barrier 0 batch 16 48 0
 	point openmpi 2 allreduce 65536 overlap 150 300 0 | sed 's/}/,"pure_us":100,"compute_us":100}/'
 	point gloo 2 allreduce 65536 overlap 220 300 0 | sed 's/}/,"pure_us":100,"compute_us":130}/'
 } >"$scratch/other/time.jsonl"
@@ -98,11 +100,28 @@ listed "the cheapest counts for processor time" \
 	"* allreduce of int32, 8 B, 2 ranks, buffers that never come again: processor time, 1.2 of Open MPI's"
 listed "in overlap" "* overlap, allreduce of 64 KiB, 2 ranks: Open MPI hides 50 %, we 0 % (in all 150 us, ours 200)"
 listed "overlap with something shorter" "| Gloo | 2 | 64 KiB | 100 | 130 | 220 | 10 % (unequal) | 90 |"
-listed "who is ahead at all" "npulink is ahead in time at 1 of 1 points; the median is 0.5 of the best peer's time."
+listed "who is ahead at all" "npulink is ahead in time at 2 of 2 points; the median is 0.5 of the best peer's time."
 listed "a host that is busy" "Meanwhile other programs took 4 % of the host's processors, and 2 % of their time was stolen. \
 **It was busy: times mean little.**"
+check "no processor time is none" jq -e '.points[] | select(.coll == "barrier") | .cpu_ratio == null and
+	.ratio == 0.5 and .libs.npulink.cpu_us == null' "$scratch/other/bench.json"
 check "which settings those were" jq -e '.points[] | select(.mode == "fresh").libs.openmpi |
 	.setting == "default" and .cpu_setting == "frugal"' "$scratch/other/bench.json"
+
+# In documents of its own.
+mkdir -p "$scratch/tree/tools/bench/peers"
+cp "${report%/*}/publish" "$scratch/tree/tools/bench/peers/"
+printf 'before\n<!-- bench: short -->\nold\n<!-- end -->\nbehind\n' >"$scratch/tree/README.md"
+printf '<!-- bench: run -->\nold\n<!-- end -->\n' >"$scratch/tree/tools/bench/peers/README.md"
+check "into the documents" "$scratch/tree/tools/bench/peers/publish" "$scratch/other" ", by hand"
+check "a short table" grep -qxF "| the same, buffers that never come again | 0.50 |" "$scratch/tree/README.md"
+check "between what was there" sh -c 'head -n 2 "$1"; tail -n 2 "$1"; ! grep -q old "$1" &&
+	test "$(sed -n 1p "$1"),$(tail -n 1 "$1")" = before,behind' - "$scratch/tree/README.md"
+check "goals and the limit" grep -qxF "| the same, buffers that never come again | 1/1: 0.50; limit 0.80 |" \
+	"$scratch/tree/tools/bench/peers/README.md"
+check "of which sources" grep -q "today at c0ffee, by hand" "$scratch/tree/tools/bench/peers/RESULTS.md"
+echo none >"$scratch/tree/README.md"
+expect "a document without the mark" 1 "$scratch/tree/tools/bench/peers/publish" "$scratch/other"
 : >"$scratch/other/time.jsonl"
 check "nothing" "$report" "$scratch/other"
 

@@ -250,15 +250,21 @@ static uint64_t checked(const struct point *pt)
 
 /* ---- processor time of kernel threads: nobody's own, but spent for somebody */
 
-static double kthreads_cpu(void)
+#define KTHREADS	4096
+
+struct kthread {
+	unsigned int pid;
+	unsigned long long ns;
+};
+
+static unsigned int kthreads_read(struct kthread *v)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
-	double seconds = 0;
+	unsigned int n = 0;
 
-	while (proc && (entry = readdir(proc))) {
+	while (proc && n < KTHREADS && (entry = readdir(proc))) {
 		char path[300], stat[512], *after;
-		unsigned long long ns;
 		unsigned int flags;
 		FILE *file;
 
@@ -278,13 +284,37 @@ static double kthreads_cpu(void)
 		file = fopen(path, "re");
 		if (!file)
 			continue;
-		if (fscanf(file, "%llu", &ns) == 1)
-			seconds += ns / 1e9;
+		v[n].pid = atoi(entry->d_name);
+		n += fscanf(file, "%llu", &v[n].ns) == 1;
 		fclose(file);
 	}
 	if (proc)
 		closedir(proc);
-	return seconds;
+	return n;
+}
+
+static struct kthread kthreads[KTHREADS];
+static unsigned int nkthreads;
+
+static void kthreads_begin(void)
+{
+	nkthreads = kthreads_read(kthreads);
+}
+
+/* Seconds since then. One that has ended meanwhile is gone with what it took. */
+static double kthreads_end(void)
+{
+	static struct kthread later[KTHREADS];
+	unsigned int n = kthreads_read(later);
+	unsigned long long ns = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		ns += later[i].ns;
+		for (unsigned int k = 0; k < nkthreads; k++)
+			if (kthreads[k].pid == later[i].pid && kthreads[k].ns <= later[i].ns)
+				ns -= kthreads[k].ns;
+	}
+	return ns / 1e9;
 }
 
 /* ---- loops */
@@ -327,10 +357,10 @@ static double timed(const struct point *pt, unsigned int iters, bool communicate
 		    unsigned int units, double *cpu)
 {
 	struct outcome *mine = &shared->outcomes[rank];
-	double kcpu = 0, start = 1e300, end = 0, total = 0;
+	double start = 1e300, end = 0, total = 0;
 
 	if (!rank)
-		kcpu = kthreads_cpu();
+		kthreads_begin();
 	meet();
 	mine->cpu = -now(CLOCK_PROCESS_CPUTIME_ID);
 	mine->start = now(CLOCK_MONOTONIC);
@@ -346,7 +376,7 @@ static double timed(const struct point *pt, unsigned int iters, bool communicate
 		total += o->cpu;
 	}
 	if (!rank)
-		total += kthreads_cpu() - kcpu;
+		total += kthreads_end();
 	if (cpu)
 		*cpu = total / iters;
 	meet();
