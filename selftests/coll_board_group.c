@@ -53,6 +53,18 @@ static int group(struct coll_comm *comm, int *in, int *out, unsigned int calls)
 	return rc ? rc : coll_group_end(comm);
 }
 
+/* So many groups of two that ranks have the board. */
+static int meet_often(struct ranks *ranks, struct coll_comm *comm, int *in, int *out)
+{
+	int rc = 0;
+
+	for (int i = 0; i < ROUNDS && !rc; i++)
+		rc = group(comm, in, out, 2);
+	if (!rc && !met(comm))
+		rc = rank_fail(ranks, coll_comm_rank(comm), "nothing was met");
+	return rc;
+}
+
 /*
  * The last rank is so late for the last one that the others post it. What they have of it for the
  * next group must not say that it is still on the board: that one is refused on all ranks alike.
@@ -204,14 +216,11 @@ static int message(struct ranks *ranks, struct coll_comm *comm)
 	struct threads other = { .comm = comm };
 	static int in[8], out[8];
 	pthread_t thread;
-	int rc = 0, got = 0;
+	int rc, got = 0;
 
-	for (int i = 0; i < ROUNDS && !rc; i++)
-		rc = group(comm, in, out, 2);
+	rc = meet_often(ranks, comm, in, out);
 	if (rc)
 		return rc;
-	if (!met(comm))
-		return rank_fail(ranks, rank, "nothing was met");
 	if (rank == 0)
 		pthread_create(&thread, NULL, send_late, &other);
 	else
@@ -293,15 +302,12 @@ static int with_message(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm), calls = 100;
 	static int in[8] = { 1, 2 }, out[8];
-	int rc = 0, got = 0, wrong = 0;
+	int rc, got = 0, wrong = 0;
 	uint64_t before, made;
 
-	for (int i = 0; i < ROUNDS && !rc; i++)
-		rc = group(comm, in, out, 2);
+	rc = meet_often(ranks, comm, in, out);
 	if (rc)
 		return rc;
-	if (!met(comm))
-		return rank_fail(ranks, rank, "nothing was met");
 	before = syscalls(comm);
 	for (unsigned int i = 0; i < calls && !rc; i++) {
 		int number = i;
