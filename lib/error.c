@@ -587,8 +587,8 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 	}
 	if (rc == -EOVERFLOW)
 		return coll_fail(comm, rc,
-				 "%s: too large: at most %llu bytes at each rank, make several calls", what,
-				 (unsigned long long)NPULINK_MAX_LEN);
+				 "%s: too large: at most %llu bytes at each rank, make several calls",
+				 what, (unsigned long long)NPULINK_MAX_LEN);
 	return coll_fail(comm, rc, "%s: cannot make the plan: %s (%s)", what, coll_strerror(rc),
 			 strerror(-rc));
 }

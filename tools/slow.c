@@ -473,7 +473,7 @@ static struct json_object *old_ops(uint32_t comm, bool *told)
 		return array;
 	while (i < n) {
 		old = next_old(ops, n, comm, &i);
-		*told |= old != NULL;
+		*told |= !!old;
 		if (old && array)
 			json_object_array_add(array, old_op_json(ops, n, old));
 		else if (old)

@@ -460,10 +460,10 @@ static void test_bad_arguments(void)
 				 -ENOMEM, "pin"), "bad: over the limit on locked memory\n");
 	mock.memlock = SIZE_MAX;
 	ksft_test_result(coll_allreduce(NULL, x, x, 1, COLL_INT32, COLL_SUM) == -EINVAL &&
-			 refused(c, coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL), -EINVAL,
-				 "request pointer is NULL") &&
-			 refused(c, coll_allreduce_init(c, x, x, 1, COLL_INT32, COLL_SUM, NULL), -EINVAL,
-				 "request pointer is NULL"), "bad: no communicator, no request\n");
+			 refused(c, coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL),
+				 -EINVAL, "request pointer is NULL") &&
+			 refused(c, coll_allreduce_init(c, x, x, 1, COLL_INT32, COLL_SUM, NULL),
+				 -EINVAL, "request pointer is NULL"), "bad: no communicator, no request\n");
 	comms_free(comms, 2);
 }
 
@@ -772,7 +772,8 @@ static void test_share(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 + 1 + 1);
+	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 +
+		      2);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
