@@ -32,7 +32,6 @@
 #define INTEGERS_MAX	65536
 /* Times, a millisecond apart, that a call which is there is posted in vain for want of memory. */
 #define PAUSES_MAX	10000
-
 /* So often what cannot be posted until another thread is done is posted again at once. */
 #define UNMET_LOOKS	16
 /* Calls before the memory is made. */

@@ -182,7 +182,6 @@ void coll_describe(const struct coll_args *args, char *text, size_t size)
 		.root = args->root,
 		.count = args->count,
 	};
-
 	char buf[24];
 
 	if (args->collective == NPULINK_COLL_P2P)
