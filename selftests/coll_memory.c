@@ -176,6 +176,28 @@ static int read_only(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
+/* Made read-only when it is pinned already: what is pinned is written, as coll_mem_alloc(3) says. */
+static int read_only_later(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm);
+	char *a = map(NULL, LEN), *b = map(NULL, LEN);
+	int rc = swap(ranks, comm, a, b, LEN, 0);
+
+	if (rc)
+		return rc;
+	memset(a, 'x' + rank, LEN);
+	if (mprotect(b, LEN, PROT_READ))
+		return rank_fail(ranks, rank, "mprotect: %m");
+	rc = coll_group_start(comm);
+	rc |= coll_send(comm, a, LEN, COLL_INT8, !rank);
+	rc |= coll_recv(comm, b, LEN, COLL_INT8, !rank);
+	rc = rc ? rc : coll_group_end(comm);
+	for (size_t i = 0; i < LEN && !rc; i++)
+		if (b[i] != 'x' + !rank)
+			return rank_fail(ranks, rank, "byte %zu is %d", i, b[i]);
+	return rc;
+}
+
 static int shared(struct ranks *ranks, struct coll_comm *comm)
 {
 	int fd = memfd_create("test", 0), rc;
@@ -295,13 +317,14 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(13);
+	ksft_set_plan(14);
 	ksft_test_result(!ranks_of(2, found_again), "pinned once, found again\n");
 	ksft_test_result(!ranks_of(2, mapped_again), "unmapped and mapped again\n");
 	ksft_test_result(!ranks_of(2, forked), "fork while pinned\n");
 	ksft_test_result(!ranks_of(2, overlapping), "ranges that overlap\n");
 	test_limit();
 	ksft_test_result(!ranks_of(2, read_only), "read-only memory\n");
+	ksft_test_result(!ranks_of(2, read_only_later), "read-only once it is pinned\n");
 	ksft_test_result(!ranks_of(2, shared), "a memfd\n");
 	ksft_test_result(!ranks_of(2, untouched), "memory that was never written\n");
 	ksft_test_result(!ranks_of(2, allocated), "coll_mem_alloc\n");

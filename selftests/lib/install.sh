@@ -39,4 +39,11 @@ check "which leads to one that is there" sh -c 'cd "$1" && grep -l "^\.so " man3
 check "install for this kernel" install_for "$(uname -r)"
 check "the last line says that, too" sh -c 'tail -n 1 "$1" | grep "which is running"' - "$scratch/log"
 
+# make may have been told of other directories than make install is.
+for at in /usr /opt/npulink; do
+	check "pkg-config's file for $at" make -s -C "$tree" B="$scratch/build" prefix=$at libdir=$at/lib \
+		includedir=$at/include "$scratch/build/lib/libcoll.pc"
+	check "which says so" grep -qx "prefix=$at" "$scratch/build/lib/libcoll.pc"
+done
+
 finish
