@@ -216,8 +216,14 @@ static int call_later(struct coll_comm *comm, const struct coll_args *args, cons
 {
 	bool grouped = form != PERSISTENT && coll_group_mine(comm);
 	struct coll_request *req;
+	char what[128];
 	int rc;
 
+	if (form != BLOCKING && !request) {
+		coll_describe(args, what, sizeof(what));
+		rc = coll_fail(comm, -EINVAL, "%s: the request pointer is NULL", what);
+		return grouped ? coll_group_refuse(comm, rc) : rc;
+	}
 	pthread_mutex_lock(&comm->dev->lock);
 	req = coll_request_get(comm->dev);
 	if (!req) {
@@ -297,16 +303,6 @@ static __attribute__((noinline)) int call_grouped(struct coll_comm *comm,
 	       call_later(comm, args, send, recv, BLOCKING, NULL);
 }
 
-static int no_request(struct coll_comm *comm, const struct coll_args *args, enum form form)
-{
-	char what[128];
-	int rc;
-
-	coll_describe(args, what, sizeof(what));
-	rc = coll_fail(comm, -EINVAL, "%s: the request pointer is NULL", what);
-	return form == REQUEST ? coll_group_refuse(comm, rc) : rc;
-}
-
 static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 			 const void *send, void *recv, enum form form,
 			 struct coll_request **request)
@@ -319,8 +315,6 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
-	if (form != BLOCKING && !request)
-		return no_request(comm, args, form);
 	if (form != BLOCKING)
 		return call_later(comm, args, send, recv, form, request);
 	if (coll_group_mine(comm))

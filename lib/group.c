@@ -470,9 +470,13 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	int rc;
 
 	for (unsigned int i = 0; i < g->n; i++) {
-		n += is_kernels(g->v[i]);
-		requests += is_kernels(g->v[i]) && !g->v[i]->blocking;
-		messages += is_kernels(g->v[i]) && !coll_op_numbered(&g->v[i]->op);
+		const struct coll_request *req = g->v[i];
+
+		if (!is_kernels(req))
+			continue;
+		n++;
+		requests += !req->blocking;
+		messages += !coll_op_numbered(&req->op);
 	}
 	rc = has_room(comm, n, requests);
 	if (rc) {
