@@ -3,8 +3,8 @@
  * coll.c - the collectives, each in its three forms.
  *
  * Every entry point writes down what was called and hands it to call(), which
- * works out which buffer is which, and then lets the operation run (op.c), makes
- * a request of it (request.c) or puts it into the open group (group.c).
+ * lets the operation run (op.c), makes a request of it (request.c) or puts it into the
+ * open group (group.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -27,96 +27,7 @@ size_t coll_dtype_size(enum coll_dtype dtype)
 	return npulink_dtype_size(dtype);
 }
 
-/* ---- which buffer is which */
-
-/* Where the own shard or block begins in the large buffer, in bytes. */
-static size_t own_offset(const struct coll_args *a)
-{
-	uint64_t off = a->rank * a->count;
-
-	if (a->counts) {
-		off = 0;
-		for (uint32_t i = 0; i < a->rank && !a->displs; i++)
-			off += a->counts[i];
-		if (a->displs)
-			off = a->displs[a->rank];
-	}
-	return off * npulink_dtype_size(a->dtype);
-}
-
-static bool at(const void *buf, const void *large, size_t off)
-{
-	return large && large != COLL_IN_PLACE && buf == (const char *)large + off;
-}
-
-static void in_place(struct coll_operation *op, const void *large)
-{
-	op->args.in_place = true;
-	op->buf[NPULINK_SLOT_SEND] = NULL;
-	op->buf[NPULINK_SLOT_RECV] = (void *)large;
-}
-
-/*
- * Fills in buf[] and in_place as planners want them, from COLL_IN_PLACE or from
- * equal addresses. Ranks that have only one buffer count as out of place.
- */
-static void sort_buffers(struct coll_operation *op, const void *send, void *recv)
-{
-	struct coll_args *a = &op->args;
-	bool root = a->rank == a->root;
-
-	op->buf[NPULINK_SLOT_SEND] = (void *)send;
-	op->buf[NPULINK_SLOT_RECV] = recv;
-	switch (a->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_ALLTOALL:
-	case NPULINK_COLL_ALLTOALLV:
-		if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_REDUCE:
-		if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		if (!root) {
-			op->buf[NPULINK_SLOT_SEND] = a->in_place ? recv : (void *)send;
-			op->buf[NPULINK_SLOT_RECV] = NULL;
-			a->in_place = false;
-		}
-		break;
-	case NPULINK_COLL_BROADCAST:
-		if (!root)
-			op->buf[NPULINK_SLOT_SEND] = NULL;
-		else if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-		if (!root)
-			op->buf[NPULINK_SLOT_SEND] = NULL;
-		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
-			in_place(op, send);
-		break;
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		if (!root)
-			op->buf[NPULINK_SLOT_RECV] = NULL;
-		else if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLGATHERV:
-		if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		if (send == COLL_IN_PLACE)
-			in_place(op, recv);
-		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
-			in_place(op, send);
-		break;
-	}
-}
+/* ---- what was called */
 
 /* One rank: the only shard, wherever it lies, is the whole of it. */
 static void flatten(struct coll_operation *op)
@@ -189,7 +100,7 @@ static int prepare(struct coll_operation *op, struct coll_comm *comm,
 	else if (a->peer >= a->nranks)
 		bad = "the peer is not below the number of ranks";
 	else
-		sort_buffers(op, send, recv);
+		coll_buffers_sort(op, send, recv);
 	if (!bad && (op->buf[0] == COLL_IN_PLACE || op->buf[1] == COLL_IN_PLACE))
 		bad = "COLL_IN_PLACE is not for this buffer, or not at this rank (see coll.h)";
 	if (!bad && (is_self(a) || coll_op_is_local(op)))

@@ -403,6 +403,11 @@ struct coll_operation {
 	int status;
 };
 
+/* ---- buffers.c: which one is which, and what can be wrong with them */
+
+void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv);
+int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nrecv);
+
 /* Is the same called again? For those that coll_op_may_repeat(). */
 static inline bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
 				   const void *send, const void *recv)

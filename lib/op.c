@@ -13,64 +13,9 @@
 #include <npulink/verify.h>
 #include "internal.h"
 
-static const char *slot_name(unsigned int slot)
-{
-	return slot == NPULINK_SLOT_SEND ? "send" : "receive";
-}
-
 static size_t slot_len(const struct coll_operation *op, unsigned int slot)
 {
 	return op->plan->len[slot];
-}
-
-static bool is_reduction(uint32_t collective)
-{
-	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
-	       collective == NPULINK_COLL_REDUCE_SCATTER ||
-	       collective == NPULINK_COLL_REDUCE_SCATTERV;
-}
-
-/* One that is used. */
-static int check_buffer(const struct coll_operation *op, unsigned int slot)
-{
-	size_t align = npulink_dtype_size(op->args.dtype);
-	char what[128];
-
-	if (!op->buf[slot]) {
-		coll_describe(&op->args, what, sizeof(what));
-		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what,
-				 slot_name(slot));
-	}
-	/* A power of two. */
-	if ((uintptr_t)op->buf[slot] & (align - 1) && is_reduction(op->args.collective)) {
-		coll_describe(&op->args, what, sizeof(what));
-		return coll_fail(op->comm, -EINVAL,
-				 "%s: the %s buffer at %p is not aligned to its type (%zu bytes)",
-				 what, slot_name(slot), op->buf[slot], align);
-	}
-	return 0;
-}
-
-/* What can be said about the caller's buffers before anybody touches them. */
-static int check_buffers(const struct coll_operation *op, size_t nsend, size_t nrecv)
-{
-	uintptr_t send = (uintptr_t)op->buf[0], recv = (uintptr_t)op->buf[1];
-	char what[128];
-	int rc = 0;
-
-	if (nsend)
-		rc = check_buffer(op, NPULINK_SLOT_SEND);
-	if (!rc && nrecv)
-		rc = check_buffer(op, NPULINK_SLOT_RECV);
-	if (rc)
-		return rc;
-	if (nsend && nrecv && send < recv + nrecv && recv < send + nsend) {
-		coll_describe(&op->args, what, sizeof(what));
-		return coll_fail(op->comm, -EINVAL,
-				 "%s: send and receive buffer overlap: make them disjoint, or use COLL_IN_PLACE",
-				 what);
-	}
-	return 0;
 }
 
 /* Finds or makes the plan. From here on the caller's arrays are not needed any more. */
@@ -91,7 +36,7 @@ int coll_op_plan(struct coll_operation *op)
 	op->post.slow_ns = op->plan->slow_ns;
 	op->post.in_fence = -1;
 	op->post.out_fence = -1;
-	rc = check_buffers(op, slot_len(op, NPULINK_SLOT_SEND), slot_len(op, NPULINK_SLOT_RECV));
+	rc = coll_buffers_check(op, slot_len(op, NPULINK_SLOT_SEND), slot_len(op, NPULINK_SLOT_RECV));
 	if (rc)
 		coll_op_unplan(op);
 	return rc;
@@ -615,7 +560,7 @@ int coll_op_local(struct coll_operation *op)
 		return coll_fail_plan(op->comm, &op->args, -EOVERFLOW, NULL);
 	if (!len || op->args.collective == NPULINK_COLL_BARRIER)
 		return 0;
-	rc = check_buffers(op, op->args.in_place ? 0 : len, len);
+	rc = coll_buffers_check(op, op->args.in_place ? 0 : len, len);
 	if (!rc && !op->args.in_place)
 		memcpy(op->buf[1], op->buf[0], len);
 	return rc;
