@@ -152,3 +152,28 @@ int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nre
 			 "%s: the %s buffer at %p is not aligned to its type (%u bytes)", what, name,
 			 op->buf[slot], npulink_dtype_size(op->args.dtype));
 }
+
+/*
+ * The same call as @op, which has its plan, but with these buffers. False, and it is as it was:
+ * in place where that one was not or the other way round, which is another plan, or they are
+ * wrong, which coll_buffers_check() tells.
+ */
+bool coll_buffers_replace(struct coll_operation *op, const void *send, const void *recv)
+{
+	void *const had[2] = { op->buf[0], op->buf[1] };
+	const bool in_place = op->args.in_place;
+	unsigned int slot;
+
+	op->args.in_place = false;
+	coll_buffers_sort(op, send, (void *)recv);
+	if (op->args.in_place == in_place && op->buf[0] != COLL_IN_PLACE &&
+	    op->buf[1] != COLL_IN_PLACE && !look(op, op->plan->len, &slot)) {
+		op->called[0] = send;
+		op->called[1] = recv;
+		return true;
+	}
+	op->args.in_place = in_place;
+	op->buf[0] = had[0];
+	op->buf[1] = had[1];
+	return false;
+}

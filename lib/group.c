@@ -178,8 +178,13 @@ COLL_HOT bool coll_group_again(struct coll_comm *comm, const struct coll_args *a
 	struct coll_group *g = &comm->group;
 	struct coll_request *req = g->n < g->nkept ? g->kept[g->n] : NULL;
 
-	if (!req || !coll_op_is_call(&req->op, args, send, recv))
+	if (!req || !coll_op_is_call(&req->op, args))
 		return false;
+	if (!coll_op_has(&req->op, send, recv)) {
+		if (!coll_buffers_replace(&req->op, send, recv))
+			return false;
+		req->prepared = false;
+	}
 	g->kept[g->n] = NULL;
 	atomic_store_explicit(&g->hits, g->hits + 1, memory_order_relaxed);
 	atomic_store_explicit(&req->state, COLL_REQ_QUEUED, memory_order_relaxed);

@@ -288,8 +288,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 
 /* ---- cache.c: plans that the kernel has */
 
-#define COLL_KEPT	4	/* blocking calls: loops often take turns with their buffers */
-#define COLL_LAST	8	/* so many are remembered: of a longer loop, some are kept */
+#define COLL_KEPT	8	/* blocking calls that are ready to be posted: of a longer loop, some are */
 
 /**
  * struct coll_board_call - what is done on the board, see board.c
@@ -331,7 +330,7 @@ struct coll_board_call {
  * @slow_ns: predicted, with an allowance for other work
  * @alg: algorithm
  * @board: calls that need not be posted, but for their buffers
- * @last: the buffers of the last blocking calls for which it had none of these, the newest first
+ * @blocked: a blocking call had it
  */
 struct coll_cached {
 	struct coll_args args;
@@ -347,7 +346,7 @@ struct coll_cached {
 	uint64_t slow_ns;
 	const struct coll_algorithm *alg;
 	struct coll_board_call board;
-	const void *last[COLL_LAST][2];
+	bool blocked;
 };
 
 #define COLL_PLAN_BUCKETS	64
@@ -407,17 +406,22 @@ struct coll_operation {
 
 void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv);
 int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nrecv);
+bool coll_buffers_replace(struct coll_operation *op, const void *send, const void *recv);
 
-/* Is the same called again? For those that coll_op_may_repeat(). */
-static inline bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args,
-				   const void *send, const void *recv)
+/* Is the same called again, but for buffers? For those that coll_op_may_repeat(). */
+static inline bool coll_op_is_call(const struct coll_operation *op, const struct coll_args *args)
 {
 	const struct coll_args *a = &op->args;
 
-	return op->called[0] == send && op->called[1] == recv && a->count == args->count &&
-	       a->collective == args->collective && a->dtype == args->dtype &&
-	       a->redop == args->redop && a->root == args->root && a->peer == args->peer &&
-	       a->send == args->send;
+	return a->count == args->count && a->collective == args->collective &&
+	       a->dtype == args->dtype && a->redop == args->redop && a->root == args->root &&
+	       a->peer == args->peer && a->send == args->send;
+}
+
+static inline bool coll_op_has(const struct coll_operation *op, const void *send,
+			       const void *recv)
+{
+	return op->called[0] == send && op->called[1] == recv;
 }
 
 /*

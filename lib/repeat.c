@@ -2,8 +2,8 @@
 /*
  * repeat.c - blocking calls that are made again and again.
  *
- * What a loop does is one call, or a few, with the same buffers each time. What was found out
- * for it stays: that its arguments are fine, its plan, its place in the arena. The next one
+ * What a loop does is one call, or a few. What was found out for it stays: that its arguments are
+ * fine, its plan, its place in the arena. The next one, with whatever buffers,
  * meets the others' on the board, or is copy, system call, copy. Only for payloads that go through
  * the arena, and calls that succeed: whatever else happens is left to op.c.
  */
@@ -26,9 +26,26 @@ static void release(struct coll_repeats *r)
 	atomic_store_explicit(&r->busy, false, memory_order_release);
 }
 
+/* What depends on buffers. */
+static void set_buffers(struct coll_repeat *repeat)
+{
+	coll_op_copies(&repeat->op, &repeat->in, &repeat->out);
+	coll_board_prepare(&repeat->op, &repeat->board);
+}
+
+/* False: nothing has changed, see coll_buffers_replace(). */
+static __attribute__((noinline)) bool move(struct coll_repeat *repeat, const void *send,
+					   const void *recv)
+{
+	if (!coll_buffers_replace(&repeat->op, send, recv))
+		return false;
+	set_buffers(repeat);
+	return true;
+}
+
 /*
- * The call, if it was kept; then it belongs to the caller until coll_repeat_end() or
- * coll_repeat_give(). No lock is needed.
+ * The call, if it was kept, with these buffers; then it belongs to the caller until
+ * coll_repeat_end() or coll_repeat_give(). No lock is needed.
  */
 COLL_HOT struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
 					     const void *send, const void *recv)
@@ -38,10 +55,13 @@ COLL_HOT struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struc
 	if (!take(r))
 		return NULL;
 	for (unsigned int i = 0; i < r->n; i++) {
-		if (coll_op_is_call(&r->v[i].op, args, send, recv)) {
+		struct coll_repeat *repeat = &r->v[i];
+
+		if (coll_op_is_call(&repeat->op, args) &&
+		    (coll_op_has(&repeat->op, send, recv) || move(repeat, send, recv))) {
 			atomic_store_explicit(&r->hits, r->hits + 1, memory_order_relaxed);
-			r->v[i].seen = r->refused;
-			return &r->v[i];
+			repeat->seen = r->refused;
+			return repeat;
 		}
 	}
 	release(r);
@@ -125,25 +145,11 @@ static bool make_room(struct coll_repeats *r, struct coll_dev *dev, size_t len)
 	return true;
 }
 
-/* Had one of the last calls with this plan the same buffers? From now on one has. */
-static bool comes_again(const struct coll_operation *op)
-{
-	const void *(*last)[2] = op->plan->last;
-
-	for (unsigned int i = 0; i < COLL_LAST; i++)
-		if (last[i][0] == op->called[0] && last[i][1] == op->called[1])
-			return true;
-	memmove(&last[1], &last[0], (COLL_LAST - 1) * sizeof(*last));
-	last[0][0] = op->called[0];
-	last[0][1] = op->called[1];
-	return false;
-}
-
 /* While another thread had those that are kept, this one was not found there. */
 static bool is_kept(const struct coll_repeats *r, const struct coll_operation *op)
 {
 	for (unsigned int i = 0; i < r->n; i++)
-		if (coll_op_is_call(&r->v[i].op, &op->args, op->called[0], op->called[1]))
+		if (r->v[i].op.plan == op->plan)
 			return true;
 	return false;
 }
@@ -158,8 +164,10 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	struct coll_dev *dev = op->comm->dev;
 	struct coll_repeat *keep;
 
-	if (!comes_again(op))
+	if (!op->plan->blocked) {
+		op->plan->blocked = true;
 		return false;
+	}
 	if (op->reg[0] || op->reg[1] || op->scratch || !coll_op_may_repeat(op) ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
@@ -171,8 +179,7 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	keep = &r->v[r->n++];
 	keep->op = *op;
 	keep->seen = r->refused;
-	coll_op_copies(&keep->op, &keep->in, &keep->out);
-	coll_board_prepare(op, &keep->board);
+	set_buffers(keep);
 	release(r);
 	return true;
 }

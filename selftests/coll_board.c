@@ -393,7 +393,7 @@ static int many_calls(struct ranks *ranks, struct coll_comm *comm)
 
 /*
  * Calls whose buffers never come again are met as well. Between them, one rank's come again, and
- * those of the others do not; and somebody is late.
+ * those of the others do not; and somebody is late. So are calls that come once.
  */
 static int fresh(struct ranks *ranks, struct coll_comm *comm)
 {
@@ -418,6 +418,12 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 	}
 	if (!rc && met(comm) - before < 400)
 		return rank_fail(ranks, rank, "%d were met", (int)(met(comm) - before));
+	before = met(comm);
+	for (unsigned int count = 1; count < 64 && !rc; count++)
+		rc = coll_allreduce(comm, in[0], out[0], count, COLL_UINT64, COLL_MAX);
+	if (!rc && met(comm) - before < 32)
+		return rank_fail(ranks, rank, "of those that come once %d were met",
+				 (int)(met(comm) - before));
 	return rc;
 }
 

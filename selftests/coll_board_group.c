@@ -334,12 +334,37 @@ static int with_message(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
+/* The same calls each time, but with other buffers, some in place. */
+static int moving(struct ranks *ranks, struct coll_comm *comm)
+{
+	static int in[64][8], out[64][8];
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	uint64_t before;
+	int rc = meet_often(ranks, comm, in[0], out[0]);
+
+	before = met(comm);
+	for (int i = 0; i < ROUNDS && !rc; i++) {
+		int *a = in[i * 7 % 64], *b = out[i * 11 % 64];
+		bool in_place = i / 32 % 3 == 2;
+
+		for (int k = 0; k < 8; k++)
+			a[k] = b[k] = i * (k + 1) + rank;
+		rc = group(comm, in_place ? b : a, b, 2);
+		for (int k = 0; k < 8 && !rc; k++)
+			if (b[k] != (int)(n * i * (k + 1) + n * (n - 1) / 2))
+				return rank_fail(ranks, rank, "group %d: %d", i, b[k]);
+	}
+	if (!rc && met(comm) - before < ROUNDS)
+		return rank_fail(ranks, rank, "%d were met", (int)(met(comm) - before));
+	return rc;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(8);
+	ksft_set_plan(10);
 	chosen_result(!run(2, refused, 0), "2 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(4, refused, 0), "4 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(2, pinned, 1), "2 ranks: on the board, and cannot be pinned\n");
@@ -348,5 +373,7 @@ int main(void)
 	chosen_result(!run(2, message, 0), "2 ranks: a message that they wait for first\n");
 	chosen_result(!run(2, request, 0), "2 ranks: a request that is started meanwhile\n");
 	chosen_result(!run(2, with_message, 0), "2 ranks: a message in the group\n");
+	chosen_result(!run(2, moving, 0), "2 ranks: other buffers each time\n");
+	chosen_result(!run(4, moving, 0), "4 ranks: other buffers each time\n");
 	ksft_finished();
 }

@@ -226,35 +226,93 @@ static void *again(void *arg)
 	return NULL;
 }
 
-/* With a buffer for each of @n calls, in turn, ten times: how many were kept? -1: wrong. */
-static long buffers_in_turn(unsigned int n)
+/* @n calls in turn, ten times, each of other elements, or with another buffer. -1: wrong. */
+static long in_turn(unsigned int n, bool buffers)
 {
 	long hits = -1;
-	bool wrong = false;
+	int bad = 0;
 
 	setup(NULL);
 	in[0][3] = 3;
 	in[1][3] = 4;
-	for (unsigned int i = 0; i < 10 * n; i++)
-		wrong |= four(in[0], out[0] + 100 * (i % n), COLL_SUM) != 7;
-	if (!wrong)
+	for (unsigned int i = 0; i < 10 * n; i++) {
+		if (buffers)
+			bad |= four(in[0], out[0] + 100 * (i % n), COLL_SUM) != 7;
+		else
+			bad |= both(1 + i % n);
+	}
+	if (!bad)
 		hits = comms[0]->repeats.hits;
 	teardown();
 	return hits;
 }
 
-static void test_buffers_in_turn(void)
+static void test_in_turn(void)
 {
 	long hits;
 
-	ksft_test_result(buffers_in_turn(2) == 8 * 2, "repeat: two buffers in turn\n");
-	ksft_test_result(buffers_in_turn(COLL_KEPT) == 8 * COLL_KEPT,
-			 "repeat: as many as are kept in turn\n");
-	hits = buffers_in_turn(COLL_LAST);
-	ksft_print_msg("%ld of %d\n", hits, 10 * COLL_LAST);
+	ksft_test_result(in_turn(2, true) == 18, "repeat: two buffers in turn\n");
+	ksft_test_result(in_turn(100, true) == 998, "repeat: buffers that come rarely\n");
+	ksft_test_result(in_turn(COLL_KEPT, false) == 8 * COLL_KEPT,
+			 "repeat: as many calls as are kept in turn\n");
+	hits = in_turn(2 * COLL_KEPT, false);
+	ksft_print_msg("%ld of %d\n", hits, 20 * COLL_KEPT);
 	ksft_test_result(hits >= 4 * COLL_KEPT, "repeat: of more, some are kept\n");
-	ksft_test_result(!buffers_in_turn(COLL_LAST + 1),
-			 "repeat: of too many, none comes again in time\n");
+}
+
+/* One that is kept, with buffers that are wrong: as any other. The other rank waits for it. */
+static bool refuses(const void *send, int *recv, const char *why)
+{
+	uint64_t hits = comms[0]->repeats.hits;
+	struct coll_request *req;
+	bool ok;
+	int rc;
+
+	if (coll_iallreduce(comms[1], in[1], out[1], 4, COLL_INT32, COLL_SUM, &req))
+		return false;
+	rc = coll_allreduce(comms[0], send, recv, 4, COLL_INT32, COLL_SUM);
+	ok = rc == -EINVAL && strstr(coll_comm_last_error(comms[0]), why) &&
+	     comms[0]->repeats.hits == hits;
+	if (rc)
+		rc = coll_allreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM);
+	return !rc && !coll_wait(&req) && ok;
+}
+
+static void test_repeat_of_wrong_buffers(void)
+{
+	struct coll_repeats *r = &comms[0]->repeats;
+	bool ok = refuses((char *)in[0] + 2, out[0], "not aligned") &&
+		  refuses(in[0], in[0] + 3, "overlap") &&
+		  refuses(NULL, out[0], "send buffer is NULL") &&
+		  refuses(in[0], NULL, "receive buffer is NULL") &&
+		  refuses(in[0], (int *)COLL_IN_PLACE, "COLL_IN_PLACE is not for") &&
+		  refuses(COLL_IN_PLACE, NULL, "receive buffer is NULL");
+
+	ok = ok && r->n == 1 && r->v[0].op.buf[0] == in[0] && r->v[0].op.buf[1] == out[0] &&
+	     !r->v[0].op.args.in_place && !both(4);
+	ksft_test_result(ok, "repeat: wrong buffers are refused\n");
+}
+
+/* What is kept is a plan, and in place is another one. */
+static void test_repeat_in_place(void)
+{
+	struct coll_repeats *r;
+	int bad = 0;
+
+	setup(NULL);
+	r = &comms[0]->repeats;
+	for (int i = 0; i < 4; i++) {
+		out[0][3] = 7 + i;
+		bad |= four(COLL_IN_PLACE, out[0], COLL_MAX) != 7 + i;
+	}
+	in[0][3] = 20;
+	bad |= four(in[0], out[0] + 100, COLL_MAX) != 20;
+	bad |= four(in[0], out[0] + 200, COLL_MAX) != 20;
+	out[0][303] = 30;
+	bad |= four(out[0] + 300, out[0] + 300, COLL_MAX) != 30;
+	bad |= four(in[0], out[0] + 400, COLL_MAX) != 20;
+	ksft_test_result(!bad && r->n == 2 && r->hits == 4, "repeat: in place or not\n");
+	teardown();
 }
 
 static void test_repeat(void)
@@ -296,10 +354,24 @@ static void test_repeat(void)
 	in[1][3] = 4;
 	bad |= both(3) | both(4);
 	bad |= four(in[0], out[0], COLL_MAX) != 4;
-	bad |= four(in[0], out[0] + 100, COLL_SUM) != 7;
 	memcpy(out[0], in[0], 16);
 	bad |= four(COLL_IN_PLACE, out[0], COLL_SUM) != 7;
-	ksft_test_result(!bad && r->n == 1, "repeat: others are not taken for it\n");
+	ksft_test_result(!bad && r->n == 1 && r->hits == 11,
+			 "repeat: others are not taken for it\n");
+	for (int i = 0; i < 10; i++) {
+		in[0][3 + i] = 5 + i;
+		in[1][3] = i;
+		bad |= four(in[0] + i, out[0] + 100 + i, COLL_SUM) != 5 + 2 * i ||
+		       out[0][104 + i];
+	}
+	ksft_test_result(!bad && r->n == 1 && r->hits == 21 && dev->kept == kept,
+			 "repeat: with other buffers\n");
+	for (int i = 3; i < 13; i++) {
+		in[0][i] = i;
+		in[1][i] = i + 1;
+	}
+	bad |= both(4);
+	test_repeat_of_wrong_buffers();
 
 	/* Refused, it is as any other, also if its memory was not what it was; and kept again. */
 	mock_fail(NPULINK_POST, -EBUSY, 1, 2, false);
@@ -311,14 +383,15 @@ static void test_repeat(void)
 			 "repeat: refused once, and right\n");
 
 	/* Those that were first stay, until others have been refused often. */
-	for (size_t n = 1; n <= 8; n++)
+	for (size_t n = 1; n <= COLL_KEPT + 4; n++)
 		bad |= both(n) | both(n) | both(n);
-	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 4 &&
-			 r->v[3].op.args.count == 3 && arena_bytes(dev) == dev->kept,
+	ksft_test_result(!bad && r->n == COLL_KEPT && r->v[0].op.args.count == 4 &&
+			 r->v[COLL_KEPT - 1].op.args.count == COLL_KEPT &&
+			 arena_bytes(dev) == dev->kept,
 			 "repeat: only so many\n");
 	bad |= both(4) | both(9) | both(9) | both(9);
-	ksft_test_result(!bad && r->n == ARRAY_SIZE(r->v) && r->v[0].op.args.count == 4 &&
-			 r->v[1].op.args.count == 2 && r->v[3].op.args.count == 9 &&
+	ksft_test_result(!bad && r->n == COLL_KEPT && r->v[0].op.args.count == 4 &&
+			 r->v[1].op.args.count == 2 && r->v[COLL_KEPT - 1].op.args.count == 9 &&
 			 arena_bytes(dev) == dev->kept,
 			 "repeat: what has not come for long makes room\n");
 	for (size_t n = 1000; n < 2000; n += 200)
@@ -425,14 +498,14 @@ static void test_groups_again(void)
 	in[0][1] = 1;
 	in[1][102] = 103;
 
-	/* One thing is another, then the same again. */
+	/* One thing is another, then the same again; only a buffer is. */
 	other = g;
 	other.calls[0].count = 3;
 	hits = group(&other);
 	other.calls[1].op = COLL_SUM;
 	hits = hits == 3 && group(&other) == 3 ? 3 : -1;
 	other.calls[3].at = 300;
-	ksft_test_result(hits == 3 && group(&other) == 3, "groups: others are not taken for it\n");
+	ksft_test_result(hits == 3 && group(&other) == 4, "groups: others are not taken for it\n");
 	other.n = 2;
 	ksft_test_result(group(&other) == 2 && group(&g) == 0 && group(&g) == 4,
 			 "groups: shorter and longer\n");
@@ -787,7 +860,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 12 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1 + 4);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 15 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1 + 4);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -796,7 +869,8 @@ int main(void)
 	test_stale();
 	test_stale_in_a_group();
 	teardown();
-	test_buffers_in_turn();
+	test_in_turn();
+	test_repeat_in_place();
 	test_repeat();
 	test_groups_again();
 	test_group_refused();
