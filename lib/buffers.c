@@ -149,8 +149,8 @@ int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nre
 	if (wrong == IS_NULL)
 		return coll_fail(op->comm, -EINVAL, "%s: the %s buffer is NULL", what, name);
 	return coll_fail(op->comm, -EINVAL,
-			 "%s: the %s buffer at %p is not aligned to its type (%u bytes)", what, name,
-			 op->buf[slot], npulink_dtype_size(op->args.dtype));
+			 "%s: the %s buffer at %p is not aligned to its type (%u bytes)", what,
+			 name, op->buf[slot], npulink_dtype_size(op->args.dtype));
 }
 
 /*

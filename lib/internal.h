@@ -288,8 +288,6 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 
 /* ---- cache.c: plans that the kernel has */
 
-#define COLL_KEPT	8	/* blocking calls that are ready to be posted: of a longer loop, some are */
-
 /**
  * struct coll_board_call - what is done on the board, see board.c
  * @code: of the call; 0: nothing
@@ -521,6 +519,8 @@ void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsign
 
 /* ---- repeat.c: blocking calls that come again */
 
+#define COLL_KEPT	8	/* of a loop over more of them, some are */
+
 /**
  * struct coll_repeat - a call that is ready to be posted
  * @op: planned and bound
@@ -672,12 +672,15 @@ struct coll_survivors {
  * @dev: its open file
  * @id: of the kernel
  * @failed: 0, or the -errno of all further operations
- * @topo: how the ranks are wired
  * @posting: threads that post; -1: one has several calls on the board, so that none may
  * @posters: threads that wait for that one
+ * @topo: how the ranks are wired
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  * @survivors: joined by a coll_comm_shrink() that failed then
+ *
+ * What every call looks at comes first, within a page or two: where ranks share processors, each
+ * comes to what others have driven out of the caches.
  */
 struct coll_comm {
 	struct coll_dev *dev;
@@ -686,14 +689,14 @@ struct coll_comm {
 	uint64_t deadline_ns;
 	size_t copy_max;
 	_Atomic int failed;
-	struct coll_topo topo;
-	struct coll_tune tune;
-	struct coll_plans plans;
-	struct coll_repeats repeats;
-	struct coll_board board;
 	_Atomic int posting;
 	_Atomic unsigned int posters;
+	struct coll_board board;
 	struct coll_group group;
+	struct coll_repeats repeats;
+	struct coll_plans plans;
+	struct coll_topo topo;
+	struct coll_tune tune;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;
 	uint32_t *machine;		/* by rank, NULL: all are on one */

@@ -36,7 +36,8 @@ int coll_op_plan(struct coll_operation *op)
 	op->post.slow_ns = op->plan->slow_ns;
 	op->post.in_fence = -1;
 	op->post.out_fence = -1;
-	rc = coll_buffers_check(op, slot_len(op, NPULINK_SLOT_SEND), slot_len(op, NPULINK_SLOT_RECV));
+	rc = coll_buffers_check(op, slot_len(op, NPULINK_SLOT_SEND),
+				slot_len(op, NPULINK_SLOT_RECV));
 	if (rc)
 		coll_op_unplan(op);
 	return rc;

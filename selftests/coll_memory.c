@@ -176,7 +176,7 @@ static int read_only(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
-/* Made read-only when it is pinned already: what is pinned is written, as coll_mem_alloc(3) says. */
+/* Made read-only when it is pinned already: what is pinned is written, see coll_mem_alloc(3). */
 static int read_only_later(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);

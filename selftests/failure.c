@@ -344,7 +344,7 @@ TEST_F(failure, device_that_is_broken)
 	/* What it sends has been taken; what it receives is held. */
 	EXPECT_EQ(1, st.out_step);
 	EXPECT_EQ(0, raw_knob_get(bad, "held"));
-	/* Those who do nothing just now, too, one after another, but not those who are elsewhere. */
+	/* Those who do nothing just now, too, in turn, but not those who are elsewhere. */
 	for (r = 0; r < other.n; r++) {
 		ASSERT_TRUE(RAW_EVENTUALLY(!raw_status(other.m[r].fd, other.m[r].comm, &st) &&
 					   st.out_cause));

@@ -621,7 +621,8 @@ int slow_cmd(int argc, char **argv)
 			print_ranks(&sum);
 			print_links(&sum);
 		} else if (!probes) {
-			printf("no rank that you may see has called a collective\n");
+			printf("no rank that you may see has called a collective, or only small ones, which\n"
+			       "ranks carry out by themselves (boards in npulink-trace(8)) and are not counted\n");
 		}
 		if (probes && !opts.json)
 			printf("not counted: %zu ranks of npulink doctor and npulink link test\n",
