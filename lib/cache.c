@@ -134,7 +134,7 @@ static bool evict(struct coll_comm *comm)
 				return true;
 			}
 		}
-	} while (coll_group_forget(comm));
+	} while (coll_group_forget(comm) || coll_repeats_drop(comm));
 	return false;
 }
 

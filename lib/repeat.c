@@ -13,9 +13,6 @@
 /* Parts of the arena that one call may keep, and all of them. */
 #define KEEP_ONE	4
 #define KEEP_ALL	2
-/* Calls that are not kept for want of room until those go that have not come meanwhile. */
-#define PATIENCE	8
-
 static bool take(struct coll_repeats *r)
 {
 	return !atomic_exchange_explicit(&r->busy, true, memory_order_acquire);
@@ -113,7 +110,7 @@ static bool has_room(const struct coll_repeats *r, const struct coll_dev *dev, s
 /* It has not come again for as long as others would have liked its place. */
 static bool is_over(const struct coll_repeats *r, unsigned int i)
 {
-	return r->refused - r->v[i].seen > PATIENCE;
+	return r->refused - r->v[i].seen > COLL_PATIENCE;
 }
 
 /*
@@ -184,7 +181,10 @@ bool coll_repeat_keep(const struct coll_operation *op)
 	return true;
 }
 
-/* Gives back what is kept: somebody else needs the arena. False if there is nothing. Lock held. */
+/*
+ * Gives back what is kept: the arena or plans are needed for something else. False if there is
+ * nothing. Lock held.
+ */
 bool coll_repeats_drop(struct coll_comm *comm)
 {
 	struct coll_repeats *r = &comm->repeats;

@@ -255,8 +255,8 @@ static void test_in_turn(void)
 	ksft_test_result(in_turn(100, true) == 998, "repeat: buffers that come rarely\n");
 	ksft_test_result(in_turn(COLL_KEPT, false) == 8 * COLL_KEPT,
 			 "repeat: as many calls as are kept in turn\n");
-	hits = in_turn(2 * COLL_KEPT, false);
-	ksft_print_msg("%ld of %d\n", hits, 20 * COLL_KEPT);
+	hits = in_turn(COLL_PATIENCE / 2, false);
+	ksft_print_msg("%ld of %d\n", hits, 5 * COLL_PATIENCE);
 	ksft_test_result(hits >= 4 * COLL_KEPT, "repeat: of more, some are kept\n");
 }
 
@@ -389,11 +389,13 @@ static void test_repeat(void)
 			 r->v[COLL_KEPT - 1].op.args.count == COLL_KEPT &&
 			 arena_bytes(dev) == dev->kept,
 			 "repeat: only so many\n");
-	bad |= both(4) | both(9) | both(9) | both(9);
+	for (int i = 0; i < COLL_PATIENCE; i++)
+		bad |= both(4) | both(9);
 	ksft_test_result(!bad && r->n == COLL_KEPT && r->v[0].op.args.count == 4 &&
 			 r->v[1].op.args.count == 2 && r->v[COLL_KEPT - 1].op.args.count == 9 &&
 			 arena_bytes(dev) == dev->kept,
 			 "repeat: what has not come for long makes room\n");
+	coll_repeats_drop(comms[0]);
 	for (size_t n = 1000; n < 2000; n += 200)
 		bad |= both(n) | both(n) | both(n);
 	ksft_test_result(!bad && r->n > 1 && dev->kept <= dev->arena_size / 2 &&
@@ -816,6 +818,29 @@ static void test_arena(void)
 	teardown();
 }
 
+/* Those of calls that are kept, too. */
+static void test_plans_of_kept_calls(void)
+{
+	struct coll_request *req;
+	int bad = 0, rc;
+
+	setup(NULL);
+	for (size_t n = 1; n <= COLL_KEPT; n++)
+		bad |= both(n) | both(n);
+	bad |= comms[0]->repeats.n != COLL_KEPT;
+	bad |= coll_iallreduce(comms[1], in[1], out[1], 100, COLL_INT32, COLL_SUM, &req);
+	mock_fail(NPULINK_PLAN_CREATE, -ENOMEM, 0, 3, false);
+	rc = coll_allreduce(comms[0], in[0], out[0], 100, COLL_INT32, COLL_SUM);
+	mock_fail(NPULINK_PLAN_CREATE, 0, 0, 0, false);
+	if (rc)
+		coll_allreduce(comms[0], in[0], out[0], 100, COLL_INT32, COLL_SUM);
+	bad |= coll_wait(&req);
+	ksft_test_result(!bad && !rc && !comms[0]->repeats.n &&
+			 comms[0]->plans.n == COLL_KEPT - 2,
+			 "plans: dropped with the calls that are kept\n");
+	teardown();
+}
+
 static void test_plans(void)
 {
 	struct coll_comm_info info;
@@ -860,7 +885,7 @@ static void test_device_gone(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 15 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1 + 4);
+	ksft_set_plan(2 + 3 + 4 + 4 + 1 + 4 + 16 + 7 + 6 + 1 + 2 + 14 + 6 + 6 + 1 + 4);
 	setup(NULL);
 	test_one_call(4, "copied");
 	test_one_call(BIG, "pinned");
@@ -881,6 +906,7 @@ int main(void)
 	test_registrations();
 	test_arena();
 	test_plans();
+	test_plans_of_kept_calls();
 	test_device_gone();
 	ksft_finished();
 }

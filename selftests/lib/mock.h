@@ -161,11 +161,13 @@ static inline void mock_result(struct mock_op *op, struct npulink_result *result
 }
 
 /* Waits until it is done, or until the time. */
-static inline int mock_wait_op(struct mock_op *op, uint64_t seq, uint64_t until_ns)
+/* -ENOENT: somebody else had the result, and the place may be another operation's by now. */
+static inline int mock_wait_op(struct mock_op *op, const struct mock_file *file, uint64_t seq,
+			       uint64_t until_ns)
 {
 	struct timespec ts;
 
-	while (op->seq == seq && op->live && !op->done) {
+	while (op->file == file && op->seq == seq && op->live && !op->done) {
 		if (!until_ns)
 			return -ETIME;
 		if (until_ns == ~0ULL) {
@@ -179,7 +181,7 @@ static inline int mock_wait_op(struct mock_op *op, uint64_t seq, uint64_t until_
 		usleep(1000);
 		pthread_mutex_lock(&mock.lock);
 	}
-	return 0;
+	return op->file == file && op->seq == seq && op->live ? 0 : -ENOENT;
 }
 
 static inline int mock_wait(struct mock_file *file, struct npulink_wait *arg)
@@ -192,7 +194,7 @@ static inline int mock_wait(struct mock_file *file, struct npulink_wait *arg)
 			op = &mock.ops[i];
 	if (!op)
 		return -ENOENT;
-	rc = mock_wait_op(op, arg->seq, arg->wait_until_ns);
+	rc = mock_wait_op(op, file, arg->seq, arg->wait_until_ns);
 	if (!rc)
 		mock_result(op, &arg->out_result);
 	return rc;
@@ -209,7 +211,7 @@ static inline int mock_post_ioctl(struct mock_file *file, struct npulink_post *p
 		return rc;
 	if (interrupt)
 		return interrupt;
-	rc = mock_wait_op(op, post->out_seq, post->wait_until_ns);
+	rc = mock_wait_op(op, file, post->out_seq, post->wait_until_ns);
 	if (!rc)
 		mock_result(op, &post->out_result);
 	return rc;
@@ -242,7 +244,7 @@ static inline int mock_batch_ioctl(struct mock_file *file, struct npulink_post_b
 	if (interrupt)
 		return interrupt;
 	for (i = 0; i < arg->nposts; i++) {
-		mock_wait_op(ops[i], posts[i].out_seq, ~0ULL);
+		mock_wait_op(ops[i], file, posts[i].out_seq, ~0ULL);
 		mock_result(ops[i], &posts[i].out_result);
 	}
 	return 0;
