@@ -166,12 +166,19 @@ static int messages(unsigned int rank, char *text, size_t size)
 }
 
 /* Whom the plan of the latest call receives from in the step that failed, and its request. */
-static void look_at_plan(const struct coll_state *state)
+static void look_at_plan(const struct coll_state *state, const struct coll_case *c)
 {
 	const struct coll_cached *cached = comm->plans.newest;
-	struct coll_args args = cached->args;
+	struct coll_args args;
 	struct coll_plan plan;
 
+	/* Calls that are kept have not looked for theirs. */
+	while (cached && (cached->args.collective != c->collective ||
+			  (cached->args.count && cached->args.count != c->count)))
+		cached = cached->older;
+	if (!cached)
+		return;
+	args = cached->args;
 	args.topo = coll_comm_topo(comm);
 	if (coll_plan_make(cached->alg, &args, &plan))
 		return;
@@ -213,7 +220,7 @@ static int obey(unsigned int rank)
 		rc = coll_comm_status(comm, state);
 		if (!rc && state->status && state->rank == rank && state->step != NPULINK_NO_PEER &&
 		    sh->target < SENDRECV)
-			look_at_plan(state);
+			look_at_plan(state, &c);
 		return rc;
 	case QUIT:
 		return 0;
