@@ -519,7 +519,7 @@ void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsign
 
 /* ---- repeat.c: blocking calls that come again */
 
-#define COLL_KEPT	8	/* of a loop over more of them, some are */
+#define COLL_KEPT	8	/* that are: of a loop over more calls, some */
 /* Calls that are not kept for want of room until those go that have not come meanwhile. */
 #define COLL_PATIENCE	256
 

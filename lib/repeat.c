@@ -3,9 +3,9 @@
  * repeat.c - blocking calls that are made again and again.
  *
  * What a loop does is one call, or a few. What was found out for it stays: that its arguments are
- * fine, its plan, its place in the arena. The next one, with whatever buffers,
- * meets the others' on the board, or is copy, system call, copy. Only for payloads that go through
- * the arena, and calls that succeed: whatever else happens is left to op.c.
+ * fine, its plan, its place in the arena. The next one, with whatever buffers, meets the others'
+ * on the board, or is copy, system call, copy. Only for payloads that go through the arena, and
+ * calls that succeed: whatever else happens is left to op.c.
  */
 #include <string.h>
 #include "internal.h"
@@ -13,6 +13,7 @@
 /* Parts of the arena that one call may keep, and all of them. */
 #define KEEP_ONE	4
 #define KEEP_ALL	2
+
 static bool take(struct coll_repeats *r)
 {
 	return !atomic_exchange_explicit(&r->busy, true, memory_order_acquire);

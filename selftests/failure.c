@@ -456,12 +456,13 @@ TEST_F(failure, link_that_is_down)
 	EXPECT_EQ(-ENOLINK, team_finish(&self->t));
 	/*
 	 * Nobody was there to be told of what step 0 sends. The later steps wait for the last
-	 * rank, which comes when all others are ready: any of them may be the first.
+	 * rank, which comes when all others are ready: where they are not carried out one after
+	 * the other, any of them may be the first.
 	 */
 	ASSERT_EQ(0, raw_status(self->t.m[0].fd, self->t.m[0].comm, &st));
 	LINK_TOLD(0, 1, st.out_step, 0);
 	EXPECT_LE(1, st.out_step);
-	EXPECT_GE(self->t.n, st.out_step);
+	EXPECT_GE(variant->len < 100 ? 1 : self->t.n, st.out_step);
 	ASSERT_EQ(0, link_knob(0, 1, "up"));
 }
 
