@@ -23,8 +23,34 @@ struct finding *found(enum severity severity, const char *check, const char *for
 /* What to do about it. */
 __printf(2, 3) void fix(struct finding *finding, const char *format, ...);
 
+/* First line of a file, without its end; false if it cannot be read. */
+bool read_line(const char *path, char *buf, size_t size);
+/* Of who runs this. */
+const char *own_name(void);
+
+/* doctor_module.c; check_module(): is it loaded? */
+void fix_module(void);
+bool check_module(void);
+void check_backends(void);
+void check_signature(void);
+void check_library(void);
+
+/* doctor_devices.c */
+void check_devices(void);
+void check_netlink(void);
+
 /* doctor_links.c */
 void check_links(void);
 void check_peers(void);
+
+/* doctor_jobs.c */
+void check_jobs(void);
+
+/* doctor_node.c; @need: bytes that are wanted for buffers */
+void check_kernel(void);
+void check_iommu(void);
+void check_rdma(void);
+void check_memlock(uint64_t need);
+void check_cgroup(uint64_t need);
 
 #endif /* TOOL_DOCTOR_H */
