@@ -21,9 +21,14 @@ doctor()
 	npulink -j doctor "$@" || [ $? != 2 ]
 }
 
+# There is a finding about each, whatever is missing.
+all='[.findings[].check] | unique == (["module", "installed", "backend", "devices", "access", "abi", "netlink",
+	"links", "peers", "jobs", "signature", "kernel", "iommu", "rdma", "memlock", "cgroup", "library"] | sort)'
+
 expect "nothing is loaded: exit status" 3 npulink doctor
 json "nothing is loaded" "$(finding module error modprobe)" doctor
 json_too "so links are not tested" "$(finding links 'not tested' '')"
+json_too "nothing is loaded: nothing left out" "$all"
 valid "doctor without module" doctor doctor
 expect "nothing is loaded: dev show" 1 npulink dev show
 expect_one_line "nothing is loaded: one line" npulink dev show
@@ -33,17 +38,16 @@ expect "nothing to load as nobody: exit status" 3 \
 	setpriv --reuid=65534 --regid=65534 --clear-groups npulink doctor --fix
 json "nobody cannot fix it" "$(finding fix warning root)" \
 	sh -c 'setpriv --reuid=65534 --regid=65534 --clear-groups npulink -j doctor --fix || [ $? = 3 ]'
-json "kernel, IOMMU, RDMA, signature" \
-	'[.findings[].check] | (index("kernel") and index("iommu") and index("rdma") and index("signature"))' \
-	doctor
 $modules insert npulink
 json "no backend" "$(finding backend error npulink_soft)" doctor
 json_too "no devices" "$(finding devices error ndev=)"
+json_too "no devices: nothing left out" "$all"
 expect "no devices: bench" 1 npulink bench allreduce
 json "no devices: dev show" 'length == 0' npulink -j dev show
 
 $modules insert npulink_soft ndev=2
 json "all is well" '[.findings[] | select(.severity == "error")] == []' doctor
+json_too "all is well: nothing left out" "$all"
 json_too "root has no limit" "$(finding memlock ok '')"
 json_too "module" "$(finding module ok '')"
 json_too "abi" "$(finding abi ok '')"
@@ -89,10 +93,13 @@ chgrp tty /dev/npulink/npu*
 chmod 660 /dev/npulink/npu*
 json "for another group" "$(finding access error usermod)" \
 	$nobody sh -c 'npulink -j doctor || [ $? = 3 ]'
+json_too "for another group: nothing left out" "$all"
 json "dev show works all the same" 'length == 2' $nobody npulink -j dev show
 expect "bench does not" 1 $nobody npulink bench allreduce -b 8 -e 8
 rm /dev/npulink/npu1
 json "a node is missing" "$(finding devices error 'docker run --device /dev/npulink/npu1')" doctor
+rm /dev/npulink/npu0
+json "no node is there: nothing left out" "$all" doctor
 $modules unload
 
 # Installed, in a copy of /lib/modules that can be written: --fix loads it.

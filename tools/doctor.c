@@ -136,7 +136,7 @@ int doctor_cmd(int argc, char **argv)
 	};
 	static const int status[] = { EXIT_SUCCESS, EXIT_SUCCESS, 1, 3 };
 	static const char *const need_module[] = {
-		"backend", "devices", "netlink", "links", "peers",
+		"backend", "devices", "access", "abi", "netlink", "links", "peers", "jobs",
 	};
 	uint64_t memory = DEFAULT_MEMORY;
 	enum severity worst = OK;

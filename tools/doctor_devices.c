@@ -129,6 +129,8 @@ void check_devices(void)
 	if (!ndevs) {
 		f = found(ERROR, "devices", "there are no devices");
 		fix(f, "modprobe -r npulink_soft; modprobe npulink_soft ndev=8");
+		found(UNTESTED, "access", "there are no devices");
+		found(UNTESTED, "abi", "there are no devices");
 		return;
 	}
 	if (missing) {
@@ -140,8 +142,12 @@ void check_devices(void)
 		found(OK, "devices", "%zu device%s below /dev/npulink", ndevs,
 		      ndevs > 1 ? "s" : "");
 	}
-	if (!nopen)
+	if (!nopen) {
+		if (!explained)
+			found(UNTESTED, "access", "there are no device nodes");
+		found(UNTESTED, "abi", "there is no device that could be opened");
 		return;
+	}
 	found(OK, "access", "%s may use %zu of them", own_name(), nopen);
 	snprintf(name, sizeof(name), "/dev/npulink/npu%u", first);
 	check_abi(first, name);

@@ -3,6 +3,7 @@
  * doctor_jobs.c - npulink doctor: has a communicator failed, or does one hang?
  */
 #include <stdlib.h>
+#include <string.h>
 #include "doctor.h"
 #include "see.h"
 
@@ -17,38 +18,33 @@ static bool is_shrunk(const struct see_comm *comm, const struct see_comm *comms,
 	return false;
 }
 
-/* Its processes are there yet, whether they know it or not. */
-static void check_failed(void)
+/* Their processes are there yet, whether they know it or not. How many. */
+static size_t check_failed(const struct see_comm *comms, size_t n)
 {
-	struct see_comm *comms = NULL;
 	char text[CAUSE_TEXT];
 	struct finding *f;
-	size_t n = 0;
+	size_t bad = 0;
 
-	if (see_comms(&comms, &n))
-		return;
 	for (size_t i = 0; i < n; i++) {
 		if (!comms[i].failed || is_shrunk(&comms[i], comms, n))
 			continue;
+		bad++;
 		f = found(WARNING, "jobs", "communicator %u (%u ranks) has failed: %s",
 			  comms[i].id, comms[i].nranks,
 			  cause_text(&comms[i].cause, text, sizeof(text)));
 		fix(f, "npulink comm show %u", comms[i].id);
 	}
-	free(comms);
+	return bad;
 }
 
-/* What goes on now: the oldest operation of each communicator, if it is old. */
-static void check_old(void)
+/* What goes on now: the oldest operation of each communicator, if it is old. How many. */
+static size_t check_old(const struct see_op *ops, size_t n)
 {
-	struct see_op *ops = NULL;
 	struct finding *f;
-	size_t n = 0, k;
+	size_t bad = 0, k;
 	char age[24];
 
 	/* They come ordered by communicator. */
-	if (see_ops(ANY_DEV, &ops, &n))
-		return;
 	for (size_t i = 0; i < n; i = k) {
 		const struct see_op *old = &ops[i];
 
@@ -57,15 +53,33 @@ static void check_old(void)
 				old = &ops[k];
 		if (old->age < LONG)
 			continue;
+		bad++;
 		f = found(WARNING, "jobs", "an operation of communicator %u is in flight for %s",
 			  old->comm, human_ns(old->age, age));
 		fix(f, "npulink hang %u", old->comm);
 	}
-	free(ops);
+	return bad;
 }
 
 void check_jobs(void)
 {
-	check_failed();
-	check_old();
+	struct see_comm *comms = NULL;
+	struct see_op *ops = NULL;
+	size_t n = 0, nops = 0, bad;
+	int rc = see_comms(&comms, &n);
+
+	if (!rc)
+		rc = see_ops(ANY_DEV, &ops, &nops);
+	if (rc) {
+		found(UNTESTED, "jobs", "netlink says nothing of them: %s", strerror(-rc));
+	} else {
+		bad = check_failed(comms, n) + check_old(ops, nops);
+		if (!n)
+			found(UNTESTED, "jobs", "there are no communicators that you may see");
+		else if (!bad)
+			found(OK, "jobs", "%zu communicator%s, none has failed or waits for long",
+			      n, n > 1 ? "s" : "");
+	}
+	free(ops);
+	free(comms);
 }
