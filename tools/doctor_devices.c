@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * doctor_devices.c - npulink doctor: are there devices, may this user open them, and what do they speak?
+ * doctor_devices.c - npulink doctor: are there devices, may this user open them,
+ * and what do they speak?
  */
 #include <dirent.h>
 #include <errno.h>

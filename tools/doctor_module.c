@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * doctor_module.c - npulink doctor: are module and library there, do they fit the running kernel and
- * this program, and may the module be loaded?
+ * doctor_module.c - npulink doctor: are module and library there, do they fit the running
+ * kernel and this program, and may the module be loaded?
  */
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * doctor_node.c - npulink doctor: what the node has and allows: options of the kernel, IOMMU, RDMA ports,
- * pinned and other memory.
+ * doctor_node.c - npulink doctor: what the node has and allows: options of the kernel, IOMMU,
+ * RDMA ports, pinned and other memory.
  */
 #include <dirent.h>
 #include <errno.h>
