@@ -25,7 +25,7 @@ static void check_rate(const struct link_result *slowest, size_t n)
 	human_speed(slowest->beta, measured);
 	human_speed(cal.beta, expected);
 	if (!cal.file) {
-		found(OK, "links", "%zu moved data right; the slowest, npu%u -> npu%u, %s (none is expected: npulink tune has not measured it)",
+		found(OK, "links", "%zu moved data right; the slowest, npu%u -> npu%u, %s (what to expect is not known until npulink tune has measured it)",
 		      n, slowest->from, slowest->to, measured);
 	} else if (slowest->beta <= TOO_SLOW * cal.beta) {
 		found(OK, "links", "%zu moved data right; the slowest, npu%u -> npu%u, %s, %s was expected",

@@ -14,6 +14,26 @@
 #include <coll.h>
 #include "doctor.h"
 
+/* The module @name, whose file libkmod may know, and what it belongs to; both NULL if it cannot say. */
+static struct kmod_module *module_get(const char *name, struct kmod_ctx **ctx)
+{
+	struct kmod_module *mod = NULL;
+
+	*ctx = kmod_new(NULL, NULL);
+	/* What it says is said by the findings. */
+	if (*ctx)
+		kmod_set_log_priority(*ctx, 0);
+	if (*ctx && kmod_module_new_from_name(*ctx, name, &mod) < 0)
+		mod = NULL;
+	return mod;
+}
+
+static void module_put(struct kmod_module *mod, struct kmod_ctx *ctx)
+{
+	kmod_module_unref(mod);
+	kmod_unref(ctx);
+}
+
 /* The value of @key in the information that a module file carries. */
 static bool module_info(struct kmod_module *mod, const char *key, char *buf, size_t size)
 {
@@ -109,8 +129,8 @@ static void check_installed(struct kmod_module *mod, const char *release, bool l
 
 bool check_module(void)
 {
-	struct kmod_module *mod = NULL;
 	struct kmod_ctx *ctx;
+	struct kmod_module *mod = module_get("npulink", &ctx);
 	struct utsname uts;
 	char version[64] = "?";
 	bool loaded = false;
@@ -118,8 +138,7 @@ bool check_module(void)
 	int state;
 
 	uname(&uts);
-	ctx = kmod_new(NULL, NULL);
-	if (!ctx || kmod_module_new_from_name(ctx, "npulink", &mod) < 0) {
+	if (!mod) {
 		found(ERROR, "module", "libkmod cannot look for the module");
 		found(UNTESTED, "installed", "libkmod cannot look for the module");
 		goto out;
@@ -142,14 +161,11 @@ bool check_module(void)
 	} else {
 		f = found(ERROR, "module", "npulink is not loaded");
 		fix(f, "%smodprobe npulink_soft",
-		    kmod_module_get_path(mod) ? "" : "when it is installed (see below): ");
+		    kmod_module_get_path(mod) ? "" : "in npulink's source tree: make install; then: ");
 	}
 	check_installed(mod, uts.release, loaded);
 out:
-	if (mod)
-		kmod_module_unref(mod);
-	if (ctx)
-		kmod_unref(ctx);
+	module_put(mod, ctx);
 	return loaded;
 }
 
@@ -157,21 +173,18 @@ out:
 void check_signature(void)
 {
 	char enforce[8] = "", lockdown[64] = "", signer[128];
-	struct kmod_module *mod = NULL;
-	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
 	bool wanted, is_signed = false;
+	struct kmod_module *mod;
+	struct kmod_ctx *ctx;
 	struct finding *f;
 
 	read_line("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
 	read_line("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
 	wanted = enforce[0] == 'Y' || (*lockdown && !strstr(lockdown, "[none]"));
-	if (ctx && kmod_module_new_from_name(ctx, "npulink", &mod) >= 0 &&
-	    kmod_module_get_path(mod))
+	mod = module_get("npulink", &ctx);
+	if (mod && kmod_module_get_path(mod))
 		is_signed = module_info(mod, "signer", signer, sizeof(signer));
-	if (mod)
-		kmod_module_unref(mod);
-	if (ctx)
-		kmod_unref(ctx);
+	module_put(mod, ctx);
 	if (!wanted) {
 		found(OK, "signature", "the kernel takes modules that are not signed");
 		return;
@@ -209,31 +222,24 @@ void check_backends(void)
 /* What can be put right without asking: load the module. */
 void fix_module(void)
 {
-	struct kmod_module *mod = NULL;
-	struct kmod_ctx *ctx = kmod_new(NULL, NULL);
+	struct kmod_module *mod;
+	struct kmod_ctx *ctx;
 	struct finding *f;
 	int rc = -ENOENT;
 
-	if (!access("/sys/module/npulink_soft", F_OK)) {
-		kmod_unref(ctx);
+	if (!access("/sys/module/npulink_soft", F_OK))
 		return;
-	}
-	/* What it says is said below. */
-	if (ctx)
-		kmod_set_log_priority(ctx, 0);
-	if (ctx && kmod_module_new_from_name(ctx, "npulink_soft", &mod) >= 0)
+	mod = module_get("npulink_soft", &ctx);
+	if (mod)
 		rc = kmod_module_probe_insert_module(mod, KMOD_PROBE_APPLY_BLACKLIST, NULL, NULL,
 						     NULL, NULL);
-	if (mod)
-		kmod_module_unref(mod);
-	if (ctx)
-		kmod_unref(ctx);
+	module_put(mod, ctx);
 	if (!rc) {
 		found(OK, "fix", "loaded npulink_soft");
 		return;
 	}
 	f = found(WARNING, "fix", "npulink_soft cannot be loaded: %s", strerror(rc < 0 ? -rc : rc));
-	fix(f, geteuid() ? "run it as root" : "see below, and: dmesg | tail");
+	fix(f, geteuid() ? "run it as root" : "look at: dmesg | tail");
 }
 
 void check_library(void)
