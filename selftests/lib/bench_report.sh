@@ -115,6 +115,7 @@ printf 'before\n<!-- bench: short -->\nold\n<!-- end -->\nbehind\n' >"$scratch/t
 printf '<!-- bench: run -->\nold\n<!-- end -->\n' >"$scratch/tree/tools/bench/peers/README.md"
 check "into the documents" "$scratch/tree/tools/bench/peers/publish" "$scratch/other" ", by hand"
 check "a short table" grep -qxF "| the same, buffers that never come again | 0.50 |" "$scratch/tree/README.md"
+check "and who is ahead" grep -q "^npulink is ahead in time at 2 of 2 points" "$scratch/tree/README.md"
 check "between what was there" sh -c 'head -n 2 "$1"; tail -n 2 "$1"; ! grep -q old "$1" &&
 	test "$(sed -n 1p "$1"),$(tail -n 1 "$1")" = before,behind' - "$scratch/tree/README.md"
 check "goals and the limit" grep -qxF "| the same, buffers that never come again | 1/1: 0.50; limit 0.80 |" \
