@@ -11,6 +11,7 @@
 #include <sys/time.h>
 #include "board.h"
 #include "harness.h"
+#include "nl.h"
 
 #define PARAM	"/sys/module/npulink/parameters/boards"
 #define SCRIPTS	"/sys/module/npulink/parameters/scripts"
@@ -285,31 +286,75 @@ TEST_F(board, not_the_same)
 	}
 }
 
-/* What a rank says that it has met is believed only within reason, and only forwards. */
+/* A rank has met no more than one in a nanosecond, and numbers only grow. */
 TEST_F(board, wild_numbers)
 {
 	static const uint64_t wild[] = {
-		~0ULL, ~0ULL - 1, 1ULL << 63, (1ULL << 40) + 100,
+		~0ULL, ~0ULL - 1, 1ULL << 63, 1ULL << 56,
 	};
 	struct member *m = self->t.m;
+	struct npulink_post post = member_post_cmd(&m[0], NPULINK_POST_HELD);
 	unsigned int i;
 
 	EXPECT_EQ(0, team_allreduce(&self->t, 0));
 	for (i = 0; i < ARRAY_SIZE(wild); i++) {
 		self->own[0]->next = wild[i];
 		EXPECT_EQ(1 + i, next_of(&m[0]));
+		EXPECT_EQ(-EOVERFLOW, raw_ioctl(m[0].fd, NPULINK_POST, &post));
+		EXPECT_EQ(1 + i, next_of(&m[0]));
+		self->own[0]->next = 0;
 		EXPECT_EQ(0, team_allreduce(&self->t, i));
 	}
-	self->own[0]->next = 0;
 	EXPECT_EQ(1 + i, next_of(&m[0]));
 	EXPECT_EQ(0, team_allreduce(&self->t, i));
 	/* That is far, but may be. Then the other waits for what never comes. */
-	self->own[0]->next = 1ULL << 40;
-	EXPECT_EQ(1ULL << 40, next_of(&m[0]));
+	self->own[0]->next = 1000000;
+	EXPECT_EQ(1000000, next_of(&m[0]));
 	EXPECT_EQ(2 + i, next_of(&m[1]));
 	EXPECT_EQ(0, team_start(&self->t, 50000000));
 	EXPECT_NE(0, team_finish(&self->t));
 	EXPECT_EQ(1, self->comm->failed);
+}
+
+/* Step by step it comes no further, however often it is asked. */
+TEST_F(board, numbers_do_not_wrap)
+{
+	struct member *m = self->t.m;
+	uint64_t next = 0, before = 0;
+	unsigned int i;
+
+	for (i = 0; i < 100000 && next < 1ULL << 56; i++, before = next) {
+		self->own[0]->next = before + (1ULL << 40);
+		next = next_of(&m[0]);
+	}
+	EXPECT_GT(1ULL << 56, next);
+}
+
+/* Who counts for everybody counts what the kernel has carried out. */
+TEST_F(board, claims_count_for_nobody)
+{
+	uint64_t done[2] = {}, met = 0;
+	struct nlattr *a[NL_ATTRS];
+	struct nl_reply reply;
+	struct nl_request rq;
+	int sock = nl_open(), family, i;
+	size_t off;
+
+	family = nl_family(sock, NULL);
+	ASSERT_GT(family, 0);
+	ASSERT_EQ(0, team_allreduce(&self->t, 0));
+	for (i = 0; i < 2; i++) {
+		nl_begin(&rq, family, NPULINK_GENL_CMD_RANK_GET, NLM_F_DUMP);
+		ASSERT_EQ(0, nl_talk(sock, &rq, &reply, 32768));
+		for (off = 0, met = 0; nl_next(&reply, &off, a); ) {
+			done[i] += nl_u64(a[NPULINK_A_RANK_DONE]);
+			met += nl_u64(a[NPULINK_A_RANK_MET]);
+		}
+		self->own[0]->next = 1000000;
+	}
+	EXPECT_EQ(done[0], done[1]);
+	EXPECT_EQ(1000000 - 1, met);
+	close(sock);
 }
 
 /* ---- who is woken by what */

@@ -6,16 +6,21 @@
  * The kernel makes the memory, says in it what all have to know, and is the judge: the first
  * POST of a number decides whether the operation is met on the board. For that it says first
  * that it was posted, and then looks for the flags. A rank that puts its flag later sees that,
- * and so does whoever sees that flag. What ranks write is theirs: a wrong flag or number makes them
- * disagree among each other, which they could do by what they bring as well.
+ * and so does whoever sees that flag. What ranks write is theirs: a wrong flag makes them disagree
+ * among each other, which they could do by what they bring as well. A number is bounded by what
+ * the kernel knows, see npulink_board_sync().
  */
 #include <linux/moduleparam.h>
 #include <linux/vmalloc.h>
 #include "core.h"
 #include "board.h"
 
-/* A rank that says it has met more than this since it was last asked is not believed. */
-#define BOARD_JUMP	BIT_ULL(40)
+/*
+ * Who says on the board how many collectives a rank has met is its process. No process meets more
+ * than one in a nanosecond, so that is how many it is believed; in hundreds of years no number
+ * comes near its wrap. Processors' clocks may differ by so many.
+ */
+#define BOARD_SLACK	(10 * NSEC_PER_MSEC)
 
 /* ---- open and closed, for all ---------------------------------------------------------- */
 
@@ -111,21 +116,26 @@ npulink_hot struct npulink_board *npulink_board_of(struct npulink_comm *comm)
 	return board && smp_load_acquire(&board->nareas) == comm->nranks ? board : NULL;
 }
 
-/* What @rank has met on the board since it last posted is done. Under its lock. */
-void npulink_board_sync(struct npulink_rank *rank)
+/*
+ * What @rank says that it has met on the board since it last posted, nobody else counts: not the
+ * totals. Returns -EOVERFLOW if that cannot be. Under its lock.
+ */
+int npulink_board_sync(struct npulink_rank *rank)
 {
 	struct npulink_board *board = npulink_board_of(rank->comm);
-	u64 next;
+	u64 known = npulink_told(rank->next), next;
 
 	lockdep_assert_held(&rank->lock);
 	if (!board)
-		return;
+		return 0;
 	next = READ_ONCE(board->areas[rank->rank]->next);
-	if (next > rank->next && next - rank->next <= BOARD_JUMP) {
-		rank->stats.done += next - rank->next;
-		rank->met += next - rank->next;
-		WRITE_ONCE(rank->next, next);
-	}
+	if (next <= known)
+		return 0;
+	if (next > npulink_clock() - rank->born + BOARD_SLACK)
+		return -EOVERFLOW;
+	rank->met += next - known;
+	WRITE_ONCE(rank->next, npulink_number(next));
+	return 0;
 }
 
 /* The number of its next collective. Task context. */
@@ -169,13 +179,16 @@ bool npulink_board_met(struct npulink_rank *rank, u64 number)
 {
 	struct npulink_comm *comm = rank->comm;
 	struct npulink_board *board = npulink_board_of(comm);
-	u32 slot = number % NPULINK_BOARD_SLOTS;
 	u64 *refused;
 	bool met;
+	u32 slot;
 
 	lockdep_assert_held(&rank->lock);
 	if (!board)
 		return false;
+	/* On the board they are as ranks know them, and too small to wrap. */
+	number = npulink_told(number);
+	slot = number % NPULINK_BOARD_SLOTS;
 	/* Nobody is that far ahead: what needs all ranks is in flight until all have posted it. */
 	refused = &board->refused[number % NPULINK_MAX_INFLIGHT];
 	spin_lock(&comm->lock);
@@ -210,7 +223,7 @@ void npulink_board_posted(struct npulink_rank *rank)
 
 	lockdep_assert_held(&rank->lock);
 	if (board)
-		WRITE_ONCE(board->comm->posted[rank->rank], rank->next);
+		WRITE_ONCE(board->comm->posted[rank->rank], npulink_told(rank->next));
 }
 
 /* The cause has been recorded. Under comm->lock. */
@@ -291,7 +304,7 @@ static struct npulink_board_rank *npulink_board_area(struct npulink_rank *rank)
 		area = new;
 		new = NULL;
 		board->areas[rank->rank] = area;
-		WRITE_ONCE(board->comm->posted[rank->rank], rank->next);
+		WRITE_ONCE(board->comm->posted[rank->rank], npulink_told(rank->next));
 		/* Whoever sees that all are there can look at them. */
 		smp_store_release(&board->nareas, board->nareas + 1);
 	}

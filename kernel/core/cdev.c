@@ -56,7 +56,7 @@ struct npulink_file *npulink_file_next(unsigned long *id)
 static int npulink_open(struct inode *inode, struct file *filp)
 {
 	struct npulink_device *dev = container_of(inode->i_cdev, struct npulink_device, cdev);
-	static u32 next_id;
+	static u32 next_id = NPULINK_FIRST_OF(u32, 50) >> 1;
 	struct npulink_file *file;
 	int rc = -ENOMEM;
 
@@ -82,6 +82,8 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	spin_lock_init(&file->lock);
 	init_waitqueue_head(&file->poll_wq);
 	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
+	file->waits = NPULINK_FIRST_OF(u64, 20);
+	file->seq = NPULINK_FIRST_OF(u64, 20);
 	npulink_watchdog_init(file);
 	file->dev = dev;
 	file->doorbell = -1;
@@ -150,7 +152,7 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		c.rank = rank->rank;
 		c.peer = rank->rank;
 		c.step = ~0U;
-		c.number = npulink_board_next(rank);
+		c.number = npulink_told(npulink_board_next(rank));
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		npulink_comm_fail_now(rank->comm, &c);
 		npulink_object_put(obj);

@@ -222,15 +222,16 @@ int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank
 	int rc = 0;
 
 	spin_lock(&comm->lock);
-	if (e->number < number + 1) {
-		e->number = number + 1;
+	if (!e->used || npulink_number_before(e->number, number)) {
+		e->used = true;
+		e->number = number;
 		e->rank = rank->rank;
 		e->call = *call;
-	} else if (e->number == number + 1 && memcmp(&e->call, call, sizeof(*call))) {
+	} else if (e->number == number && memcmp(&e->call, call, sizeof(*call))) {
 		if (cause)
 			*cause = (struct npulink_cause) {
 				.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank,
-				.peer = e->rank, .step = ~0U, .number = number,
+				.peer = e->rank, .step = ~0U, .number = npulink_told(number),
 				.calls[0] = *call, .calls[1] = e->call,
 			};
 		rc = -EPROTO;
@@ -294,7 +295,7 @@ void npulink_comm_put(struct npulink_comm *comm)
 /* With one reference. */
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 {
-	static u32 next_serial;		/* under the table's lock */
+	static u32 next_serial = NPULINK_FIRST_OF(u32, 50) >> 1;	/* under the table's lock */
 	u32 serial;
 	struct npulink_comm *comm = kzalloc(sizeof(*comm), GFP_KERNEL_ACCOUNT);
 
@@ -355,6 +356,8 @@ struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 	}
 	INIT_LIST_HEAD(&conn->p2p[0]);
 	INIT_LIST_HEAD(&conn->p2p[1]);
+	conn->p2p_next[0] = NPULINK_FIRST_NUMBER;
+	conn->p2p_next[1] = NPULINK_FIRST_NUMBER;
 	if (rank->flight) {
 		conn->ledger = npulink_flight_peer(rank->flight, peer);
 		if (IS_ERR(conn->ledger)) {
@@ -505,7 +508,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	comm = rank->comm;
 	cmd->out_joined = READ_ONCE(comm->joined);
-	cmd->out_next = npulink_board_next(rank);
+	cmd->out_next = npulink_told(npulink_board_next(rank));
 	cmd->out_cause = NPULINK_CAUSE_NONE;
 	cmd->out_status = 0;
 	cmd->out_rank = 0;

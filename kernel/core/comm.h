@@ -6,6 +6,7 @@
 #define NPULINK_COMM_H
 
 #include "file.h"
+#include "number.h"
 #include "pass.h"
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
@@ -42,24 +43,28 @@ struct npulink_circle {
 
 /* What the first rank called under a number. */
 struct npulink_called {
-	u64 number;		/* + 1; 0: free */
+	u64 number;
+	bool used;
 	u32 rank;
 	struct npulink_call call;
 };
 
 /*
  * struct npulink_meet - ranks that wait for all others to post a small collective (meet.c)
- * @number: of the collective, + 1
+ * @used: there has been one, of @number
+ * @number: of the collective
  * @count: ranks that have posted it
  * @broken: each starts for itself
  * @script: what they have in common
  * @first: their operations, the latest first
- * @skipped: number, + 1, of the last that somebody posted while an older one was here
+ * @skips: somebody posted a later one, the last of them @skipped, while an older one was here
  */
 struct npulink_meet {
 	u64 number;
 	u32 count;
+	bool used;
 	bool broken;
+	bool skips;
 	struct npulink_script *script;
 	struct npulink_op *first;
 	u64 skipped;
@@ -209,7 +214,7 @@ struct npulink_rank {
 	struct list_head resume;
 	struct list_head ops;
 	u64 next;
-	u64 met;		/* of those before it: on the board, as far as known */
+	u64 met;		/* of those before it: on the board, as the rank itself says */
 	u32 nposted;		/* collectives and point-to-point */
 	struct npulink_rank_stats stats;
 	bool closed;
@@ -217,7 +222,8 @@ struct npulink_rank {
 	struct npulink_op *table[NPULINK_MAX_INFLIGHT];
 	DECLARE_BITMAP(early, NPULINK_MAX_INFLIGHT);
 	struct {
-		u64 number;	/* + 1; 0: free */
+		u64 number;
+		bool used;
 		struct npulink_call call;
 	} history[NPULINK_HISTORY];
 };

@@ -27,13 +27,13 @@ static struct npulink_op *npulink_peer_op(struct npulink_rank *peer, struct npul
 		list_for_each_entry(p, &conn->p2p[send], p2p_node)
 			if (p->number == op->number)
 				return p;
-		*passed = conn->p2p_next[send] > op->number;
+		*passed = npulink_number_before(op->number, conn->p2p_next[send]);
 		return NULL;
 	}
 	p = peer->table[op->number % NPULINK_MAX_INFLIGHT];
 	if (p && p->number == op->number)
 		return p;
-	*passed = peer->next > op->number;
+	*passed = npulink_number_before(op->number, peer->next);
 	return NULL;
 }
 
@@ -64,14 +64,14 @@ static bool npulink_peer_call(struct npulink_op *op, struct npulink_rank *peer,
 	lockdep_assert_held(&peer->lock);
 	if (op->plan->p2p)
 		return false;
-	if (peer->history[i].number == op->number + 1) {
+	if (peer->history[i].used && peer->history[i].number == op->number) {
 		*call = peer->history[i].call;
 		return true;
 	}
 	/* It has been compared with the first one's, as all have. */
 	e = &comm->calls[op->number % NPULINK_CALL_TABLE];
 	spin_lock(&comm->lock);
-	known = e->number == op->number + 1;
+	known = e->used && e->number == op->number;
 	if (known)
 		*call = e->call;
 	spin_unlock(&comm->lock);
@@ -84,13 +84,13 @@ static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
 {
 	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank, .peer = peer->rank,
-		.step = ~0U, .number = op->number, .calls[0] = op->plan->call,
+		.step = ~0U, .number = npulink_told(op->number), .calls[0] = op->plan->call,
 	};
 	if (call)
 		cause->calls[1] = *call;
 	else
 		cause->calls[1] = (struct npulink_call) {
-			.collective = ~0U, .count = peer->next,
+			.collective = ~0U, .count = npulink_told(peer->next),
 		};
 	return -EPROTO;
 }
@@ -99,7 +99,7 @@ static void npulink_left(struct npulink_op *op, u32 peer, struct npulink_cause *
 {
 	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_LEFT, .rank = op->rank->rank, .peer = peer,
-		.step = ~0U, .number = op->number,
+		.step = ~0U, .number = npulink_told(op->number),
 	};
 }
 

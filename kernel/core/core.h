@@ -62,7 +62,7 @@ struct npulink_board;
 extern const struct kernel_param_ops npulink_board_param_ops;
 extern bool npulink_scripts;
 
-void npulink_board_sync(struct npulink_rank *rank);
+int npulink_board_sync(struct npulink_rank *rank);
 u64 npulink_board_next(struct npulink_rank *rank);
 bool npulink_board_met(struct npulink_rank *rank, u64 number);
 void npulink_board_posted(struct npulink_rank *rank);

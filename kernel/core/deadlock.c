@@ -137,14 +137,15 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 		op = edges[i].wait->op;
 		circle->waits[i] = (struct npulink_circle_wait) {
 			.comm = op->rank->comm->serial, .rank = op->rank->rank,
-			.peer = edges[i].peer, .number = op->plan->p2p ? ~0ULL : op->number,
+			.peer = edges[i].peer, .number = op->plan->p2p ?
+				~0ULL : npulink_told(op->number),
 		};
 	}
 	op = edges[0].wait->op;
 	next = edges[1 % n].wait->op;
 	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_DEADLOCK, .rank = op->rank->rank, .peer = edges[0].peer,
-		.step = ~0U, .number = op->number, .code = next->rank->comm != op->rank->comm,
+		.step = ~0U, .number = npulink_told(op->number), .code = next->rank->comm != op->rank->comm,
 		.calls = { op->plan->call, next->plan->call },
 	};
 out:

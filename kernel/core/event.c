@@ -39,7 +39,10 @@ int npulink_slot_take(struct npulink_file *file, struct npulink_op *op, bool hel
 	file->slot_hint = slot + 1;
 	file->slots[slot] = op;
 	file->inflight++;
-	op->seq = ++file->seq * NPULINK_MAX_INFLIGHT + slot;
+	/* To users 0 is no operation. */
+	do
+		op->seq = ++file->seq * NPULINK_MAX_INFLIGHT + slot;
+	while (!op->seq);
 	op->held = held;
 	if (held)
 		refcount_inc(&op->refs);	/* the slot's */
@@ -391,7 +394,7 @@ static void npulink_deadline_work(struct work_struct *work)
 	while ((op = npulink_overdue(file))) {
 		struct npulink_cause cause = {
 			.cause = NPULINK_CAUSE_DEADLINE, .rank = op->rank->rank,
-			.peer = NPULINK_NO_PEER, .step = ~0U, .number = op->number,
+			.peer = NPULINK_NO_PEER, .step = ~0U, .number = npulink_told(op->number),
 		};
 
 		/* All ranks may be late at a time, and only one need tell the others. */

@@ -16,6 +16,7 @@
 #include <linux/workqueue.h>
 #include <npulink/device.h>
 #include "account.h"
+#include "number.h"
 #include "pass.h"
 
 #define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */

@@ -342,7 +342,7 @@ void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
 static inline void flight_fill(const struct npulink_op *op, struct npulink_flight_op *e)
 {
 	e->start = op->start_ns;
-	e->number = op->number;
+	e->number = npulink_told(op->number);
 	e->wait = op->wait_ns;
 	e->queue = op->queue_ns;
 	e->engine = op->engine_ns;

@@ -199,7 +199,7 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	spin_lock_irq(&rank->lock);
 	npulink_board_sync(rank);
 	stats = rank->stats;
-	next = rank->next;
+	next = npulink_told(rank->next);
 	met = rank->met;
 	oldest = list_first_entry_or_null(&rank->ops, struct npulink_op, node);
 	if (oldest)

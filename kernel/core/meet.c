@@ -117,6 +117,7 @@ void npulink_meet_arrive(struct npulink_op *op)
 		     npulink_call_meets(&op->plan->call);
 	struct npulink_meet *m;
 	struct npulink_op *o;
+	bool later;
 
 	lockdep_assert_held(&op->rank->lock);
 	m = &comm->meets[op->number % NPULINK_MAX_INFLIGHT];
@@ -126,17 +127,21 @@ void npulink_meet_arrive(struct npulink_op *op)
 	op->meet.verdict = NPULINK_MEET_START;
 	spin_lock(&comm->lock);
 	op->meet.script = meets ? op->plan->script : NULL;
-	if (m->number < op->number + 1 && !m->first) {
-		m->number = op->number + 1;
+	later = !m->used || npulink_number_before(m->number, op->number);
+	if (later && !m->first) {
+		m->used = true;
+		m->number = op->number;
 		m->count = 0;
-		m->broken = !op->meet.script || m->skipped >= op->number + 1;
+		m->broken = !op->meet.script ||
+			    (m->skips && !npulink_number_before(m->skipped, op->number));
 		m->script = op->meet.script;
-	} else if (m->number < op->number + 1) {
+	} else if (later && (!m->skips || npulink_number_before(m->skipped, op->number))) {
 		/* An older meeting is there yet: then this one will not be. */
-		m->skipped = max(m->skipped, op->number + 1);
+		m->skips = true;
+		m->skipped = op->number;
 	}
 	/* Otherwise ranks have called different things, which it is not for us to find out. */
-	if (m->number == op->number + 1) {
+	if (m->used && m->number == op->number) {
 		/* If somebody has left, who has steps with him is to find out. */
 		if (!m->broken && (op->meet.script != m->script || READ_ONCE(comm->nleft) ||
 				   !npulink_op_fits(op, op->meet.script)))

@@ -219,7 +219,6 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 	op->rank = npulink_rank_get(plan->rank);
 	refcount_set(&op->refs, 1);
 	op->state = NPULINK_OP_NEW;
-	op->number = ~0ULL;
 	op->done = false;
 	op->held = false;
 	op->has_deadline = false;
@@ -296,7 +295,8 @@ static void npulink_op_unlist(struct npulink_op *op)
 	} else {
 		rank->table[op->number % NPULINK_MAX_INFLIGHT] = NULL;
 		i = op->number % NPULINK_HISTORY;
-		rank->history[i].number = op->number + 1;
+		rank->history[i].used = true;
+		rank->history[i].number = op->number;
 		rank->history[i].call = op->plan->call;
 	}
 }
@@ -320,7 +320,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 		op->result.number = c->number;
 	} else {
 		op->result.rank = rank->rank;
-		op->result.number = op->plan->p2p ? ~0ULL : op->number;
+		op->result.number = op->plan->p2p ? ~0ULL : npulink_told(op->number);
 	}
 	if (op->far)
 		npulink_remote_op_finish(op, run);
@@ -531,7 +531,7 @@ void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npuli
 	list_for_each_entry(op, &rank->ops, node) {
 		if (op->state == NPULINK_OP_RUNNING &&
 		    npulink_op_step_with(op, peer, &cause->step, &left)) {
-			cause->number = op->number;
+			cause->number = npulink_told(op->number);
 			break;
 		}
 	}

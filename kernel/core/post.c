@@ -157,20 +157,27 @@ static void npulink_unbind(struct npulink_op *op)
 	}
 }
 
-/* From here on peers can find it, and a failure of the communicator ends it. */
-static int npulink_op_publish(struct npulink_op *op)
+/*
+ * From here on peers can find it, and a failure of the communicator ends it. @differs: what has
+ * its number already is another call.
+ */
+static int npulink_op_publish(struct npulink_op *op, bool *differs)
 {
 	struct npulink_rank *rank = op->rank;
 	struct npulink_plan *plan = op->plan;
 	unsigned long flags;
-	int rc = 0;
+	int rc;
 
+	*differs = false;
 	spin_lock_irqsave(&rank->lock, flags);
+	rc = plan->p2p ? 0 : npulink_board_sync(rank);
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&rank->comm->failed)) {
 		rc = rank->comm->cause.status;
 	} else if (rank->closed) {
 		rc = -ENOENT;
+	} else if (rc) {
+		/* It says that it is where it cannot be. */
 	} else if (plan->p2p) {
 		struct npulink_conn *conn = plan->peers[0].conn;
 
@@ -179,7 +186,6 @@ static int npulink_op_publish(struct npulink_op *op)
 	} else {
 		struct npulink_op **entry;
 
-		npulink_board_sync(rank);
 		entry = &rank->table[rank->next % NPULINK_MAX_INFLIGHT];
 		op->number = rank->next;
 		if (*entry)
@@ -189,6 +195,7 @@ static int npulink_op_publish(struct npulink_op *op)
 		else
 			rc = npulink_comm_check_call(rank->comm, rank, rank->next, &plan->call,
 						     NULL);
+		*differs = rc == -EPROTO;
 		if (!rc) {
 			*entry = op;
 			rank->next++;
@@ -239,6 +246,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	struct npulink_object *obj;
 	struct npulink_plan *plan;
 	struct npulink_op *op;
+	bool differs;
 	int rc;
 
 	if (post->flags & ~(NPULINK_POST_WAIT | NPULINK_POST_HELD) ||
@@ -285,9 +293,9 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -ENODEV;
 	if (!percpu_ref_tryget_live(&dev->users))
 		goto err_slot;
-	rc = npulink_op_publish(op);
+	rc = npulink_op_publish(op, &differs);
 	if (rc) {
-		if (rc == -EPROTO && op->number != ~0ULL)
+		if (differs)
 			npulink_op_fail_call(op);
 		goto err_users;
 	}

@@ -175,6 +175,8 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	rank->file = npulink_file_get(file);
 	rank->dev = file->dev;
 	rank->born = npulink_clock();
+	rank->next = NPULINK_FIRST_NUMBER;
+	rank->nposted = NPULINK_FIRST_OF(u32, 20);
 	xa_init(&rank->conns);
 	spin_lock_init(&rank->lock);
 	init_llist_head(&rank->inbox);
@@ -248,7 +250,7 @@ static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npu
 		if (missed) {
 			*cause = (struct npulink_cause) {
 				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,
-				.step = ~0U, .number = op->number,
+				.step = ~0U, .number = npulink_told(op->number),
 			};
 			break;
 		}

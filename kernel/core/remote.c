@@ -115,7 +115,7 @@ void npulink_remote_mismatch(struct npulink_remote *remote, u64 number, u32 step
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_MISMATCH, .rank = remote->rank->rank,
-		.peer = remote->conn->rank, .step = step, .number = number,
+		.peer = remote->conn->rank, .step = step, .number = npulink_told(number),
 		.calls = { *ours, *theirs },
 	};
 

@@ -156,6 +156,45 @@ struct npulink_write {
 	bool unsure;
 };
 
+/* The last operation of each place in a table of those in flight of which something is known. */
+struct npulink_marks {
+	DECLARE_BITMAP(used, NPULINK_MAX_INFLIGHT);
+	u64 number[NPULINK_MAX_INFLIGHT];
+};
+
+static inline bool npulink_marks_have(const struct npulink_marks *marks, u64 number)
+{
+	u32 at = number % NPULINK_MAX_INFLIGHT;
+
+	return test_bit(at, marks->used) && marks->number[at] == number;
+}
+
+/* Is a later one known in its place? */
+static inline bool npulink_marks_passed(const struct npulink_marks *marks, u64 number)
+{
+	u32 at = number % NPULINK_MAX_INFLIGHT;
+
+	return test_bit(at, marks->used) && npulink_number_before(number, marks->number[at]);
+}
+
+static inline void npulink_marks_set(struct npulink_marks *marks, u64 number)
+{
+	u32 at = number % NPULINK_MAX_INFLIGHT;
+
+	__set_bit(at, marks->used);
+	marks->number[at] = number;
+}
+
+static inline __le64 npulink_number_to_wire(u64 number)
+{
+	return cpu_to_le64(npulink_told(number));
+}
+
+static inline u64 npulink_number_from_wire(__le64 number)
+{
+	return npulink_number(le64_to_cpu(number));
+}
+
 /* A message that is kept: DATA, until it has been taken. */
 struct npulink_held {
 	bool used;
@@ -182,7 +221,7 @@ struct npulink_held {
  * @asked_ns: when that was, 0: never
  * @sent_steps: steps that are in the peer's memory
  * @sent_bytes: their bytes
- * @opened: operations (+ 1) for which the peer wants to be asked, [1]: point-to-point
+ * @opened: operations for which the peer wants to be asked, [1]: point-to-point
  * @opened_ns: when all steps of theirs were last looked at for that
  * @full: the transport has refused something, and will say when it has room
  * @left: the peer has said goodbye
@@ -240,9 +279,9 @@ struct npulink_remote {
 	struct npulink_offer offers[NPULINK_WIRE_GRANTS];
 	struct npulink_write writes[NPULINK_PUT_WRITES];
 	struct npulink_held held[NPULINK_PUT_RX];
-	u64 opened[2][NPULINK_MAX_INFLIGHT];
+	struct npulink_marks opened[2];
 	u64 opened_ns[2][NPULINK_MAX_INFLIGHT];
-	u64 open_sent[2][NPULINK_MAX_INFLIGHT];	/* operations (+ 1) that OPEN was sent for */
+	struct npulink_marks open_sent[2];	/* operations that OPEN was sent for */
 	struct npulink_wire_msg answers[NPULINK_WIRE_CREDITS + NPULINK_WIRE_GRANTS];
 };
 

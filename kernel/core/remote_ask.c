@@ -19,7 +19,7 @@ void npulink_remote_ask(struct npulink_remote *remote, const struct npulink_op *
 
 	lockdep_assert_held(&remote->rank->lock);
 	npulink_remote_msg(remote, &msg, NPULINK_WIRE_ASK, NULL, false);
-	msg.number = cpu_to_le64(op->number);
+	msg.number = npulink_number_to_wire(op->number);
 	msg.status.since = cpu_to_le64(max_t(s64, npulink_clock() - op->start_ns, 0));
 	if (op->plan->p2p)
 		msg.flags = NPULINK_WIRE_P2P | (op->plan->p2p_send ? NPULINK_WIRE_SENDS : 0);
@@ -39,7 +39,7 @@ static bool npulink_remote_has_said(const struct npulink_remote *remote,
 	u8 flags = remote->answer.flags;
 	bool p2p = op->plan->p2p;
 
-	return remote->answered_ns && le64_to_cpu(remote->answer.number) == op->number &&
+	return remote->answered_ns && remote->answer.number == npulink_number_to_wire(op->number) &&
 	       !(flags & NPULINK_WIRE_P2P) == !p2p &&
 	       (!p2p || !(flags & NPULINK_WIRE_SENDS) == !op->plan->p2p_send);
 }
@@ -53,7 +53,7 @@ bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink
 	lockdep_assert_held(&op->rank->lock);
 	if (!remote)
 		return false;
-	if (remote->opened[p2p][op->number % NPULINK_MAX_INFLIGHT] == op->number + 1)
+	if (npulink_marks_have(&remote->opened[p2p], op->number))
 		return true;
 	return npulink_remote_has_said(remote, op) &&
 	       remote->answer.status.called != NPULINK_WIRE_NOT_CALLED;
@@ -89,7 +89,7 @@ static struct npulink_op *npulink_asked_op(const struct npulink_remote *remote,
 					   const struct npulink_wire_msg *msg, u8 *called)
 {
 	struct npulink_rank *rank = remote->rank;
-	u64 number = le64_to_cpu(msg->number), next = rank->next;
+	u64 number = npulink_number_from_wire(msg->number), next = rank->next;
 	struct npulink_op *op = NULL, *p;
 
 	if (msg->flags & NPULINK_WIRE_P2P) {
@@ -104,8 +104,8 @@ static struct npulink_op *npulink_asked_op(const struct npulink_remote *remote,
 		if (op && op->number != number)
 			op = NULL;
 	}
-	*called = op ? NPULINK_WIRE_RUNNING : number < next ? NPULINK_WIRE_OVER :
-		  NPULINK_WIRE_NOT_CALLED;
+	*called = op ? NPULINK_WIRE_RUNNING : npulink_number_before(number, next) ?
+		  NPULINK_WIRE_OVER : NPULINK_WIRE_NOT_CALLED;
 	return op && op->state == NPULINK_OP_RUNNING ? op : NULL;
 }
 
@@ -169,7 +169,7 @@ void npulink_remote_asked(struct npulink_remote *remote, const struct npulink_wi
 	npulink_remote_msg(remote, &answer, NPULINK_WIRE_STATUS, NULL, false);
 	answer.flags = msg->flags;
 	answer.number = msg->number;
-	st->next = cpu_to_le64(remote->rank->next);
+	st->next = npulink_number_to_wire(remote->rank->next);
 	st->peer = cpu_to_le32(NPULINK_NO_PEER);
 	st->task = npulink_file_task_state(remote->rank->file);
 	op = npulink_asked_op(remote, msg, &st->called);

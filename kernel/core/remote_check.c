@@ -122,7 +122,7 @@ static void npulink_check_fail(struct npulink_remote *remote, u64 number, u32 st
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_CHECKSUM, .rank = remote->rank->rank,
-		.peer = remote->conn->rank, .step = step, .number = number,
+		.peer = remote->conn->rank, .step = step, .number = npulink_told(number),
 		.code = NPULINK_NO_DEV,
 	};
 
@@ -135,7 +135,7 @@ void npulink_check_lost(struct npulink_remote *remote, u64 number)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_CHECKSUM, .rank = remote->conn->rank,
-		.peer = remote->rank->rank, .step = ~0U, .number = number,
+		.peer = remote->rank->rank, .step = ~0U, .number = npulink_told(number),
 		.code = NPULINK_NO_DEV,
 	};
 
@@ -153,7 +153,7 @@ bool npulink_check_data(struct npulink_remote *remote, u32 slot,
 					  le32_to_cpu(msg->sum));
 
 	if (!good && msg->flags & NPULINK_WIRE_TWICE)
-		npulink_check_fail(remote, le64_to_cpu(msg->number), rs ? rs->step : ~0U);
+		npulink_check_fail(remote, npulink_number_from_wire(msg->number), rs ? rs->step : ~0U);
 	else
 		npulink_check_answer_data(remote, good ? NPULINK_WIRE_GOOD : NPULINK_WIRE_AGAIN,
 					  msg);
@@ -245,7 +245,7 @@ static struct npulink_remote_step *npulink_check_find(struct npulink_remote *rem
 	struct npulink_remote_step *rs;
 	bool later, bad;
 
-	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, le64_to_cpu(msg->number),
+	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, npulink_number_from_wire(msg->number),
 				 le16_to_cpu(msg->channel), le32_to_cpu(msg->pos),
 				 le64_to_cpu(msg->len), call, true, &later, &bad);
 	if (later)
@@ -284,7 +284,7 @@ void npulink_check_was_bad(struct npulink_remote *remote, const struct npulink_w
 	rs = npulink_check_find(remote, msg, call, &over);
 	/* What was not kept may be over already. */
 	if (over || (rs && rs->done && !rs->kept))
-		npulink_check_lost(remote, le64_to_cpu(msg->number));
+		npulink_check_lost(remote, npulink_number_from_wire(msg->number));
 	if (!rs || !rs->kept)
 		return;
 	if (!rs->done || rs->good || rs->twice || rs->reqed || !len || len > NPULINK_WIRE_EAGER) {

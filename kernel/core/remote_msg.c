@@ -19,7 +19,7 @@ void npulink_remote_msg(struct npulink_remote *remote, struct npulink_wire_msg *
 	plan = rs->op->plan;
 	pos = &plan->pos[rs->step];
 	msg->flags = plan->p2p ? NPULINK_WIRE_P2P : 0;
-	msg->number = cpu_to_le64(rs->op->number);
+	msg->number = npulink_number_to_wire(rs->op->number);
 	npulink_call_to_wire(&msg->call, &plan->call);
 	msg->len = cpu_to_le64(plan->steps[rs->step].len);
 	msg->pos = cpu_to_le32(send ? pos->send_pos : pos->recv_pos);
@@ -103,9 +103,9 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 				  const struct npulink_call *call, struct npulink_run *run)
 {
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
-	u64 number = le64_to_cpu(msg->number), now;
+	u64 number = npulink_number_from_wire(msg->number), now;
 	u32 at = number % NPULINK_MAX_INFLIGHT, i, k;
-	u64 *opened = &remote->opened[p2p][at];
+	struct npulink_marks *opened = &remote->opened[p2p];
 	struct npulink_remote_step *rs;
 	const struct npulink_plan *plan;
 	struct npulink_op *op;
@@ -118,10 +118,10 @@ static void npulink_remote_opened(struct npulink_remote *remote, const struct np
 	if (!rs && later && number - next >= NPULINK_MAX_INFLIGHT)
 		return;
 	/* Nobody comes back to what is over for it. */
-	if ((!rs && !later) || *opened > number + 1)
+	if ((!rs && !later) || npulink_marks_passed(opened, number))
 		return;
-	again = *opened == number + 1;
-	*opened = number + 1;
+	again = npulink_marks_have(opened, number);
+	npulink_marks_set(opened, number);
 	if (!rs)
 		return;
 	/* Looking costs time, and what has data says so by itself once it was asked for. */
@@ -157,7 +157,8 @@ static void npulink_remote_requested(struct npulink_remote *remote,
 	struct npulink_remote_step *rs;
 	bool later, bad;
 
-	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, le64_to_cpu(msg->number),
+	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P,
+				 npulink_number_from_wire(msg->number),
 				 le16_to_cpu(msg->channel), le32_to_cpu(msg->pos),
 				 le64_to_cpu(msg->len), call, false, &later, &bad);
 	if (!rs || rs->slot >= 0)

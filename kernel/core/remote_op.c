@@ -262,7 +262,7 @@ void npulink_remote_fail_missed(struct npulink_remote *remote)
 	list_for_each_entry(op, &rank->ops, node) {
 		struct npulink_cause cause = {
 			.cause = NPULINK_CAUSE_LEFT, .rank = rank->rank,
-			.peer = remote->conn->rank, .step = ~0U, .number = op->number,
+			.peer = remote->conn->rank, .step = ~0U, .number = npulink_told(op->number),
 		};
 
 		if (op->state != NPULINK_OP_RUNNING || !op->far ||
@@ -286,7 +286,8 @@ int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_c
 	if (op->state != NPULINK_OP_RUNNING)
 		goto out;
 	*cause = (struct npulink_cause) {
-		.rank = rank->rank, .peer = p->conn->rank, .step = ~0U, .number = op->number,
+		.rank = rank->rank, .peer = p->conn->rank, .step = ~0U,
+		.number = npulink_told(op->number),
 	};
 	if (remote->state == NPULINK_REMOTE_DOWN && !remote->left) {
 		cause->cause = NPULINK_CAUSE_LINK;
@@ -370,7 +371,8 @@ int npulink_remote_op_strangers(struct npulink_op *op, struct npulink_cause *cau
 		    npulink_find_peer(op->plan, conn->rank) == NPULINK_NO_INDEX) {
 			*cause = (struct npulink_cause) {
 				.cause = NPULINK_CAUSE_MISMATCH, .rank = rank->rank,
-				.peer = conn->rank, .step = ~0U, .number = op->number,
+				.peer = conn->rank, .step = ~0U,
+				.number = npulink_told(op->number),
 				.calls = { op->plan->call, *theirs },
 			};
 			rc = -EPROTO;
@@ -495,11 +497,11 @@ struct npulink_remote_step *npulink_remote_find(struct npulink_remote *remote, b
 		 * By how many it can be ahead has no bound: those in which it has nothing to do
 		 * with us end without us. How much of them is held has, see held and offers.
 		 */
-		*later = number >= next;
-		if (number < next && !p2p) {
+		*later = !npulink_number_before(number, next);
+		if (!*later && !p2p) {
 			u32 i = number % NPULINK_HISTORY;
 
-			if (rank->history[i].number == number + 1 &&
+			if (rank->history[i].used && rank->history[i].number == number &&
 			    memcmp(&rank->history[i].call, call, sizeof(*call))) {
 				*bad = true;
 				npulink_remote_mismatch(remote, number, ~0U,

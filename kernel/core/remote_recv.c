@@ -100,9 +100,7 @@ void npulink_remote_taken(struct npulink_remote *remote, struct npulink_remote_s
 /* Has the peer been told that we are at @op? */
 bool npulink_remote_has_told(const struct npulink_remote *remote, const struct npulink_op *op)
 {
-	u32 i = op->number % NPULINK_MAX_INFLIGHT;
-
-	return remote->open_sent[op->plan->p2p][i] == op->number + 1;
+	return npulink_marks_have(&remote->open_sent[op->plan->p2p], op->number);
 }
 
 /* In the order in which they come, but those that the peer has data for already before all. */
@@ -383,8 +381,7 @@ int npulink_remote_open(struct npulink_remote *remote, struct npulink_op *op)
 	msg.channel = 0;
 	rc = npulink_remote_post(remote, &msg, NULL, 0);
 	if (!rc)
-		remote->open_sent[op->plan->p2p][op->number % NPULINK_MAX_INFLIGHT] =
-			op->number + 1;
+		npulink_marks_set(&remote->open_sent[op->plan->p2p], op->number);
 	return rc;
 }
 
@@ -460,6 +457,7 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 			 struct npulink_run *run)
 {
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
+	u64 number = npulink_number_from_wire(msg->number);
 	u32 size = le32_to_cpu(msg->size);
 	struct npulink_held *held = &remote->held[slot];
 	struct npulink_remote_step *rs;
@@ -469,7 +467,7 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 		npulink_remote_violation(remote, "DATA");
 		return false;
 	}
-	rs = npulink_remote_find(remote, p2p, le64_to_cpu(msg->number), le16_to_cpu(msg->channel),
+	rs = npulink_remote_find(remote, p2p, number, le16_to_cpu(msg->channel),
 				 le32_to_cpu(msg->pos), size, call, false, &later, &bad);
 	if (!rs && !later) {
 		remote->owed++;
@@ -485,13 +483,13 @@ bool npulink_remote_data(struct npulink_remote *remote, u32 slot,
 		return false;
 	}
 	*held = (struct npulink_held) {
-		.used = true, .size = size, .len = size, .number = le64_to_cpu(msg->number),
+		.used = true, .size = size, .len = size, .number = number,
 		.pos = le32_to_cpu(msg->pos), .channel = le16_to_cpu(msg->channel), .p2p = p2p,
 		.call = *call, .step = rs,
 	};
 	remote->held_count++;
 	if (!rs && !p2p)
-		set_bit(held->number % NPULINK_MAX_INFLIGHT, remote->rank->early);
+		set_bit(number % NPULINK_MAX_INFLIGHT, remote->rank->early);
 	if (rs) {
 		/* It may have waited for a grant. */
 		list_del_init(&rs->rx_node);

@@ -186,7 +186,7 @@ static int npulink_send_step(struct npulink_remote *remote, struct npulink_remot
 	rc = npulink_send_write(remote, rs, avail, run);
 	if (rc || rs->done)
 		return rc;
-	opened = remote->opened[plan->p2p][op->number % NPULINK_MAX_INFLIGHT] == op->number + 1;
+	opened = npulink_marks_have(&remote->opened[plan->p2p], op->number);
 	if (rs->sent) {
 		/* It has been given all that it was granted, and what it was given has arrived. */
 		if (!opened || rs->writes || avail <= rs->sent)
@@ -290,6 +290,7 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 	struct npulink_offer *offer = &remote->offers[index];
 	bool p2p = msg->flags & NPULINK_WIRE_P2P;
 	u64 offer_end = le64_to_cpu(msg->off) + le32_to_cpu(msg->size);
+	u64 number = npulink_number_from_wire(msg->number);
 	bool twice = msg->flags & NPULINK_WIRE_TWICE;
 	bool renewed = msg->flags & NPULINK_WIRE_RENEWED;
 	struct npulink_remote_step *rs;
@@ -299,12 +300,12 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		npulink_remote_violation(remote, "grant that is in use");
 		return;
 	}
-	rs = npulink_remote_find(remote, p2p, le64_to_cpu(msg->number), le16_to_cpu(msg->channel),
+	rs = npulink_remote_find(remote, p2p, number, le16_to_cpu(msg->channel),
 				 le32_to_cpu(msg->pos), le64_to_cpu(msg->len), call, true,
 				 &later, &bad);
 	/* Damaged, and what was not kept may be over already. */
 	if (twice && !later && !bad && (!rs || !rs->kept)) {
-		npulink_check_lost(remote, le64_to_cpu(msg->number));
+		npulink_check_lost(remote, number);
 		return;
 	}
 	if (renewed && !later && !bad && !npulink_send_may_renew(rs, msg, twice)) {
@@ -331,7 +332,7 @@ void npulink_remote_offer(struct npulink_remote *remote, const struct npulink_wi
 		.state = NPULINK_OFFER_HELD, .p2p = p2p, .twice = twice,
 		.crc = NPULINK_CRC_INIT, .channel = le16_to_cpu(msg->channel),
 		.pos = le32_to_cpu(msg->pos), .imm = imm, .rkey = le32_to_cpu(msg->rkey),
-		.len = le32_to_cpu(msg->size), .number = le64_to_cpu(msg->number),
+		.len = le32_to_cpu(msg->size), .number = number,
 		.addr = le64_to_cpu(msg->addr), .off = le64_to_cpu(msg->off),
 		.step_len = le64_to_cpu(msg->len), .call = *call, .step = rs,
 	};

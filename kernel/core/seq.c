@@ -19,7 +19,7 @@ static void npulink_link_failed(struct npulink_op *op, struct npulink_link *link
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank, .peer = peer,
-		.step = step, .number = op->number,
+		.step = step, .number = npulink_told(op->number),
 	};
 
 	npulink_link_set_lost(link, true);
@@ -207,7 +207,7 @@ static void npulink_req_failed(struct npulink_op *op, struct npulink_req *req, i
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_DEVICE, .rank = op->rank->rank,
-		.peer = NPULINK_NO_PEER, .step = req->step, .number = op->number,
+		.peer = NPULINK_NO_PEER, .step = req->step, .number = npulink_told(op->number),
 		.code = -status,
 	};
 
@@ -371,7 +371,7 @@ static noinline void npulink_misfit(struct npulink_op *op, struct npulink_op *pe
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank,
-		.peer = peer->rank->rank, .step = step, .number = op->number,
+		.peer = peer->rank->rank, .step = step, .number = npulink_told(op->number),
 		.calls = { op->plan->call, peer->plan->call },
 	};
 
@@ -598,7 +598,7 @@ static noinline void npulink_op_inconsistent(struct npulink_op *op)
 {
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_LINK, .rank = op->rank->rank, .peer = NPULINK_NO_PEER,
-		.step = NONE, .number = op->number, .code = EPROTO,
+		.step = NONE, .number = npulink_told(op->number), .code = EPROTO,
 	};
 
 	npulink_comm_fail(op->rank->comm, &cause);

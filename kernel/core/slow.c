@@ -20,7 +20,7 @@ static void npulink_slow_notify(const struct npulink_op *op, u32 type, u64 ns,
 		atomic64_inc(&npulink_totals.slow);
 	notice.comm = op->rank->comm->serial;
 	notice.rank = op->rank->rank;
-	notice.number = op->number;
+	notice.number = npulink_told(op->number);
 	notice.age_ns = ns;
 	notice.limit_ns = op->slow_ns;
 	if (blame) {

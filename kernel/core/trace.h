@@ -60,7 +60,7 @@ TRACE_EVENT_FN(npulink_post,
 	TP_fast_assign(
 		__entry->comm = op->rank->comm->serial;
 		__entry->rank = op->rank->rank;
-		__entry->number = op->number;
+		__entry->number = npulink_told(op->number);
 		__entry->count = op->plan->call.count;
 		__entry->collective = op->plan->call.collective;
 		__entry->dtype = op->plan->call.dtype;
@@ -92,7 +92,7 @@ TRACE_EVENT_FN(npulink_issue,
 	TP_fast_assign(
 		__entry->comm = req->core.op->rank->comm->serial;
 		__entry->rank = req->core.op->rank->rank;
-		__entry->number = req->core.op->number;
+		__entry->number = npulink_told(req->core.op->number);
 		__entry->bytes = req->len;
 		__entry->step = req->step;
 		__entry->recv_peer = req->core.op->plan->steps[req->step].recv_peer;
@@ -131,7 +131,7 @@ TRACE_EVENT_FN(npulink_step,
 
 		__entry->comm = op->rank->comm->serial;
 		__entry->rank = op->rank->rank;
-		__entry->number = op->number;
+		__entry->number = npulink_told(op->number);
 		__entry->bytes = st->len;
 		__entry->wait = timed ? us->wait : 0;
 		__entry->queue = timed ? us->queue : 0;
@@ -172,7 +172,7 @@ TRACE_EVENT_FN(npulink_done,
 	TP_fast_assign(
 		__entry->comm = op->rank->comm->serial;
 		__entry->rank = op->rank->rank;
-		__entry->number = op->number;
+		__entry->number = npulink_told(op->number);
 		__entry->count = op->plan->call.count;
 		__entry->ns = op->result.ns;
 		__entry->wait = op->wait_ns;

@@ -654,6 +654,7 @@ struct npulink_bind {
  *  - EACCES: a slot is written that is bound to a read-only buffer
  *  - ERANGE: a binding is shorter than the slot needs, or exceeds its buffer
  *  - ENOTUNIQ: two bindings overlap and one of them is written
+ *  - EOVERFLOW: on the board the rank says that it has met more collectives than there was time for
  *  - EINVAL: an offset does not suit the alignment of the plan's data type
  *  - ENOTCONN: no ring was set up, and neither WAIT nor HELD is given
  *  - EINTR, ETIME: accepted, with WAIT: stopped waiting by a signal, or by

@@ -112,7 +112,8 @@ struct npulink_board_slot {
 
 /**
  * struct npulink_board_rank - of a rank, which alone writes it
- * @next: the number of its next collective; it has done with what is on the board under lower ones
+ * @next: the number of its next collective; it has done with what is on the board under lower ones.
+ *	  If that is more than one for each nanosecond of its life, POST fails with EOVERFLOW
  * @reserved: 0
  * @slots: by number: what it brings
  * @results: by number: what is for all, or parts of it for each

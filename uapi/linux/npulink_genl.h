@@ -539,13 +539,14 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_NEXT: u64, number of its next collective: so many it has called
  * @NPULINK_A_RANK_OPS: u32, operations in flight
  * @NPULINK_A_RANK_OLDEST: u64, age of the oldest of these, ns
- * @NPULINK_A_RANK_DONE: u64, operations that ended well
+ * @NPULINK_A_RANK_DONE: u64, posted operations that ended well
  * @NPULINK_A_RANK_FAILED: u64, operations that failed
  * @NPULINK_A_RANK_BYTES: u64, bytes that its engine moved for it
  * @NPULINK_A_RANK_BUSY: u64, ns that operations took, one after the other
  * @NPULINK_A_RANK_BEFORE: u32, with AWAITED: rank in the communicator where it is yet
  * @NPULINK_A_RANK_BEFORE_COMM: u32, id of that
- * @NPULINK_A_RANK_MET: u64, of those that ended well: on the board, without a system call
+ * @NPULINK_A_RANK_MET: u64, operations that were met on the board without a system call, as its
+ *	process says
  * @__NPULINK_A_RANK_MAX: one more than the last
  * @NPULINK_A_RANK_MAX: the last
  */
