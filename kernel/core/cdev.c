@@ -77,6 +77,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	INIT_LIST_HEAD(&file->dev_node);
 	INIT_LIST_HEAD(&file->mm_node);
 	INIT_LIST_HEAD(&file->ready);
+	INIT_LIST_HEAD(&file->handed);
 	INIT_LIST_HEAD(&file->waiters);
 	mutex_init(&file->mutex);
 	spin_lock_init(&file->lock);

@@ -90,6 +90,9 @@ static void npulink_comm_flood(struct npulink_comm *comm)
 	struct npulink_rank *rank;
 	u32 i = 0;
 
+	/* It ends what others have begun, and carries out none of it. */
+	run.anyones = true;
+	run.budget = 0;
 	mutex_lock(&comm->flood);
 	/* Who joins has done so by now, or sees that we have failed. */
 	mutex_lock(&comm->mutex);

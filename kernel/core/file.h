@@ -109,7 +109,7 @@ struct npulink_cq {
 
 /*
  * struct npulink_file - one open file
- * @lock: ready, waiters, slots, cq
+ * @lock: ready, handed, waiters, slots, cq
  * @mutex: set-up of arena, ring, worker
  * @slots: operations in flight or held, found by seq % NPULINK_MAX_INFLIGHT
  */
@@ -139,6 +139,7 @@ struct npulink_file {
 
 	spinlock_t lock ____cacheline_aligned;
 	struct list_head ready;
+	struct list_head handed;	/* ranks that others have left to our tasks */
 	struct list_head waiters;
 	u32 nwaiters;			/* that are on it */
 	u64 waits;			/* id of the last waiter */

@@ -149,6 +149,7 @@ struct npulink_run {
 	int budget;		/* small requests that it may still run; 0 in interrupts */
 	int room;		/* units and events until interrupts are let in */
 	bool task;		/* it can let them in, and others run .. */
+	bool anyones;		/* a worker's, on whose account is whatever has no other */
 	unsigned long until;	/* .. but from then on a worker goes on, jiffies */
 	u32 turns;		/* ranks that were run */
 	u64 now;		/* what the clock said after the last work was done; 0: look */
@@ -168,7 +169,7 @@ struct npulink_run {
 
 #define NPULINK_DEFINE_RUN_TASK(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 8192, NPULINK_HOLD_UNITS, true, \
-				    jiffies + NPULINK_RUN_JIFFIES }
+				    false, jiffies + NPULINK_RUN_JIFFIES }
 #define NPULINK_DEFINE_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_IRQ, false }
 
@@ -273,6 +274,8 @@ static inline struct npulink_op *npulink_event_op(struct npulink_event *ev)
 }
 
 void npulink_run(struct npulink_run *run);
+bool npulink_file_run_handed(struct npulink_file *file);
+void npulink_run_limit(struct npulink_run *run, u64 until_ns);
 bool npulink_run_lasts(const struct npulink_run *run);
 
 /* It has run one more of its small requests. */
@@ -284,7 +287,7 @@ static inline void npulink_run_spent(struct npulink_run *run)
 
 void npulink_rank_resume_work(struct work_struct *work);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
-void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits);
+void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
 int npulink_run_init(void);
 void npulink_run_flush(void);
@@ -320,7 +323,7 @@ void npulink_meet_dissolve(struct npulink_op *op);
 
 /* ---- share.c --------------------------------------------------------------- */
 
-void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits);
+void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns);
 
 /* ---- wait.c, event.c ------------------------------------------------------- */
 

@@ -17,6 +17,39 @@ static struct workqueue_struct *npulink_resume_wq;
 
 /* ---- running ranks -------------------------------------------------------- */
 
+/*
+ * May this task run @rank? Users who let others into their communicators need not pay for them:
+ * a rank of somebody else is handed to its own tasks.
+ */
+static bool npulink_run_may(const struct npulink_run *run, const struct npulink_rank *rank)
+{
+	const struct npulink_file *file = rank->file;
+
+	return likely(!rank->comm->any_uid) || !run->task || run->anyones ||
+	       file->mm == current->mm || uid_eq(file->cred->fsuid, current_fsuid());
+}
+
+/* RANK_SCHED is set, and the reference comes along. A file that is being closed has no tasks. */
+static void npulink_rank_hand(struct npulink_rank *rank)
+{
+	struct npulink_file *file = rank->file;
+	bool handed;
+
+	spin_lock_irq(&file->lock);
+	handed = file->worker;
+	if (handed) {
+		list_add_tail(&rank->run_node, &file->handed);
+		npulink_file_wake_ready(file, false);
+	}
+	spin_unlock_irq(&file->lock);
+	if (handed)
+		return;
+	clear_bit(RANK_SCHED, &rank->flags);
+	smp_mb__after_atomic();	/* pairs with llist_add before test_and_set_bit */
+	if (!queue_work(npulink_resume_wq, &rank->resume_work))
+		npulink_rank_put(rank);
+}
+
 /* Make sure that somebody runs @rank; if that is us, by npulink_run(@run). */
 void npulink_rank_kick(struct npulink_rank *rank, struct npulink_run *run)
 {
@@ -233,6 +266,7 @@ void npulink_rank_resume_work(struct work_struct *work)
 	NPULINK_DEFINE_RUN_TASK(run);
 
 	run.budget = 0;
+	run.anyones = true;
 	run.until = jiffies + NPULINK_WORK_JIFFIES;
 	npulink_rank_kick(rank, &run);
 	npulink_run(&run);
@@ -247,6 +281,10 @@ void npulink_run(struct npulink_run *run)
 							     run_node);
 
 		list_del(&rank->run_node);
+		if (unlikely(!npulink_run_may(run, rank))) {
+			npulink_rank_hand(rank);
+			continue;
+		}
 		npulink_rank_run(rank, run);
 		npulink_rank_put(rank);
 		if (!run->task)
@@ -259,6 +297,41 @@ void npulink_run(struct npulink_run *run)
 		if (cond_resched())
 			run->now = 0;
 	}
+}
+
+/* One of its ranks that others have left to a task of @file, which this is. False: there is none. */
+bool npulink_file_run_handed(struct npulink_file *file)
+{
+	NPULINK_DEFINE_RUN_TASK(run);
+	struct npulink_rank *rank;
+
+	if (likely(list_empty_careful(&file->handed)))
+		return false;
+	spin_lock_irq(&file->lock);
+	rank = list_first_entry_or_null(&file->handed, struct npulink_rank, run_node);
+	if (rank)
+		list_del(&rank->run_node);
+	spin_unlock_irq(&file->lock);
+	if (!rank)
+		return false;
+	npulink_rank_run(rank, &run);
+	npulink_rank_put(rank);
+	npulink_run(&run);
+	return true;
+}
+
+/* Until @until_ns, CLOCK_MONOTONIC, at most, and then a worker goes on. */
+void npulink_run_limit(struct npulink_run *run, u64 until_ns)
+{
+	u64 now = ktime_get_ns();
+	unsigned long until = jiffies;
+
+	if (until_ns >= now + jiffies_to_nsecs(NPULINK_RUN_JIFFIES))
+		return;
+	if (until_ns > now)
+		until += nsecs_to_jiffies(until_ns - now);
+	if (time_before(until, run->until))
+		run->until = until;
 }
 
 /* ---- operations --------------------------------------------------------------- */
@@ -303,11 +376,14 @@ struct npulink_req *npulink_ready_pop(struct npulink_file *file)
 }
 
 /* A request that has come back at once: its operation is still there. */
-static noinline void npulink_req_returned(struct npulink_req *req, int status)
+static noinline void npulink_req_returned(struct npulink_req *req, int status, u64 until_ns)
 {
 	struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
 	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_rank_flags flags;
+
+	if (until_ns != ~0ULL)
+		npulink_run_limit(&run, until_ns);
 
 	npulink_rank_lock(rank, &flags, &run);
 	npulink_req_complete(req, status, &run);
@@ -318,23 +394,23 @@ static noinline void npulink_req_returned(struct npulink_req *req, int status)
 
 /*
  * Run a request that npulink_ready_pop() gave. The task waits for @waits, or for nothing in
- * particular. Task context, no locks held.
+ * particular, and not beyond @until_ns (~0: for ever). Task context, no locks held.
  */
-void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits)
+void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns)
 {
 	int rc;
 
 	if (unlikely(req == READ_ONCE(req->core.op->meet.part))) {
 		struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
 
-		npulink_share_part(req, waits);
+		npulink_share_part(req, waits, until_ns);
 		npulink_rank_put(rank);
 		return;
 	}
 	req->core.start_ns = npulink_clock();
 	rc = npulink_req_submit(req);
 	if (rc != -EINPROGRESS)
-		npulink_req_returned(req, rc);
+		npulink_req_returned(req, rc, until_ns);
 }
 
 void npulink_step_done(struct npulink_req *req, int status)

@@ -508,7 +508,7 @@ static bool npulink_share_enough(const struct npulink_file *file, const struct n
  * What the task does that was asked for, by @req, for as long as it may; it waits for @waits, if
  * that is not NULL. No locks held.
  */
-void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits)
+void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns)
 {
 	unsigned long until = jiffies + SHARE_JIFFIES, flags;
 	struct npulink_op *op = req->core.op;
@@ -519,6 +519,9 @@ void npulink_share_part(struct npulink_req *req, const struct npulink_op *waits)
 	u32 nth = op->meet.run, block;
 	u64 bytes = 0;
 
+	npulink_run_limit(&run, until_ns);
+	if (time_before(run.until, until))
+		until = run.until;
 	while (!enough && !last && npulink_share_take(s->share, nth, &block)) {
 		bytes += npulink_share_block(s, block, req);
 		last = atomic_dec_and_test(&s->share->left);

@@ -17,10 +17,16 @@ unsigned int npulink_spin_ns = 20000;
 module_param_named(spin_ns, npulink_spin_ns, uint, 0644);
 MODULE_PARM_DESC(spin_ns, "nanoseconds that a waiter spins before it sleeps, while its CPU is idle otherwise");
 
+/* Is there something for a task of @file to run? */
+static bool npulink_file_has_work(const struct npulink_file *file)
+{
+	return !list_empty_careful(&file->ready) || !list_empty_careful(&file->handed);
+}
+
 /*
- * A request has been put on file->ready: get somebody to run it. A waiter of the own
- * process costs no extra switch, the worker is for those who do not wait. @waits: the caller
- * is about to, and will look.
+ * A request has been put on file->ready, or a rank on file->handed: get somebody to run it. A
+ * waiter of the own process costs no extra switch, the worker is for those who do not wait.
+ * @waits: the caller is about to, and will look.
  */
 void npulink_file_wake_ready(struct npulink_file *file, bool waits)
 {
@@ -42,9 +48,11 @@ void npulink_file_wake_ready(struct npulink_file *file, bool waits)
 		wake_up_process(file->worker);
 }
 
+
 static int npulink_worker(void *data)
 {
 	struct npulink_file *file = data;
+	const struct cred *old = override_creds(file->cred);
 
 	for (;;) {
 		struct npulink_req *req;
@@ -55,16 +63,23 @@ static int npulink_worker(void *data)
 		spin_lock_irq(&file->lock);
 		req = npulink_ready_pop(file);
 		spin_unlock_irq(&file->lock);
+		if (!req && !list_empty_careful(&file->handed)) {
+			__set_current_state(TASK_RUNNING);
+			npulink_file_run_handed(file);
+			cond_resched();
+			continue;
+		}
 		if (!req) {
 			npulink_pass();
 			schedule();
 			continue;
 		}
 		__set_current_state(TASK_RUNNING);
-		npulink_req_run(req, NULL);
+		npulink_req_run(req, NULL, ~0ULL);
 		cond_resched();
 	}
 	__set_current_state(TASK_RUNNING);
+	revert_creds(old);
 	return 0;
 }
 
@@ -133,6 +148,9 @@ void npulink_file_end_worker(struct npulink_file *file)
 	spin_unlock_irq(&file->lock);
 	kthread_stop(task);
 	npulink_quota_give_worker(file->quota);
+	/* From now on nothing is handed to it. */
+	while (npulink_file_run_handed(file))
+		cond_resched();
 }
 
 /* That rank was not made. One that was keeps the worker until the file goes. */
@@ -158,7 +176,7 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 
 		for (i = 0; i < 32; i++) {
 			/* Pairs with npulink_op_wake(). */
-			if (smp_load_acquire(&op->done) || !list_empty_careful(&file->ready))
+			if (smp_load_acquire(&op->done) || npulink_file_has_work(file))
 				return;
 			cpu_relax();
 		}
@@ -169,10 +187,10 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 /* What this task was about to run, and will not. */
 static void npulink_hand_over(struct npulink_file *file)
 {
-	if (list_empty_careful(&file->ready))
+	if (!npulink_file_has_work(file))
 		return;
 	spin_lock_irq(&file->lock);
-	if (!list_empty(&file->ready))
+	if (npulink_file_has_work(file))
 		npulink_file_wake_ready(file, false);
 	spin_unlock_irq(&file->lock);
 }
@@ -245,12 +263,24 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			break;
 		w.woken = false;
 		req = w.helper ? npulink_ready_pop(file) : NULL;
+		if (!req && w.helper && !list_empty(&file->handed)) {
+			w.woken = true;
+			spin_unlock_irq(&file->lock);
+			__set_current_state(TASK_RUNNING);
+			npulink_file_run_handed(file);
+			late = !w.forever && ktime_compare(ktime_get(), until) >= 0;
+			spin_lock_irq(&file->lock);
+			if (!late && !signal_pending(current))
+				continue;
+			rc = op->done ? 0 : late ? -ETIME : -EINTR;
+			break;
+		}
 		if (req || !spun) {
 			w.woken = true;	/* awake: need not be woken */
 			spin_unlock_irq(&file->lock);
 			__set_current_state(TASK_RUNNING);
 			if (req)
-				npulink_req_run(req, op);
+				npulink_req_run(req, op, until_ns);
 			else
 				npulink_spin(file, op);
 			spun = !req;
@@ -287,7 +317,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		npulink_pass_withdraw(&w.pass);
 	npulink_pass_came(&w.pass);
 	/* What this task would have run is somebody else's now. */
-	if (!list_empty(&file->ready))
+	if (npulink_file_has_work(file))
 		npulink_file_wake_ready(file, false);
 	spin_unlock_irq(&file->lock);
 	return rc;
