@@ -258,6 +258,8 @@ int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *
 		   uint32_t nranks, char *text, size_t size);
 void coll_tune_free(struct coll_tune *tune);
 uint64_t coll_args_bytes(const struct coll_args *args);
+const struct coll_algorithm *coll_tune_asked(const struct coll_tune *tune,
+					     const struct coll_args *args);
 int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,

@@ -244,27 +244,37 @@ static bool better(const struct coll_algorithm *alg, double cost,
 	       !made_for_wiring(best, common);
 }
 
-static int choose(const struct coll_tune *tune, const struct coll_args *args,
-		  const struct coll_args *common, const struct coll_algorithm **algp,
-		  double *seconds, char *text, size_t size)
+/* What an override asks for in such a call; NULL: the cheapest. */
+const struct coll_algorithm *coll_tune_asked(const struct coll_tune *tune,
+					     const struct coll_args *args)
 {
-	const struct coll_algorithm *alg = NULL;
-	const char *why = "there is none";
 	uint64_t bytes = coll_args_bytes(args);
-	double cost;
 
 	for (unsigned int i = 0; i < tune->noverrides; i++) {
 		const struct coll_override *o = &tune->overrides[i];
 
-		if (o->collective != args->collective || bytes < o->from || bytes >= o->to)
-			continue;
-		why = o->alg->supports ? o->alg->supports(common) : NULL;
+		if (o->collective == args->collective && bytes >= o->from && bytes < o->to)
+			return o->alg;
+	}
+	return NULL;
+}
+
+static int choose(const struct coll_tune *tune, const struct coll_args *args,
+		  const struct coll_args *common, const struct coll_algorithm **algp,
+		  double *seconds, char *text, size_t size)
+{
+	const struct coll_algorithm *alg = coll_tune_asked(tune, args);
+	const char *why = "there is none";
+	double cost;
+
+	if (alg) {
+		why = alg->supports ? alg->supports(common) : NULL;
 		if (why)
 			return coll_text(text, size, -EOPNOTSUPP,
 					 "the override asks for algorithm %s, which cannot do it: %s",
-					 o->alg->name, why);
-		*algp = o->alg;
-		*seconds = coll_tune_predict(tune, o->alg, common);
+					 alg->name, why);
+		*algp = alg;
+		*seconds = coll_tune_predict(tune, alg, common);
 		return 0;
 	}
 	*algp = NULL;

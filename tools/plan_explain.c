@@ -110,7 +110,10 @@ static struct hccl hccl_choice(const struct query *q)
 
 /* ---- output */
 
-/* Of equals libcoll takes the first that it knows. */
+/* So close are equals: sums of the same terms in another order differ by that. */
+#define CLOSE	(1 + 1e-9)
+
+/* Of equals in the order in which libcoll knows them. */
 static int by_cost(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -120,6 +123,43 @@ static int by_cost(const void *a, const void *b)
 	if (x->seconds != y->seconds)
 		return x->seconds > y->seconds ? 1 : -1;
 	return (x->order > y->order) - (x->order < y->order);
+}
+
+/* Equals come behind the one that libcoll takes of them. */
+static void sort_candidates(const struct query *q, struct candidate *list, size_t n)
+{
+	struct candidate chosen;
+	size_t i = 0;
+
+	qsort(list, n, sizeof(*list), by_cost);
+	while (list[i].alg != q->alg)
+		i++;
+	if (q->asked || list[i].seconds > list[0].seconds * CLOSE)
+		return;
+	chosen = list[i];
+	memmove(list + 1, list, i * sizeof(*list));
+	list[0] = chosen;
+}
+
+static void print_why(const struct query *q, const struct candidate *c,
+		      const struct candidate *first)
+{
+	bool chosen = c->alg == q->alg;
+
+	if (c->why)
+		printf("cannot do it: %s", c->why);
+	else if (c == first)
+		printf("cheapest");
+	else if (chosen && q->asked)
+		printf("asked for");
+	else if (chosen)
+		printf("cheapest by what all ranks know, which the counts are not");
+	else if (c->seconds <= first->seconds * CLOSE)
+		printf("not cheaper");
+	else if (first->seconds > 0)
+		printf("%.2f times the cheapest", c->seconds / first->seconds);
+	else
+		printf("not free");
 }
 
 static void print_params(const struct coll_cost_params *params, const struct coll_bounds *bounds)
@@ -151,16 +191,7 @@ static void explain_text(const struct query *q, const struct coll_cost_params *p
 		printf("%c %-20s %12s %8s  ", c->alg == q->alg ? '*' : ' ', c->alg->name,
 		       c->why ? "-" : human_time(c->seconds, time),
 		       c->why || bounds.best <= 0 ? "-" : ratio);
-		if (c->why)
-			printf("cannot do it: %s", c->why);
-		else if (!i)
-			printf("cheapest");
-		else if (c->alg == q->alg)
-			printf("asked for");
-		else if (c->seconds > list[0].seconds && list[0].seconds > 0)
-			printf("%.2f times the cheapest", c->seconds / list[0].seconds);
-		else
-			printf("not cheaper");
+		print_why(q, c, list);
 		printf("%s\n", c->alg == h.row ? "; most like HCCL's choice" : "");
 	}
 	if (h.servers == 1)
@@ -190,6 +221,7 @@ static void explain_json(const struct query *q, const struct coll_cost_params *p
 		item = json_object_new_object();
 		put_str(item, "algorithm", list[i].alg->name);
 		put_bool(item, "chosen", list[i].alg == q->alg);
+		put_bool(item, "asked_for", q->asked && list[i].alg == q->alg);
 		put_bool(item, "exact", list[i].alg->exact);
 		json_object_object_add(item, "predicted", list[i].why ? NULL :
 				       json_object_new_double(list[i].seconds));
@@ -234,7 +266,7 @@ int plan_explain(int argc, char **argv)
 		n++;
 	}
 	if (!rc) {
-		qsort(list, n, sizeof(*list), by_cost);
+		sort_candidates(&q, list, n);
 		if (opts.json)
 			explain_json(&q, &params, list, n);
 		else

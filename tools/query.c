@@ -165,6 +165,7 @@ static int choose(struct query *q, const char *algorithm)
 	double seconds;
 	int rc;
 
+	q->asked = algorithm;
 	if (algorithm) {
 		q->alg = coll_algorithm_find(q->args.collective, algorithm);
 		if (!q->alg)
@@ -178,6 +179,7 @@ static int choose(struct query *q, const char *algorithm)
 	rc = net_tune(&q->net, q->args.nranks, &tune);
 	if (rc)
 		return rc;
+	q->asked = coll_tune_asked(&tune, &q->args);
 	rc = coll_tune_choose(&tune, &q->args, &q->alg, &seconds, text, sizeof(text));
 	coll_tune_free(&tune);
 	if (rc)

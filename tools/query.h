@@ -19,6 +19,7 @@ struct query {
 	bool all, text;		/* show: of all ranks, libcoll's text form */
 	const char *file;	/* verify, simulate: read the plans from there */
 	const char *name;	/* of the algorithm asked for, or NULL */
+	bool asked;		/* alg, by that name or by an override */
 	bool every;		/* no collective given, or "all" */
 	struct net_opts net;
 	struct coll_topo topo;	/* of args, from --net */

@@ -36,6 +36,31 @@ json "explain: why not" '.candidates | any(.why_not != null and .predicted == nu
 json "explain: override" '.candidates | any(.chosen and .algorithm == "ring")' \
 	env COLL_ALGORITHM=allreduce:ring npulink -j plan explain allreduce -n 1
 check "explain as text" npulink plan explain alltoall -p 3
+# "-i" and wirings are where sums of the same terms differ in their last bit, and ties are many.
+explain_all()
+{
+	local coll shape
+
+	for coll in $colls; do
+		for shape in "-p 4" "-p 8 -i" "-p 5 -n 100000" "-p 16 --net servers:4" \
+			     "-p 16 --net mesh:4x4" "-p 1"; do
+			# shellcheck disable=SC2086
+			npulink "$@" plan explain $coll $shape || return
+		done
+	done
+}
+explain_all -j >"$scratch/all"
+explain_all >"$scratch/all.txt"
+json "explain: nobody has asked" \
+	'length == 84 and all(.candidates[0].chosen and all(.candidates[]; .asked_for | not))' \
+	jq -s . "$scratch/all"
+check "explain: nobody has asked, as text" sh -c "! grep 'asked for' '$scratch/all.txt'"
+json "explain: asked for" '.candidates | any(.chosen and .asked_for and .algorithm == "ring")' \
+	npulink -j plan explain allreduce -a ring
+json "explain: asked for by the override" '.candidates | any(.chosen and .asked_for)' \
+	env COLL_ALGORITHM=allreduce:ring npulink -j plan explain allreduce
+check "explain: asked for, as text" sh -c "npulink plan explain allreduce -a ring | grep -q '^\\* ring .*asked for'"
+check "explain: uneven counts" sh -c "npulink plan explain alltoallv -p 3 --counts 100000,0,7 | grep '^\\*'"
 json "count in K" '.count == 65536' npulink -j plan explain allreduce --count 64K
 for bad in 64Q 1.5K -1 99999999999999999999 20000000T; do
 	nonsense "count $bad" npulink plan explain allreduce --count "$bad"
