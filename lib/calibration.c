@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * calibration.c - the file with what the network costs, as npulink tune writes it, see
- * libcoll(3). Lines "NAME = NUMBER"; names that are not known are of a newer version.
+ * libcoll(3). Lines "NAME = NUMBER", each name once.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <locale.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
@@ -68,97 +66,101 @@ static bool parse_processors(const char *value, struct coll_tune *tune)
 }
 
 /* "gamma": of all types that do not have their own; "gamma.half": of one. */
-static bool parse_typed(const char *name, const char *word, const char *value, double *all,
-			double *each, bool *ok)
+static double *find_typed(const char *name, const char *word, double *all, double *each)
 {
 	size_t n = strlen(word);
 	int type;
 
-	if (strncmp(name, word, n) || (name[n] && name[n] != '.'))
-		return false;
-	if (!name[n]) {
-		*ok = parse_cost(value, all);
-		return true;
-	}
-	type = coll_dtype_parse(name + n + 1);
-	*ok = type >= 0 && parse_cost(value, &each[type]);
-	return true;
+	if (strncmp(name, word, n))
+		return NULL;
+	if (!name[n])
+		return all;
+	type = name[n] == '.' ? coll_dtype_parse(name + n + 1) : -1;
+	return type >= 0 ? &each[type] : NULL;
 }
 
-static bool parse_line(struct coll_tune *tune, const char *name, const char *value,
-		       uint32_t nranks)
+/* What a line of that name is about; NULL: there is no such name. */
+static void *find_name(struct coll_tune *tune, const char *name)
 {
 	const struct {
 		const char *name;
-		double *cost;
-	} costs[] = {
+		void *value;
+	} names[] = {
 		{ "alpha", &tune->params.alpha },
 		{ "beta", &tune->params.beta },
+		{ "ports", &tune->params.ports },
 		{ "far.alpha", &tune->far_alpha },
 		{ "far.beta", &tune->far_beta },
+		{ "processors", &tune->work.processors },
 		{ "cpu.call", &tune->work.call },
 		{ "cpu.message", &tune->work.message },
 		{ "cpu.request", &tune->work.request },
 		{ "cpu.copy", &tune->work.copy },
 	};
-	bool ok = false;
+	void *value;
 
-	for (size_t i = 0; i < ARRAY_SIZE(costs); i++)
-		if (!strcmp(name, costs[i].name))
-			return parse_cost(value, costs[i].cost);
-	if (!strcmp(name, "ports"))
-		return parse_ports(value, tune, nranks);
-	if (!strcmp(name, "processors"))
-		return parse_processors(value, tune);
-	if (parse_typed(name, "gamma", value, &tune->params.gamma, tune->gamma, &ok) ||
-	    parse_typed(name, "cpu.reduce", value, &tune->work.reduce, tune->work.reduces, &ok))
-		return ok;
-	return true;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(name, names[i].name))
+			return names[i].value;
+	value = find_typed(name, "gamma", &tune->params.gamma, tune->gamma);
+	return value ?: find_typed(name, "cpu.reduce", &tune->work.reduce, tune->work.reduces);
+}
+
+/* The lines of a file, and which names it has had. */
+struct reading {
+	struct coll_lines lines;
+	const void *had[COLL_COSTS];
+	unsigned int nhad;
+};
+
+static int parse_line(struct reading *r, struct coll_tune *tune, char *line, uint32_t nranks)
+{
+	char *name = line, *value = strchr(line, '=');
+	void *what;
+	bool ok;
+
+	if (!value)
+		return coll_lines_bad(&r->lines, "not a line like \"alpha = 2e-6\"");
+	*value++ = 0;
+	name = coll_trim(name);
+	value = coll_trim(value);
+	what = find_name(tune, name);
+	if (!what)
+		return coll_lines_bad(&r->lines,
+				      "there is no \"%.40s\", see libcoll(3): it is misspelt, or of a newer npulink",
+				      name);
+	for (unsigned int i = 0; i < r->nhad; i++)
+		if (r->had[i] == what)
+			return coll_lines_bad(&r->lines, "%s was said before", name);
+	r->had[r->nhad++] = what;
+	if (what == &tune->params.ports)
+		ok = parse_ports(value, tune, nranks);
+	else if (what == &tune->work.processors)
+		ok = parse_processors(value, tune);
+	else
+		ok = parse_cost(value, what);
+	return ok ? 0 : coll_lines_bad(&r->lines, "%s: \"%.40s\" is not %s", name, value,
+				       what == &tune->params.ports ? "1 or all" :
+				       what == &tune->work.processors ? "a number of processors" :
+				       "a number of seconds");
 }
 
 static int read_file(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 		     size_t size)
 {
-	unsigned int n = 0;
-	char *line = NULL;
-	size_t cap = 0;
-	FILE *file;
-	int rc = 0;
+	struct reading r = { };
+	char *line;
+	int rc = coll_lines_open(&r.lines, path, text, size);
 
-	file = fopen(path, "re");
-	if (!file)
-		return coll_text(text, size, -errno, "cannot read the calibration file %s: %s",
-				 path, strerror(errno));
-	while (!rc && getline(&line, &cap, file) >= 0) {
-		char *name = coll_trim(line), *value = strchr(name, '=');
-
-		n++;
-		if (!*name)
-			continue;
-		if (value)
-			*value++ = 0;
-		if (!value || !parse_line(tune, coll_trim(name), coll_trim(value), nranks))
-			rc = coll_text(text, size, -EINVAL,
-				       "%s, line %u: not a line like \"alpha = 2e-6\" (see libcoll(3))",
-				       path, n);
+	if (rc)
+		return rc;
+	while ((rc = coll_lines_next(&r.lines, &line)) > 0) {
+		rc = parse_line(&r, tune, line, nranks);
+		if (rc)
+			break;
 	}
-	free(line);
-	fclose(file);
+	coll_lines_close(&r.lines);
 	return rc;
-}
-
-/* Strips blanks at both ends; the comment goes, too. */
-char *coll_trim(char *s)
-{
-	char *end;
-
-	s[strcspn(s, "#\n")] = 0;
-	while (isspace((unsigned char)*s))
-		s++;
-	end = s + strlen(s);
-	while (end > s && isspace((unsigned char)end[-1]))
-		*--end = 0;
-	return s;
 }
 
 /* NULL: the environment's, or the usual file if there is one. */

@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <linux/npulink.h>
 #include <linux/npulink_board.h>
 #include "coll.h"
@@ -265,13 +266,31 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 
+/* ---- lines.c: files that people write */
+
+/* @number: of the line that was read last; @text, @size: where to say what is wrong. */
+struct coll_lines {
+	const char *path;
+	FILE *file;
+	char *line;
+	unsigned int number;
+	char *text;
+	size_t size;
+};
+
+int coll_lines_open(struct coll_lines *lines, const char *path, char *text, size_t size);
+void coll_lines_close(struct coll_lines *lines);
+int coll_lines_next(struct coll_lines *lines, char **line);
+__attribute__((format(printf, 2, 3)))
+int coll_lines_bad(struct coll_lines *lines, const char *fmt, ...);
+char *coll_trim(char *s);
+
 /* ---- calibration.c: what the network costs */
 
 int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 			  size_t size);
 void coll_calibration_device(struct coll_tune *tune, const struct npulink_device_info *info,
 			     uint32_t nranks);
-char *coll_trim(char *s);
 double coll_strtod(const char *s, char **end);
 
 /* All numbers of a calibration, as one rank tells the others. */

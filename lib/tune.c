@@ -60,9 +60,10 @@ static int add_override(struct coll_tune *tune, const struct coll_override *o)
 	return 0;
 }
 
-static char *next_field(char *item, char **save)
+/* NULL: there are no more. One may be empty, which is nothing's name. */
+static char *next_field(char **rest)
 {
-	char *field = strtok_r(item, ":", save);
+	char *field = strsep(rest, ":");
 
 	return field ? coll_trim(field) : NULL;
 }
@@ -71,27 +72,27 @@ static char *next_field(char *item, char **save)
 static int parse_item(struct coll_tune *tune, char *item, int *collective, char *text, size_t size)
 {
 	struct coll_override o = { .from = 0, .to = UINT64_MAX };
-	char *range, *name, *save, names[128] = "";
+	char *range, *name, names[128] = "";
 	const char *p;
 
-	range = next_field(item, &save);
+	range = next_field(&item);
 	if (range && !isdigit((unsigned char)*range)) {
 		*collective = coll_collective_parse(range);
 		if (*collective < 0)
 			return coll_text(text, size, -EINVAL,
 					 "algorithm override (COLL_ALGORITHM): \"%s\" is no collective",
 					 range);
-		range = next_field(NULL, &save);
+		range = next_field(&item);
 	}
 	if (*collective < 0)
 		return coll_text(text, size, -EINVAL,
 				 "algorithm override (COLL_ALGORITHM): it must begin with a collective, as in \"allreduce:0-4k:mesh;4k-:ring\"");
-	name = next_field(NULL, &save);
+	name = next_field(&item);
 	if (!name) {
 		name = range;
 		range = NULL;
 	}
-	if (!name || next_field(NULL, &save))
+	if (!name || item)
 		return coll_text(text, size, -EINVAL,
 				 "algorithm override (COLL_ALGORITHM): an item must be COLLECTIVE:FROM-TO:ALGORITHM, FROM-TO:ALGORITHM or COLLECTIVE:ALGORITHM");
 	if (range) {

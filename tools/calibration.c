@@ -3,7 +3,6 @@
  * calibration.c - what npulink tune has measured, for those who show it or compare with it.
  */
 #include <stdlib.h>
-#include <unistd.h>
 #include "internal.h"
 #include "plan_net.h"
 
@@ -12,15 +11,12 @@
 /* As libcoll would find it. */
 void calibration_get(struct calibration *cal)
 {
-	const char *file = getenv("COLL_CALIBRATION") ?: DEFAULT_FILE;
 	struct coll_tune tune = { };
-	char text[400];
 
 	*cal = (struct calibration) { };
-	if (!*file || access(file, R_OK) ||
-	    coll_calibration_read(&tune, file, 2, text, sizeof(text)))
+	if (coll_calibration_read(&tune, NULL, 2, cal->bad, sizeof(cal->bad)) || !tune.calibrated)
 		return;
-	cal->file = file;
+	cal->file = getenv("COLL_CALIBRATION") ?: DEFAULT_FILE;
 	cal->alpha = tune.params.alpha;
 	cal->beta = tune.params.beta;
 }

@@ -207,6 +207,8 @@ static void rows_text(const struct rows *rows, const struct calibration *cal)
 	if (cal->file)
 		printf("calibrated: a message takes %s (alpha) and moves %s (1/beta): %s\n",
 		       human_time(cal->alpha, time), human_speed(cal->beta, speed), cal->file);
+	else if (*cal->bad)
+		printf("%s\n", cal->bad);
 	else
 		printf("alpha and beta are not calibrated, see: npulink tune\n");
 }

@@ -91,10 +91,11 @@ const char *human_time(double seconds, char buf[16]);
 /* "64.0 GB/s", from seconds per byte */
 const char *human_speed(double per_byte, char buf[24]);
 
-/* calibration.c: the file that libcoll would use, NULL if there is none. */
+/* calibration.c: the file that libcoll would use, NULL if there is none, or it cannot. */
 struct calibration {
 	const char *file;
 	double alpha, beta;	/* seconds, seconds per byte */
+	char bad[400];		/* why it cannot, or empty */
 };
 
 void calibration_get(struct calibration *cal);

@@ -75,6 +75,11 @@ static void test_bad_overrides(void)
 		{ "allreduce:0-4k:mesh:ring", "COLLECTIVE:FROM-TO:ALGORITHM" },
 		{ "allreduce", "COLLECTIVE:FROM-TO:ALGORITHM" },
 		{ "alltoallv:0-4k:pairwise", "differs between ranks" },
+		{ "allreduce::ring", "no range" },
+		{ "allreduce:ring:", "no range" },
+		{ "allreduce:0-4k:ring:", "COLLECTIVE:FROM-TO:ALGORITHM" },
+		{ "allreduce:", "no algorithm \"\"" },
+		{ ":ring", "no collective" },
 	};
 	struct coll_tune t;
 
@@ -125,12 +130,12 @@ static void test_environment(void)
 	unsetenv("COLL_CALIBRATION");
 }
 
-static int with_file(struct coll_tune *t, const char *content)
+static int with_bytes(struct coll_tune *t, const char *content, size_t len)
 {
 	char path[] = "/tmp/npulink-calibration-XXXXXX";
 	int fd = mkstemp(path), rc;
 
-	if (write(fd, content, strlen(content)) < 0)
+	if (write(fd, content, len) < 0)
 		return -EIO;
 	close(fd);
 	rc = init(t, path, "");
@@ -138,12 +143,74 @@ static int with_file(struct coll_tune *t, const char *content)
 	return rc;
 }
 
+static int with_file(struct coll_tune *t, const char *content)
+{
+	return with_bytes(t, content, strlen(content));
+}
+
+/* Refused, with the path, @why and, if it is not 0, the line. */
+static bool refused(int rc, unsigned int line, const char *why)
+{
+	char at[32];
+
+	snprintf(at, sizeof(at), ", line %u: ", line);
+	if (rc == -EINVAL && strstr(text, "npulink-calibration-") && strstr(text, at) &&
+	    strstr(text, why))
+		return true;
+	ksft_print_msg("%d: %s\n", rc, text);
+	return false;
+}
+
+/* What is not understood counts for nothing, so it is an error, and says where. */
+static void test_strict(void)
+{
+	static const char *const none[] = {
+		"aplha = 1e-6\n", "Alpha = 1e-6\n", "far.aplha = 1e-6\n", "far = 1\n", " = 1\n",
+		"gamma. = 1e-10\n", "gammas = 1\n", "cpu.reduce.float = 1\n", "alpha.int8 = 1\n",
+		"alpha\302\240= 1e-6\n",
+	};
+	static const char *const no_number[] = {
+		"alpha =\n", "alpha = 1e-6s\n", "alpha = 1,5e-6\n", "alpha = nan\n",
+		"alpha = inf\n", "alpha = 1e-6 1e-6\n", "alpha = = 1\n", "ports = 2\n",
+		"ports =\n", "processors = 4294967296\n",
+	};
+	char huge[10000];
+	struct coll_tune t;
+	bool ok = true;
+
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
+		ok &= refused(with_file(&t, none[i]), 1, "there is no \"");
+	ksft_test_result(ok, "calibration: names that are none\n");
+	ok = true;
+	for (size_t i = 0; i < ARRAY_SIZE(no_number); i++)
+		ok &= refused(with_file(&t, no_number[i]), 1, "is not ");
+	ksft_test_result(ok, "calibration: numbers that are none\n");
+	ksft_test_result(refused(with_file(&t, "# two\nalpha = 1\nbeta = 1\nalpha = 1\n"), 4,
+				 "before") &&
+			 refused(with_file(&t, "gamma.int8 = 1\ngamma.int8 = 1\n"), 2, "before"),
+			 "calibration: the same twice\n");
+	ksft_test_result(refused(with_file(&t, "\xef\xbb\xbf" "alpha = 1e-6\n"), 1,
+				 "byte order mark"), "calibration: byte order mark\n");
+	memset(huge, ' ', sizeof(huge));
+	ksft_test_result(refused(with_bytes(&t, "#\na\0=1\n", 8), 2, "byte 0") &&
+			 refused(with_bytes(&t, huge, sizeof(huge)), 1, "too long") &&
+			 init(&t, "/dev/zero", "") == -EINVAL, "calibration: no text\n");
+	ksft_test_result(init(&t, "/", "") == -EISDIR && strstr(text, "/: Is a directory"),
+			 "calibration: a directory\n");
+	/* Of no length: read() is what fails, as that of a disk does. */
+	ksft_test_result(init(&t, "/proc/self/mem", "") == -EIO &&
+			 strstr(text, "/proc/self/mem, line 1: Input/output error"),
+			 "calibration: an error of reading\n");
+	ksft_test_result(!init(&t, "/dev/null", "") && t.calibrated, "calibration: an empty file\n");
+	coll_tune_free(&t);
+}
+
 static void test_calibration(void)
 {
 	struct coll_tune t;
 
 	ksft_test_result(!with_file(&t, "# measured\nalpha = 1e-5\n beta=2e-10 # s/B\n\n"
-				    "gamma\t=\t3e-11\nports = all\nother = 5\n") &&
+				    "gamma\t=\t3e-11\r\nports = all") &&
 			 t.params.alpha == 1 / 1e5 && t.params.beta == 2 / 1e10 &&
 			 t.params.gamma == 3 / 1e11 && t.params.ports == 7, "calibration file\n");
 	ksft_test_result(with_file(&t, "alpha = 1e-5\nbeta = fast\n") == -EINVAL &&
@@ -406,12 +473,13 @@ out:
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 11 + 1 + 3 + 5 + 3 + 7 + 6 + 5 + 1 + 1);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 8 + 3 + 7 + 6 + 5 + 1 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
 	test_environment();
 	test_calibration();
+	test_strict();
 	test_calibration_by_type();
 	test_work();
 	test_script();
