@@ -133,30 +133,128 @@ static void load_step(struct flight *f, struct json_object *e, struct json_objec
 		s->send_peer = number(args, "to");
 }
 
-/* What belongs to a rank comes after the event that names it. */
-static void load_event(struct flight_log *log, struct json_object *e)
+/* ---- what is not as npulink trace writes it */
+
+enum { TIME, NUMBER, NUMBER32, STATUS, TRUTH, WORD, NEEDED = 8 };
+
+struct field {
+	const char *key;
+	unsigned int kind;
+};
+
+static const struct field event_fields[] = { { "ts", NEEDED | TIME }, { "dur", TIME }, { NULL, 0 } };
+
+static const struct field rank_fields[] = {
+	{ "comm", NEEDED | NUMBER32 }, { "rank", NEEDED | NUMBER32 }, { "nranks", NEEDED | NUMBER32 },
+	{ "dev", NUMBER32 }, { "pid", NUMBER32 }, { "uid", NUMBER32 }, { "left", TRUTH },
+	{ "joined", NUMBER }, { "now", NUMBER }, { "ops_done", NUMBER }, { "steps_done", NUMBER },
+	{ "task", WORD }, { NULL, 0 }
+};
+
+static const struct field op_fields[] = {
+	{ "serial", NEEDED | NUMBER }, { "number", NEEDED | NUMBER },
+	{ "collective", NEEDED | NUMBER32 }, { "dtype", NEEDED | NUMBER32 }, { "redop", NUMBER32 }, { "root", NUMBER32 },
+	{ "count", NEEDED | NUMBER }, { "set_id", NEEDED | WORD }, { "steps", NEEDED | NUMBER32 },
+	{ "status", STATUS }, { "cause", NUMBER32 }, { "ended", NEEDED | TRUTH }, { "wait", NUMBER },
+	{ "queue", NUMBER }, { "engine", NUMBER }, { "take", NUMBER },
+	{ "algorithm", NEEDED | WORD }, { NULL, 0 }
+};
+
+static const struct field step_fields[] = {
+	{ "serial", NEEDED | NUMBER }, { "step", NEEDED | NUMBER32 }, { "chain", NEEDED | NUMBER32 },
+	{ "what", NEEDED | NUMBER32 }, { "bytes", NEEDED | NUMBER }, { "from", NUMBER32 },
+	{ "to", NUMBER32 }, { "channel", NUMBER32 }, { "wait", NUMBER }, { "queue", NUMBER },
+	{ "engine", NUMBER }, { "take", NUMBER }, { NULL, 0 }
+};
+
+static bool is_kind(struct json_object *value, unsigned int kind)
+{
+	bool whole = json_object_is_type(value, json_type_int);
+
+	switch (kind) {
+	case TIME:
+		return (whole || json_object_is_type(value, json_type_double)) &&
+		       json_object_get_double(value) >= 0 && json_object_get_double(value) < 1e15;
+	case NUMBER:
+		return whole && json_object_get_int64(value) >= 0;
+	case NUMBER32:
+		return whole && json_object_get_int64(value) >= 0 &&
+		       json_object_get_int64(value) <= UINT32_MAX;
+	case STATUS:
+		return whole && json_object_get_int64(value) >= INT32_MIN &&
+		       json_object_get_int64(value) <= 0;
+	case TRUTH:
+		return json_object_is_type(value, json_type_boolean);
+	case WORD:
+		return json_object_is_type(value, json_type_string);
+	}
+	return false;
+}
+
+/* The name of a field that is missing, or is not what it should be; NULL: there is none. */
+static const char *odd_field(struct json_object *obj, const struct field *fields)
+{
+	struct json_object *value;
+
+	for (; fields->key; fields++) {
+		bool there = json_object_object_get_ex(obj, fields->key, &value);
+
+		if (there ? !is_kind(value, fields->kind & ~NEEDED) : fields->kind & NEEDED)
+			return fields->key;
+	}
+	return NULL;
+}
+
+/* What belongs to a rank comes after the event that names it. What is odd, or NULL. */
+static const char *load_event(struct flight_log *log, struct json_object *e)
 {
 	static const char *const kinds[] = { "operation", "step" };
 	struct json_object *args;
-	const char *category;
+	const char *category, *odd;
 
 	if (!json_object_object_get_ex(e, "args", &args) ||
 	    !json_object_is_type(args, json_type_object))
-		return;
+		return NULL;
 	if (!strcmp(word(e, "name"), "npulink_rank")) {
+		odd = odd_field(args, rank_fields);
+		if (odd)
+			return odd;
 		log->v = grown(log->v, log->n, sizeof(*log->v));
 		memset(&log->v[log->n], 0, sizeof(*log->v));
 		log->v[log->n].id = log->n;
 		load_rank(&log->v[log->n++], args);
-		return;
+		return NULL;
 	}
 	category = word(e, "cat");
 	if (!log->n || strcmp(word(e, "ph"), "X"))
-		return;
-	if (!strcmp(category, kinds[0]))
-		load_op(&log->v[log->n - 1], e, args);
-	else if (!strcmp(category, kinds[1]))
-		load_step(&log->v[log->n - 1], e, args);
+		return NULL;
+	if (!strcmp(category, kinds[0])) {
+		odd = odd_field(e, event_fields) ?: odd_field(args, op_fields);
+		if (!odd)
+			load_op(&log->v[log->n - 1], e, args);
+		return odd;
+	}
+	if (!strcmp(category, kinds[1])) {
+		odd = odd_field(e, event_fields) ?: odd_field(args, step_fields);
+		if (!odd)
+			load_step(&log->v[log->n - 1], e, args);
+		return odd;
+	}
+	return NULL;
+}
+
+/* 0 or EXIT_FAILURE. */
+static int load_events(struct flight_log *log, const char *path, struct json_object *events)
+{
+	const char *odd;
+
+	for (size_t i = 0; i < json_object_array_length(events); i++) {
+		odd = load_event(log, json_object_array_get_idx(events, i));
+		if (odd)
+			return fail("%s: in event %zu, \"%s\" is missing, or not what npulink trace writes",
+				    path, i, odd);
+	}
+	return 0;
 }
 
 int flight_load(struct flight_log *log, const char *path)
@@ -179,9 +277,12 @@ int flight_load(struct flight_log *log, const char *path)
 	}
 	if (json_object_object_get_ex(file, "otherData", &other))
 		log->to_real = integer(other, "to_real");
-	for (size_t i = 0; i < json_object_array_length(events); i++)
-		load_event(log, json_object_array_get_idx(events, i));
+	rc = load_events(log, path, events);
 	json_object_put(file);
+	if (rc) {
+		flight_free(log);
+		return rc;
+	}
 	for (size_t i = 0; i < log->n; i++)
 		flight_match(&log->v[i]);
 	rc = flight_index(log);

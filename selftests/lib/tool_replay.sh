@@ -101,6 +101,26 @@ spoil '(.traceEvents[] | select(.name == "npulink_rank").args.nranks) = 42949672
 expect "nonsense: ranks" 1 npulink replay "$scratch/bad"
 spoil '(.traceEvents[] | select(.name == "npulink_rank").args.rank) = 7'
 expect "nonsense: rank" 1 npulink replay "$scratch/bad"
+# odd FIELD EVENTS VALUE: the trace with that in it is refused, and the field is named.
+odd()
+{
+	spoil "(.traceEvents[] | select($2)$1) = $3"
+	check "$1 is $3" sh -c 'npulink replay "$1" 2>&1 >/dev/null | grep -q "in event [0-9]*, \"$2\""' - \
+		"$scratch/bad" "${1##*.}"
+}
+for value in 4294967296 -1 1.5 '"1"' null; do
+	odd .args.rank '.name == "npulink_rank"' "$value"
+done
+odd .args.count '.cat == "operation"' '"1K"'
+odd .args.ended '.cat == "operation"' 1
+odd .ts '.cat == "operation"' -1
+odd .args.bytes '.cat == "step"' -5
+odd .args.engine '.cat == "step"' 0.5
+spoil 'del(.traceEvents[] | select(.cat == "step").args.bytes)'
+refuse "no bytes" npulink replay "$scratch/bad"
+refuse "a directory" npulink replay "$scratch"
+head -c 300 "$t" >"$scratch/bad"
+refuse "half of a file" npulink replay "$scratch/bad"
 spoil '(.traceEvents[] | select(.cat == "step").args.bytes) = 0'
 expect "nothing to fit" 1 npulink replay "$scratch/bad"
 
