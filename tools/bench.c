@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <linux/npulink.h>
 #include "bench.h"
+#include "internal.h"
 #include "npulink.h"
 #include "plan.h"
 #include "words.h"
@@ -263,7 +264,9 @@ static int choose_devices(struct bench *b)
 
 static int check_options(struct bench *b)
 {
+	const char *min_bw = getenv("NCCL_TESTS_MIN_BW");
 	const struct coll_algorithm *alg;
+	char *end;
 
 	if (b->max_bytes < b->min_bytes)
 		return usage_error("bench: --maxbytes is smaller than --minbytes");
@@ -275,6 +278,8 @@ static int check_options(struct bench *b)
 		return usage_error("bench: several nodes need --master_addr, the host of node 0");
 	if (b->local && b->root >= (uint64_t)b->nnodes * b->local)
 		return usage_error("bench: there is no rank %u", b->root);
+	if (min_bw && *min_bw && (coll_strtod(min_bw, &end), end == min_bw || *end))
+		return usage_error("bench: NCCL_TESTS_MIN_BW=\"%s\" is no number", min_bw);
 	if (!b->algorithm)
 		return 0;
 	if (b->coll->id == BENCH_SENDRECV)

@@ -22,6 +22,7 @@ static char *read_all(const char *path, size_t *len)
 	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	char *text = NULL, *bigger;
 	size_t cap = 0, n;
+	int rc;
 
 	*len = 0;
 	if (!file)
@@ -40,12 +41,14 @@ static char *read_all(const char *path, size_t *len)
 		n = fread(text + *len, 1, cap - *len, file);
 		*len += n;
 	} while (n);
-	if (ferror(file)) {
-		free(text);
-		text = NULL;
-	}
+	rc = !text ? ENOMEM : ferror(file) ? errno : 0;
 	if (file != stdin)
 		fclose(file);
+	if (rc) {
+		free(text);
+		text = NULL;
+		errno = rc;
+	}
 	return text;
 }
 
@@ -55,6 +58,9 @@ static int parse_file(const char *path, const char *text, size_t len, struct fil
 	uint32_t line = 0;
 	int rc;
 
+	if (len >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))
+		return fail("%s:1: it begins with a byte order mark: save it as UTF-8 without that",
+			    path);
 	for (;;) {
 		if (set->n == set->cap) {
 			struct coll_text *texts;

@@ -41,11 +41,10 @@ static bool is_v_form(uint32_t collective)
 
 static bool parse_counts(struct query *q, const char *text)
 {
-	char *copy = strdup(text), *save = NULL, *word;
+	char *copy = strdup(text), *rest = copy, *word;
 	bool ok = copy;
 
-	for (word = ok ? strtok_r(copy, ",", &save) : NULL; word && ok;
-	     word = strtok_r(NULL, ",", &save)) {
+	while (ok && (word = strsep(&rest, ","))) {
 		uint64_t *counts = reallocarray(q->counts, q->ncounts + 1, sizeof(*counts));
 
 		if (!counts)

@@ -49,6 +49,7 @@ struct far {
 	struct coll_comm *comm;
 	void *send, *recv;
 	double alpha, beta, error;
+	char *old;	/* lines of the file that stay */
 };
 
 static double now(void)
@@ -133,20 +134,39 @@ static int measure(struct far *f)
 
 /* ---- the file: what it had, but for what is new */
 
+/* Before anything is measured: what cannot be read would be lost. */
+static int read_old(struct far *f)
+{
+	FILE *file = strcmp(f->path, "-") ? fopen(f->path, "re") : NULL, *kept;
+	size_t len, size = 0;
+	char *line = NULL;
+	int rc = 0;
+
+	if (!file && strcmp(f->path, "-") && errno != ENOENT)
+		return fail("cannot read %s: %m", f->path);
+	kept = open_memstream(&f->old, &len);
+	errno = 0;
+	while (kept && file && getline(&line, &size, file) >= 0)
+		if (strncmp(line + strspn(line, " \t"), "far.", 4) &&
+		    strncmp(line, "# Between machines", 18))
+			fputs(line, kept);
+	if (file && ferror(file))
+		rc = fail("cannot read %s: %m", f->path);
+	if (!kept || fclose(kept))
+		rc = rc ?: fail("not enough memory");
+	free(line);
+	if (file)
+		fclose(file);
+	return rc;
+}
+
 static void put_far(FILE *out, const void *data)
 {
 	const struct far *f = data;
-	char host[64] = "", date[40], *line = NULL;
-	FILE *old = strcmp(f->path, "-") ? fopen(f->path, "re") : NULL;
+	char host[64] = "", date[40];
 	time_t t = time(NULL);
-	size_t size = 0;
 
-	while (old && getline(&line, &size, old) >= 0)
-		if (strncmp(line, "far.", 4) && strncmp(line, "# Between machines", 18))
-			fputs(line, out);
-	free(line);
-	if (old)
-		fclose(old);
+	fputs(f->old, out);
 	gethostname(host, sizeof(host) - 1);
 	strftime(date, sizeof(date), "%F %T", localtime(&t));
 	fprintf(out, "# Between machines: npulink tune far on %s, %s.\n", host, date);
@@ -238,6 +258,11 @@ int tune_far(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
+	rc = f.node ? 0 : read_old(&f);
+	if (rc) {
+		free(f.old);
+		return rc;
+	}
 	f.send = calloc(1, LARGEST);
 	f.recv = calloc(1, LARGEST);
 	rc = f.send && f.recv ? join(&f) : fail("not enough memory");
@@ -248,10 +273,10 @@ int tune_far(int argc, char **argv)
 	}
 	free(f.send);
 	free(f.recv);
-	if (rc || f.node)
-		return rc;
-	rc = tune_write(f.path, put_far, &f);
-	if (!rc && strcmp(f.path, "-"))
+	if (!rc && !f.node)
+		rc = tune_write(f.path, put_far, &f);
+	if (!rc && !f.node && strcmp(f.path, "-"))
 		report(&f);
+	free(f.old);
 	return rc;
 }

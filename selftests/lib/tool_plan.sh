@@ -68,6 +68,9 @@ done
 json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
 json "uneven shards" '.counts == [5, 0, 7] and .proved' \
 	npulink -j plan verify allgatherv -p 3 --counts 5,0,7
+for bad in 5,,7 5,0,7, ,5,0,7 5,0,7x; do
+	nonsense "uneven shards $bad" npulink plan verify allgatherv -p 3 --counts "$bad"
+done
 json "uneven alltoallv" '.proved' npulink -j plan verify alltoallv -p 3 --counts 5,0,7
 json "steps name earlier ones" '[.steps[] | .step as $s | .after[] | . < $s] | all' \
 	npulink -j plan show allreduce -a ring -p 9 -n 999
@@ -99,6 +102,19 @@ expect "an order is missing" 1 npulink plan verify -f "$scratch/bad"
 echo teapot >"$scratch/bad"
 expect_one_line "no plan" npulink plan verify -f "$scratch/bad"
 expect "no file" 1 npulink plan verify -f "$scratch/none"
+check "a directory" sh -c "npulink plan verify -f '$scratch' 2>&1 | grep ': Is a directory$'"
+check "an error of reading" sh -c "npulink plan verify -f /proc/self/mem 2>&1 | grep ': Input/output error$'"
+(printf '\357\273\277'; cat "$scratch/good") >"$scratch/bad"
+check "a byte order mark" sh -c "npulink plan verify -f '$scratch/bad' 2>&1 | grep ':1: .*byte order mark'"
+printf 'aplha = 1\n' >"$scratch/bad"
+for verb in "plan explain allreduce" "plan cost allreduce" "plan simulate allreduce"; do
+	# shellcheck disable=SC2086
+	refuse "$verb: calibration that is none" env COLL_CALIBRATION="$scratch/bad" npulink $verb
+done
+nonsense "bench: no number to be reached" env NCCL_TESTS_MIN_BW=1,5 npulink bench allreduce
+for old in / /proc/self/mem; do
+	refuse "tune far: $old" npulink tune far --node_rank 0 --master_addr 127.0.0.1 -o $old
+done
 
 # A step that waits for a later one, and ranks that wait for each other.
 sed 's/^0 send .*/& after=2/' "$scratch/good" >"$scratch/bad"
