@@ -185,7 +185,7 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 		rc = read_file(tune, path ? path : DEFAULT_FILE, nranks, text, size);
 		tune->calibrated = !rc;
 		if (!path && rc == -ENOENT)
-			rc = 0;
+			rc = coll_text(text, size, 0, "%s", "");
 	}
 	for (uint32_t t = 0; t < NPULINK_DTYPES; t++) {
 		if (tune->gamma[t] < 0)

@@ -202,6 +202,12 @@ static void test_strict(void)
 			 strstr(text, "/proc/self/mem, line 1: Input/output error"),
 			 "calibration: an error of reading\n");
 	ksft_test_result(!init(&t, "/dev/null", "") && t.calibrated, "calibration: an empty file\n");
+	/* The usual one need not be there, which is nothing to speak of. */
+	if (access("/etc/npulink/calibration", F_OK))
+		ksft_test_result(!init(&t, NULL, "") && !t.calibrated && !*text,
+				 "calibration: no usual file\n");
+	else
+		ksft_test_result_skip("calibration: there is the usual file\n");
 	coll_tune_free(&t);
 }
 
@@ -473,7 +479,7 @@ out:
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 8 + 3 + 7 + 6 + 5 + 1 + 1);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 7 + 6 + 5 + 1 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
