@@ -136,6 +136,8 @@ static int read_peer_timeout(const struct coll_config *config, uint32_t *ms, cha
 
 static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 {
+	char words[128];
+
 	switch (rc) {
 	case -EEXIST:
 		return coll_text(text, size, rc,
@@ -147,14 +149,16 @@ static int create_text(int rc, unsigned int nranks, char *text, size_t size)
 	case -EACCES:
 		return coll_text(text, size, rc,
 				 "the communicator was made by another user: run all ranks as one, or set COLL_ANY_UID on all of them");
+	case -ENODEV:
+		break;
 	default:
 		if (coll_is_failure(rc))
 			return coll_text(text, size, rc,
 					 "the communicator had failed before this rank joined: %s",
-					 coll_strerror(rc));
-		return coll_text(text, size, rc, "cannot join: %s (%s)", coll_strerror(rc),
-				 strerror(-rc));
+					 coll_words(rc, words, sizeof(words)));
 	}
+	return coll_text(text, size, rc, "cannot join: %s",
+			 coll_words(rc, words, sizeof(words)));
 }
 
 /* The opposite of coll_comm_new(). */
@@ -291,12 +295,14 @@ int coll_comm_destroy(struct coll_comm *comm)
 int coll_comm_abort(struct coll_comm *comm, unsigned int code)
 {
 	int rc = coll_comm_enter(comm);
+	char words[128];
 
 	if (rc)
 		return rc;
 	rc = coll_drv_comm_abort(&comm->dev->drv, comm->id, code);
 	if (rc)
-		return coll_fail(comm, rc, "%s: %s", __func__, coll_strerror(rc));
+		return coll_fail(comm, rc, "%s: %s", __func__,
+				 coll_words(rc, words, sizeof(words)));
 	if (!atomic_load(&comm->failed))
 		atomic_store(&comm->failed, -ECANCELED);
 	return 0;
@@ -327,12 +333,14 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 	};
 	struct npulink_comm_status st;
 	int rc = coll_comm_enter(comm);
+	char words[128];
 
 	if (rc)
 		return rc;
 	rc = coll_drv_comm_status(&comm->dev->drv, comm->id, &st);
 	if (rc)
-		return coll_fail(comm, rc, "%s: %s", __func__, coll_strerror(rc));
+		return coll_fail(comm, rc, "%s: %s", __func__,
+				 coll_words(rc, words, sizeof(words)));
 	*state = (struct coll_state) {
 		.status = st.out_status,
 		.cause = st.out_cause < ARRAY_SIZE(cause) ? cause[st.out_cause] : "unknown",

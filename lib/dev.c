@@ -6,41 +6,19 @@
  * All functions but open and free are called with the lock held.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 #include "internal.h"
 
-static int open_text(int rc, const char *path, char *text, size_t size)
-{
-	switch (rc) {
-	case -ENOENT:
-	case -ENXIO:
-	case -ENODEV:
-		if (!access(COLL_DEV_DIR, F_OK))
-			return coll_text(text, size, rc,
-					 "there is no %s: see \"npulink dev show\" for those that there are (COLL_DEVICE, or device in struct coll_config, names one)",
-					 path);
-		return coll_text(text, size, rc,
-				 "there is no %s: load a backend (modprobe npulink_soft), and see \"npulink doctor\"",
-				 path);
-	case -EACCES:
-	case -EPERM:
-		return coll_text(text, size, rc,
-				 "no permission to open %s: add the user to group npulink (usermod -aG npulink USER) and log in again; in a container, also pass the device in; \"npulink doctor\" says which of these it is",
-				 path);
-	default:
-		return coll_text(text, size, rc, "cannot open %s", path);
-	}
-}
-
 /* A device of the module, with everything that communicators on it will share. */
 int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsigned int index,
 		  char *text, size_t size)
 {
 	struct coll_dev *dev = calloc(1, sizeof(*dev));
-	char path[128] = "/dev/npulink/npu*";
+	char path[128] = "/dev/npulink/npu*", what[256];
 	size_t words;
 	void *map;
 	int rc;
@@ -55,13 +33,12 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 	if (!rc)
 		rc = coll_drv_open(&dev->drv, path);
 	if (rc) {
-		open_text(rc, path, text, size);
+		coll_cause_open(rc, path, text, size);
 		goto err;
 	}
 	rc = coll_drv_info(&dev->drv, &dev->info);
 	if (rc) {
-		coll_text(text, size, rc, "%s is not an npulink device, or its module is too old",
-			  path);
+		coll_cause_info(rc, path, text, size);
 		goto err;
 	}
 	if (dev->info.out_abi_version != NPULINK_ABI_VERSION) {
@@ -73,7 +50,7 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 	}
 	rc = coll_drv_marker(&dev->marker);
 	if (rc) {
-		coll_text(text, size, rc, "out of memory");
+		coll_text(text, size, rc, "cannot map a page: %s", strerror(-rc));
 		goto err;
 	}
 	dev->arena_size = config->arena ? config->arena : COLL_ARENA_DEFAULT;
@@ -85,12 +62,16 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 	}
 	words = (dev->arena_size / COLL_ARENA_GRAIN + 63) / 64;
 	dev->arena_used = calloc(words, sizeof(*dev->arena_used));
-	rc = dev->arena_used ? coll_drv_map(&dev->drv, NPULINK_MMAP_ARENA, dev->arena_size, &map)
-			     : -ENOMEM;
+	if (!dev->arena_used) {
+		rc = coll_text(text, size, -ENOMEM, "out of memory");
+		goto err;
+	}
+	rc = coll_drv_map(&dev->drv, NPULINK_MMAP_ARENA, dev->arena_size, &map);
 	if (rc) {
-		coll_text(text, size, rc,
-			  "cannot map the arena of %zu KiB of %s: each rank needs one, and the limit on locked memory is for all processes of this user: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or let communicators share a device (coll_config.share)",
-			  dev->arena_size / 1024, path);
+		snprintf(what, sizeof(what),
+			 "the arena of each rank that shares no device (coll_config.share, coll_config.arena), here on %s, ",
+			 path);
+		coll_cause_memory(rc, dev->arena_size, what, text, size);
 		goto err;
 	}
 	dev->arena = map;

@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <npulink/verify.h>
 #include "internal.h"
 
@@ -61,7 +60,7 @@ const char *coll_strerror(int error)
 	case ENOENT:
 		return "there is no such thing";
 	case EEXIST:
-		return "the rank is taken";
+		return "there is one already";
 	case EACCES:
 		return "no permission";
 	case ESTALE:
@@ -71,8 +70,19 @@ const char *coll_strerror(int error)
 	case EOVERFLOW:
 		return "too large";
 	default:
-		return "system error";
+		return strerror(error < 0 ? -error : error);
 	}
+}
+
+/* What it means here, and what the system calls it, by which one can look further. */
+const char *coll_words(int rc, char *buf, size_t size)
+{
+	const char *here = coll_strerror(rc), *system = strerror(-rc);
+
+	if (!strcmp(here, system))
+		return here;
+	snprintf(buf, size, "%s (%s)", here, system);
+	return buf;
 }
 
 /* Failures of the communicator, as opposed to calls that were refused. */
@@ -528,7 +538,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
-	char what[128], where[64] = "";
+	char what[128], where[64] = "", words[128];
 	struct failure f = { .advice = "" };
 
 	coll_describe(&op->args, what, sizeof(what));
@@ -564,14 +574,14 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 	case -ENODEV:
 		return coll_fail(comm, rc, "%s: %s has gone", what, comm->dev->info.out_name);
 	default:
-		return coll_fail(comm, rc, "%s: %s (%s)", what, coll_strerror(rc), strerror(-rc));
+		return coll_fail(comm, rc, "%s: %s", what, coll_words(rc, words, sizeof(words)));
 	}
 }
 
 int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 		   const struct npulink_plan_create *refused)
 {
-	char what[128];
+	char what[128], words[128];
 
 	coll_describe(args, what, sizeof(what));
 	if (rc == -EINVAL && refused && refused->out_reason)
@@ -588,16 +598,15 @@ int coll_fail_plan(struct coll_comm *comm, const struct coll_args *args, int rc,
 		return coll_fail(comm, rc,
 				 "%s: too large: at most %llu bytes at each rank, make several calls",
 				 what, (unsigned long long)NPULINK_MAX_LEN);
-	return coll_fail(comm, rc, "%s: cannot make the plan: %s (%s)", what, coll_strerror(rc),
-			 strerror(-rc));
+	return coll_fail(comm, rc, "%s: cannot make the plan: %s", what,
+			 coll_words(rc, words, sizeof(words)));
 }
 
 /* Registering len bytes at addr (NULL: allocating them) failed. */
 int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const void *addr,
 		  size_t len, int rc)
 {
-	char what[136] = "", where[64] = "";
-	struct rlimit limit;
+	char what[136] = "", where[64] = "", text[COLL_TEXT];
 
 	if (args) {
 		coll_describe(args, what, sizeof(what) - 2);
@@ -607,21 +616,21 @@ int coll_fail_pin(struct coll_comm *comm, const struct coll_args *args, const vo
 		snprintf(where, sizeof(where), " at %p", addr);
 	switch (rc) {
 	case -ENOMEM:
-		if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
-			break;
-		return coll_fail(comm, rc,
-				 "%sneeds %zu KiB of pinned memory%s, RLIMIT_MEMLOCK is %ju KiB for all processes of this user: raise it (ulimit -l, LimitMEMLOCK= of the service, --ulimit memlock= of the container), or use smaller buffers",
-				 what, len / 1024 + !!(len % 1024), where,
-				 (uintmax_t)limit.rlim_cur / 1024);
+		coll_cause_memory(rc, len, what, text, sizeof(text));
+		return coll_fail(comm, rc, "%s", text);
 	case -EFAULT:
+		if (!addr)
+			break;
 		return coll_fail(comm, rc,
 				 "%snot all of the %zu bytes%s are mapped with the needed access",
 				 what, len, where);
 	case -EOPNOTSUPP:
+		if (!addr)
+			break;
 		return coll_fail(comm, rc,
 				 "%sthe %zu bytes%s are a shared mapping of a file, which cannot be pinned: use ordinary memory, a memfd, or coll_mem_alloc",
 				 what, len, where);
 	}
-	return coll_fail(comm, rc, "%scannot pin %zu bytes%s: %s (%s)", what, len, where,
-			 coll_strerror(rc), strerror(-rc));
+	return coll_fail(comm, rc, "%scannot pin %zu bytes%s: %s", what, len, where,
+			 coll_words(rc, text, sizeof(text)));
 }

@@ -266,6 +266,12 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 
+/* ---- cause.c: why a device cannot be had; all give back @rc */
+
+int coll_cause_open(int rc, const char *path, char *text, size_t size);
+int coll_cause_info(int rc, const char *path, char *text, size_t size);
+int coll_cause_memory(int rc, size_t len, const char *what, char *text, size_t size);
+
 /* ---- lines.c: files that people write */
 
 /* @number: of the line that was read last; @text, @size: where to say what is wrong. */
@@ -766,6 +772,7 @@ const char *coll_lost_text(uint32_t error);
 void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_status *st,
 		       char *name, size_t size);
 bool coll_is_failure(int rc);
+const char *coll_words(int rc, char *buf, size_t size);
 
 /* ---- sha256.c */
 

@@ -90,6 +90,8 @@ static int inherit_machines(struct coll_comm *new, const struct coll_comm *old,
 
 static int shrink_text(struct coll_comm *comm, int rc)
 {
+	char words[128];
+
 	switch (rc) {
 	case -EINVAL:
 		return coll_fail(comm, rc,
@@ -101,8 +103,8 @@ static int shrink_text(struct coll_comm *comm, int rc)
 		return coll_fail(comm, rc,
 				 "coll_comm_shrink: the others go on without this rank, as its machine could not reach all of theirs when they agreed");
 	default:
-		return coll_fail(comm, rc, "coll_comm_shrink: %s (%s)", coll_strerror(rc),
-				 strerror(-rc));
+		return coll_fail(comm, rc, "coll_comm_shrink: %s",
+				 coll_words(rc, words, sizeof(words)));
 	}
 }
 

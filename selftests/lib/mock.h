@@ -313,6 +313,10 @@ int open(const char *path, int flags, ...)
 	va_end(ap);
 	if (strncmp(path, "/dev/npulink/npu", 16))
 		return syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+	if (mock.fail_open) {
+		errno = mock.fail_open;
+		return -1;
+	}
 	pthread_mutex_lock(&mock.lock);
 	for (int i = 0; i < MOCK_FILES && !file; i++)
 		if (!mock.files[i].pid)
@@ -382,7 +386,8 @@ int ioctl(int fd, unsigned long cmd, ...)
 			rc = mock.fail[nr].rc;
 	}
 	if (!rc)
-		rc = file ? mock_dispatch(file, cmd, arg, interrupt) : -EBADF;
+		rc = file ? mock_dispatch(file, cmd, arg, interrupt) :
+		     syscall(SYS_ioctl, fd, cmd, arg) < 0 ? -errno : 0;
 	pthread_mutex_unlock(&mock.lock);
 	errno = -rc;
 	return rc ? -1 : 0;

@@ -103,6 +103,7 @@ static struct {
 	unsigned int calls[32];
 	/* What to do with the next calls of an ioctl. */
 	struct { int rc; unsigned int skip, times; bool after; } fail[32];
+	int fail_open;			/* with this errno */
 	unsigned int max_inflight;
 	size_t memlock, locked;
 	uint32_t abi;
