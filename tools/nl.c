@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "nl.h"
 #include "npulink.h"
 
@@ -59,11 +60,16 @@ static int on_message(struct nl_msg *msg, void *arg)
 	return NL_OK;
 }
 
-/* libnl has codes of its own; only those that mean something here. */
-int nle_to_errno(int nle)
+/*
+ * libnl has codes of its own, which stand for many an errno. @error: what the kernel has answered;
+ * else what a system call said; else one of those that mean something here.
+ */
+int nl_errno(int nle, int error)
 {
-	if (nle >= 0)
-		return 0;
+	if (error || nle >= 0)
+		return error;
+	if (errno)
+		return -errno;
 	switch (-nle) {
 	case NLE_NODEV:		return -ENODEV;
 	case NLE_NOMEM:		return -ENOMEM;
@@ -83,37 +89,48 @@ int nl_open(struct nl_sock **sock)
 	*sock = nl_socket_alloc();
 	if (!*sock)
 		return -ENOMEM;
+	errno = 0;
 	rc = genl_connect(*sock);
 	if (rc < 0)
-		return nle_to_errno(rc);
+		return nl_errno(rc, 0);
 	/* Replies of a dump are as large as the reader allows. */
 	nl_socket_set_msg_buf_size(*sock, 64 * 1024);
+	errno = 0;
 	rc = genl_ctrl_resolve(*sock, NPULINK_GENL_NAME);
-	return rc == -NLE_OBJ_NOTFOUND ? -ENOPROTOOPT : rc < 0 ? nle_to_errno(rc) : rc;
+	/* It calls any failure that: then a system call has failed. */
+	return rc == -NLE_OBJ_NOTFOUND && !errno ? -ENOPROTOOPT : rc < 0 ? nl_errno(rc, 0) : rc;
+}
+
+static int on_error(struct sockaddr_nl *who, struct nlmsgerr *err, void *arg)
+{
+	*(int *)arg = err->error;
+	return NL_STOP;
 }
 
 int nl_ask(int cmd, int attr, uint32_t value, bool dump, nl_recvmsg_msg_cb_t fn, void *arg)
 {
 	struct nl_msg *msg = nlmsg_alloc();
 	struct nl_sock *sock;
-	int rc = nl_open(&sock);
+	int rc = nl_open(&sock), error = 0;
 
 	if (rc < 0)
 		goto out;
 	nl_socket_modify_cb(sock, NL_CB_VALID, NL_CB_CUSTOM, fn, arg);
+	nl_socket_modify_err_cb(sock, NL_CB_CUSTOM, on_error, &error);
 	if (!msg || !genlmsg_put(msg, NL_AUTO_PORT, NL_AUTO_SEQ, rc, 0, dump ? NLM_F_DUMP : 0,
 				 cmd, NPULINK_GENL_VERSION) ||
 	    (attr && nla_put_u32(msg, attr, value))) {
 		rc = -ENOMEM;
 		goto out;
 	}
+	errno = 0;
 	rc = nl_send_auto(sock, msg);
 	if (rc >= 0)
 		rc = nl_recvmsgs_default(sock);
 	/* A single reply is followed by an ACK. */
-	if (rc >= 0 && !dump)
+	if (rc >= 0 && !error && !dump)
 		rc = nl_wait_for_ack(sock);
-	rc = nle_to_errno(rc);
+	rc = nl_errno(rc, error);
 out:
 	nlmsg_free(msg);
 	nl_socket_free(sock);
@@ -138,8 +155,17 @@ int nl_fail(int rc, uint32_t id)
 {
 	switch (rc) {
 	case -ENOPROTOOPT:
+		if (!access("/sys/module/npulink", F_OK))
+			return fail("npulink is loaded, but its netlink family is not there: is it just being loaded, or removed? See: npulink doctor");
 		return fail("the kernel module is not loaded; try: modprobe npulink_soft, "
 			    "or: npulink doctor");
+	case -EPERM:
+	case -EACCES:
+	case -EAFNOSUPPORT:
+	case -ENOSYS:
+		return fail("cannot use netlink: %s: " NL_FORBIDDEN, strerror(-rc));
+	case -EMFILE:
+		return fail("cannot use netlink: %s: raise the limit (ulimit -n)", strerror(-rc));
 	case -ENODEV:
 		return fail("there is no device npu%u; see: npulink dev show", id);
 	default:

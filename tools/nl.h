@@ -29,8 +29,11 @@ int nl_open(struct nl_sock **sock);
 int nl_ask(int cmd, int attr, uint32_t value, bool dump, nl_recvmsg_msg_cb_t fn, void *arg);
 /* Ask for a list; @attr says about what unless @id is ANY_DEV. 0 or -errno. */
 int nl_list(int cmd, int attr, uint32_t id, bool dump, struct list *list, void **items, size_t *n);
-/* -errno for what libnl returns, 0 if that is no error. */
-int nle_to_errno(int nle);
+/* What a system call needs that is refused with EPERM and its like. */
+#define NL_FORBIDDEN	"a seccomp profile, or RestrictAddressFamilies= of its service, may forbid it"
+
+/* -errno for what libnl returns, 0 if that is no error; @error: the kernel's answer, else 0. */
+int nl_errno(int nle, int error);
 uint32_t get_u32(struct nlattr **attrs, int attr);
 uint64_t get_u64(struct nlattr **attrs, int attr);
 void get_str(struct nlattr **attrs, int attr, char *buf, size_t size);

@@ -129,7 +129,8 @@ static int on_error(struct sockaddr_nl *who, struct nlmsgerr *err, void *arg)
 }
 
 /* Bind a port to a device, or undo it. -errno, and why, if the kernel says so. */
-int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *why, size_t size)
+int nl_port(bool add, uint32_t dev, const char *kind, const char *name, bool *answered, char *why,
+	    size_t size)
 {
 	struct nl_msg *msg = nlmsg_alloc();
 	struct refusal refusal = { };
@@ -150,13 +151,15 @@ int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *wh
 		rc = -ENOMEM;
 		goto out;
 	}
+	errno = 0;
 	rc = nl_send_auto(sock, msg);
 	if (rc >= 0)
 		rc = nl_recvmsgs_default(sock);
-	rc = nle_to_errno(rc);
+	rc = nl_errno(rc, 0);
 out:
 	nlmsg_free(msg);
 	nl_socket_free(sock);
+	*answered = refusal.error;
 	snprintf(why, size, "%s", refusal.text);
 	return refusal.error ? refusal.error : rc;
 }

@@ -114,7 +114,9 @@ struct port {
 };
 
 int nl_ports(struct port **ports, size_t *nports);
-int nl_port(bool add, uint32_t dev, const char *kind, const char *name, char *why, size_t size);
+/* @answered: by the kernel; else it was not even asked. */
+int nl_port(bool add, uint32_t dev, const char *kind, const char *name, bool *answered, char *why,
+	    size_t size);
 int link_add(int argc, char **argv);
 int link_del(int argc, char **argv);
 int link_ports(int argc, char **argv);

@@ -28,6 +28,7 @@ static const char del_usage[] =
 static int port_change(bool add, int argc, char **argv)
 {
 	const char *name = add ? "add" : "del";
+	bool answered;
 	char why[160];
 	uint32_t id;
 	int c, rc;
@@ -45,13 +46,13 @@ static int port_change(bool add, int argc, char **argv)
 				   name);
 	if (!parse_dev(argv[0], &id))
 		return no_dev(add ? "link add" : "link del", argv[0]);
-	rc = nl_port(add, id, argv[1], argv[2], why, sizeof(why));
+	rc = nl_port(add, id, argv[1], argv[2], &answered, why, sizeof(why));
 	if (!rc)
 		return EXIT_SUCCESS;
+	if (!answered)
+		return nl_fail(rc, id);
 	if (rc == -EPERM)
 		return fail("link %s: only who has CAP_NET_ADMIN may do that; try: sudo", name);
-	if (rc == -ENOPROTOOPT)
-		return nl_fail(rc, id);
 	if (rc == -EOPNOTSUPP && !strcmp(argv[1], "rdma"))
 		return fail("link %s: the module for such links is not loaded; try: modprobe npulink_rdma",
 			    name);

@@ -455,6 +455,7 @@ int see_events(bool (*fn)(const struct see_event *event, void *arg), void *arg)
 	if (rc < 0)
 		goto out;
 	nl_socket_disable_seq_check(sock);
+	errno = 0;
 	/* A burst must find room while a line is being printed. */
 	nl_socket_set_buffer_size(sock, 1 << 20, 0);
 	rc = group = genl_ctrl_resolve_grp(sock, NPULINK_GENL_NAME, NPULINK_GENL_GROUP_EVENTS);
@@ -465,12 +466,13 @@ int see_events(bool (*fn)(const struct see_event *event, void *arg), void *arg)
 	if (rc >= 0 && !fn(NULL, arg))
 		listener.over = true;
 	while (rc >= 0 && !listener.over) {
+		errno = 0;
 		rc = nl_recvmsgs_default(sock);
 		/* What did not fit is seen by the gap in the serial numbers. */
 		if (rc == -NLE_NOMEM || rc == -NLE_INTR || rc == -NLE_AGAIN)
 			rc = 0;
 	}
-	rc = nle_to_errno(rc);
+	rc = nl_errno(rc, 0);
 out:
 	nl_socket_free(sock);
 	return rc;
