@@ -204,6 +204,55 @@ static void test_limits(void)
 			 "a path through a file: %s\n", text);
 }
 
+/* What makes no sense in the environment is an error that names the variable; empty is not set. */
+static void test_environment(void)
+{
+	static const struct {
+		const char *name, *value;
+	} odd[] = {
+		{ "COLL_DEADLINE", "5s" }, { "COLL_DEADLINE", "1,5" }, { "COLL_DEADLINE", "nan" },
+		{ "COLL_DEADLINE", "-1" }, { "COLL_DEADLINE", " " }, { "COLL_DEADLINE", "1e10" },
+		{ "COLL_PEER_TIMEOUT", "5 s" }, { "COLL_PEER_TIMEOUT", "0" },
+		{ "COLL_CHECKSUM", "yes" }, { "COLL_CHECKSUM", "1 " },
+		{ "COLL_TOPOLOGY", "mesh:1x2x" }, { "COLL_TOPOLOGY", "servers:1," },
+		{ "COLL_TOPOLOGY", "mesh" }, { "COLL_TOPOLOGY", "servers:+2" },
+		{ "COLL_ALGORITHM", "allreduce" }, { "COLL_ALGORITHM", "ring" },
+		{ "COLL_CALIBRATION", "/" },
+	};
+	static const char *const names[] = {
+		"COLL_DEADLINE", "COLL_PEER_TIMEOUT", "COLL_CHECKSUM", "COLL_TOPOLOGY",
+		"COLL_ALGORITHM", "COLL_CALIBRATION", "COLL_DEVICE",
+	};
+	struct coll_config config = COLL_CONFIG_INIT;
+	char text[COLL_TEXT];
+	struct coll_unique_id id;
+	struct coll_comm *comm;
+	bool ok = true;
+	int rc;
+
+	config.error_text = text;
+	config.error_size = sizeof(text);
+	config.device = "0";
+	coll_get_unique_id(&id);
+	for (unsigned int i = 0; i < ARRAY_SIZE(odd); i++) {
+		setenv(odd[i].name, odd[i].value, 1);
+		rc = coll_comm_init_rank(&comm, 2, &id, 0, &config);
+		unsetenv(odd[i].name);
+		if ((rc == -EINVAL && strstr(text, odd[i].name)) ||
+		    (rc == -EISDIR && !strcmp(odd[i].name, "COLL_CALIBRATION")))
+			continue;
+		ksft_print_msg("%s=\"%s\": %d %s\n", odd[i].name, odd[i].value, rc, text);
+		ok = false;
+	}
+	ksft_test_result(ok, "environment: values that make no sense\n");
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		setenv(names[i], "", 1);
+	rc = coll_comm_init_rank(&comm, 2, &id, 0, &config);
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++)
+		unsetenv(names[i]);
+	ksft_test_result(!rc && !coll_comm_destroy(comm), "environment: empty is not set\n");
+}
+
 /* ---- a communicator that works, but for that call */
 
 static struct coll_comm *comms[2];
@@ -302,9 +351,10 @@ static void test_calls(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(5 + 4 + 9);
+	ksft_set_plan(5 + 4 + 2 + 9);
 	test_init();
 	test_limits();
+	test_environment();
 	test_calls();
 	ksft_finished();
 }
