@@ -11,7 +11,9 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+#include <linux/capability.h>
 #include "internal.h"
 
 #define SYS_DIR		"/sys/class/npulink"
@@ -134,12 +136,31 @@ int coll_cause_info(int rc, const char *path, char *text, size_t size)
 	return coll_text(text, size, rc, "%s does not say what it is: %s", path, strerror(-rc));
 }
 
-/* 0 if none counts: root is above it. */
+/* Is that capability one of the machine, and not of a container? Limits do not count then. */
+static bool has_ipc_lock(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = { };
+	unsigned int inside, outside, n = 0;
+	FILE *map;
+
+	if (syscall(SYS_capget, &header, data) || !(data[0].effective & 1U << CAP_IPC_LOCK))
+		return false;
+	map = fopen("/proc/self/uid_map", "re");
+	if (!map)
+		return false;
+	if (fscanf(map, "%u %u %u", &inside, &outside, &n) != 3)
+		n = 0;
+	fclose(map);
+	return n == UINT32_MAX && !inside && !outside;
+}
+
+/* 0 if none counts. */
 static uintmax_t memlock_limit(void)
 {
 	struct rlimit limit;
 
-	if (!geteuid() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+	if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || has_ipc_lock())
 		return 0;
 	return limit.rlim_cur;
 }
