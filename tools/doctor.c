@@ -69,6 +69,16 @@ const char *own_name(void)
 	return pw ? pw->pw_name : "USER";
 }
 
+bool in_initial_userns(void)
+{
+	unsigned int inside, outside, n;
+	char line[64];
+
+	return read_line("/proc/self/uid_map", line, sizeof(line)) &&
+	       sscanf(line, "%u %u %u", &inside, &outside, &n) == 3 &&
+	       !inside && !outside && n == 0xffffffff;
+}
+
 static void print_text(void)
 {
 	static const char *const colours[] = { "", "\033[32m", "\033[33m", "\033[31m" };

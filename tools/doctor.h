@@ -14,7 +14,7 @@ enum severity { UNTESTED, OK, WARNING, ERROR, SEVERITIES };
 struct finding {
 	enum severity severity;
 	const char *check;
-	char text[400];
+	char text[1000];	/* longer than any CAUSE_TEXT */
 	char fix[400];		/* empty if there is nothing to do */
 };
 
@@ -27,6 +27,8 @@ __printf(2, 3) void fix(struct finding *finding, const char *format, ...);
 bool read_line(const char *path, char *buf, size_t size);
 /* Of who runs this. */
 const char *own_name(void);
+/* Here ids and capabilities are those of the machine, not of a container. */
+bool in_initial_userns(void);
 
 /* doctor_module.c; check_module(): is it loaded? */
 void fix_module(void);
