@@ -3,6 +3,7 @@
  * doctor_module.c - npulink doctor: are module and library there, do they fit the running
  * kernel and this program, and may the module be loaded?
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
@@ -14,7 +15,7 @@
 #include <coll.h>
 #include "doctor.h"
 
-/* The module @name, whose file libkmod may know, and what it belongs to; both NULL if it cannot say. */
+/* The module @name, whose file libkmod may know; NULL if it cannot say. Both go by module_put(). */
 static struct kmod_module *module_get(const char *name, struct kmod_ctx **ctx)
 {
 	struct kmod_module *mod = NULL;
@@ -64,6 +65,7 @@ static void other_kernels(const char *release, char *buf, size_t size)
 	};
 	size_t len = 0;
 	glob_t paths;
+	char one[100];
 
 	*buf = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(patterns); i++) {
@@ -73,11 +75,12 @@ static void other_kernels(const char *release, char *buf, size_t size)
 			const char *name = paths.gl_pathv[j] + strlen("/lib/modules/");
 			int n = strcspn(name, "/");
 
-			if ((int)strlen(release) == n && !strncmp(name, release, n))
+			snprintf(one, sizeof(one), "%.*s", n, name);
+			if (!strcmp(one, release) || strstr(buf, one))
 				continue;
 			if (len < size)
-				len += snprintf(buf + len, size - len, "%s%.*s", len ? ", " : "",
-						n, name);
+				len += snprintf(buf + len, size - len, "%s%s", len ? ", " : "",
+						one);
 		}
 		globfree(&paths);
 	}
@@ -102,7 +105,8 @@ static void check_installed(struct kmod_module *mod, const char *release, bool l
 		return;
 	}
 	if (!module_info(mod, "vermagic", vermagic, sizeof(vermagic))) {
-		f = found(ERROR, "installed", "%s cannot be read as a module", path);
+		f = found(loaded ? WARNING : ERROR, "installed", "%s cannot be read as a module",
+			  path);
 		fix(f, "in npulink's source tree: make install");
 		return;
 	}
@@ -110,8 +114,8 @@ static void check_installed(struct kmod_module *mod, const char *release, bool l
 	if (magic)
 		*magic = 0;
 	if (strcmp(vermagic, release)) {
-		f = found(ERROR, "installed", "%s was built for kernel %s, this is %s", path,
-			  vermagic, release);
+		f = found(loaded ? WARNING : ERROR, "installed",
+			  "%s was built for kernel %s, this is %s", path, vermagic, release);
 		fix(f, "in npulink's source tree: make install KDIR=/lib/modules/%s/build",
 		    release);
 		return;
@@ -141,6 +145,14 @@ bool check_module(void)
 	if (!mod) {
 		found(ERROR, "module", "libkmod cannot look for the module");
 		found(UNTESTED, "installed", "libkmod cannot look for the module");
+		goto out;
+	}
+	if (access("/sys/module", F_OK)) {
+		f = found(UNTESTED, "module", "there is no /sys, which would say whether it is loaded");
+		fix(f, "mount -t sysfs sysfs /sys");
+		/* What is looked at next says more. */
+		loaded = true;
+		check_installed(mod, uts.release, loaded);
 		goto out;
 	}
 	state = kmod_module_get_initstate(mod);
@@ -173,18 +185,30 @@ out:
 void check_signature(void)
 {
 	char enforce[8] = "", lockdown[64] = "", signer[128];
-	bool wanted, is_signed = false;
+	bool wanted, known, has_file, is_signed = false;
 	struct kmod_module *mod;
 	struct kmod_ctx *ctx;
 	struct finding *f;
 
-	read_line("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
-	read_line("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown));
+	known = read_line("/sys/module/module/parameters/sig_enforce", enforce, sizeof(enforce));
+	/* Without securityfs there may be a lockdown that cannot be seen. */
+	known &= read_line("/sys/kernel/security/lockdown", lockdown, sizeof(lockdown)) ||
+		 !access("/sys/kernel/security/lsm", F_OK);
 	wanted = enforce[0] == 'Y' || (*lockdown && !strstr(lockdown, "[none]"));
 	mod = module_get("npulink", &ctx);
-	if (mod && kmod_module_get_path(mod))
+	has_file = mod && kmod_module_get_path(mod);
+	if (has_file)
 		is_signed = module_info(mod, "signer", signer, sizeof(signer));
 	module_put(mod, ctx);
+	if (!wanted && !known) {
+		found(UNTESTED, "signature", "whether the kernel wants signed modules cannot be read");
+		return;
+	}
+	if (wanted && !has_file) {
+		found(UNTESTED, "signature",
+		      "the kernel wants signed modules; npulink's is not installed here");
+		return;
+	}
 	if (!wanted) {
 		found(OK, "signature", "the kernel takes modules that are not signed");
 		return;
@@ -200,16 +224,22 @@ void check_signature(void)
 
 void check_backends(void)
 {
-	static const char *const names[] = { "soft", "rdma", "pci" };
-	char path[64], list[64] = "";
+	DIR *dir = opendir("/sys/module/npulink/holders");
+	struct dirent *entry;
 	struct finding *f;
+	char list[200] = "";
+	size_t len = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		snprintf(path, sizeof(path), "/sys/module/npulink_%s", names[i]);
-		if (access(path, F_OK))
-			continue;
-		strcat(list, " npulink_");
-		strcat(list, names[i]);
+	/* What uses npulink.ko, but for links to other machines, provides devices. */
+	while (dir && (entry = readdir(dir)))
+		if (*entry->d_name != '.' && strcmp(entry->d_name, "npulink_rdma") &&
+		    len < sizeof(list))
+			len += snprintf(list + len, sizeof(list) - len, " %s", entry->d_name);
+	if (dir)
+		closedir(dir);
+	if (!dir) {
+		found(UNTESTED, "backend", "/sys does not tell: %s", strerror(errno));
+		return;
 	}
 	if (*list) {
 		found(OK, "backend", "loaded:%s", list);
@@ -238,8 +268,14 @@ void fix_module(void)
 		found(OK, "fix", "loaded npulink_soft");
 		return;
 	}
-	f = found(WARNING, "fix", "npulink_soft cannot be loaded: %s", strerror(rc < 0 ? -rc : rc));
-	fix(f, geteuid() ? "run it as root" : "look at: dmesg | tail");
+	if (rc > 0) {
+		f = found(WARNING, "fix", "npulink_soft is not loaded: modprobe.d blacklists it");
+		fix(f, "as root: modprobe npulink_soft");
+		return;
+	}
+	f = found(WARNING, "fix", "npulink_soft cannot be loaded: %s", strerror(-rc));
+	fix(f, geteuid() ? "run it as root" : rc == -ENOENT ?
+	    "in npulink's source tree: make install" : "look at: dmesg | tail");
 }
 
 void check_library(void)
@@ -251,7 +287,7 @@ void check_library(void)
 	/* The program has libcoll inside; applications look for it. */
 	lib = dlopen("libcoll.so.0", RTLD_NOW | RTLD_LOCAL);
 	if (!lib) {
-		f = found(WARNING, "library", "the dynamic linker finds no libcoll.so.0");
+		f = found(WARNING, "library", "the dynamic linker cannot load it: %s", dlerror());
 		fix(f, "make install; ldconfig; or set LD_LIBRARY_PATH");
 		return;
 	}
