@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,6 +80,10 @@ void check_iommu(void)
 	unsigned int n = 0;
 	DIR *dir = opendir("/sys/class/iommu");
 
+	if (access("/sys/class", F_OK)) {
+		found(UNTESTED, "iommu", "there is no /sys");
+		return;
+	}
 	while (dir && (entry = readdir(dir)))
 		n += entry->d_name[0] != '.';
 	if (dir)
@@ -97,10 +102,12 @@ static void check_rdma_port(struct ibv_context *ctx, const struct ibv_device_att
 	const char *why;
 	struct finding *f;
 	size_t len = 0;
+	int rc;
 
 	snprintf(name, sizeof(name), "%s/%u", ibv_get_device_name(ctx->device), port);
-	if (ibv_query_port(ctx, port, &attr)) {
-		found(WARNING, "rdma", "%s does not answer: %s", name, strerror(errno));
+	rc = ibv_query_port(ctx, port, &attr);
+	if (rc) {
+		found(WARNING, "rdma", "%s does not answer: %s", name, strerror(rc));
 		return;
 	}
 	for (size_t i = 0; i < nports; i++)
@@ -131,23 +138,34 @@ void check_rdma(void)
 	struct ibv_device **devs;
 	struct port *ports = NULL;
 	size_t nports = 0;
-	int n = 0;
+	int n = 0, rc;
 
 	devs = ibv_get_device_list(&n);
 	if (!devs || !n) {
-		found(UNTESTED, "rdma", "no RDMA devices: ranks on this machine only");
+		if (access("/sys/class", F_OK))
+			found(UNTESTED, "rdma", "there is no /sys, which would say what there is");
+		else if (!devs)
+			found(UNTESTED, "rdma", "cannot be listed: %s", strerror(errno));
+		else
+			found(UNTESTED, "rdma", "no RDMA devices: ranks on this machine only");
 		if (devs)
 			ibv_free_device_list(devs);
 		return;
 	}
-	nl_ports(&ports, &nports);
+	rc = nl_ports(&ports, &nports);
+	/* Without the module, which knows of none, they are what they are. */
+	if (rc && rc != -ENOPROTOOPT) {
+		found(UNTESTED, "rdma", "which ports are used is not known: %s", strerror(-rc));
+		n = 0;
+	}
 	for (int i = 0; i < n; i++) {
 		struct ibv_context *ctx = ibv_open_device(devs[i]);
 		struct ibv_device_attr attr;
 
-		if (!ctx || ibv_query_device(ctx, &attr)) {
+		rc = ctx ? ibv_query_device(ctx, &attr) : errno;
+		if (rc) {
 			found(WARNING, "rdma", "%s cannot be opened: %s",
-			      ibv_get_device_name(devs[i]), strerror(errno));
+			      ibv_get_device_name(devs[i]), strerror(rc));
 		} else {
 			for (unsigned int p = 1; p <= attr.phys_port_cnt; p++)
 				check_rdma_port(ctx, &attr, p, ports, nports);
@@ -159,28 +177,65 @@ void check_rdma(void)
 	ibv_free_device_list(devs);
 }
 
-/* Buffers of the kernel are charged to the memory cgroup, too. */
+/* The cgroup of version 2 that this process is in, as "/user.slice/x"; false if there is none. */
+static bool own_cgroup(char *buf, size_t size)
+{
+	FILE *file = fopen("/proc/self/cgroup", "re");
+	bool ok = false;
+	char line[512];
+
+	/* Those of version 1, if there are any, come first. */
+	while (file && !ok && fgets(line, sizeof(line), file))
+		ok = !strncmp(line, "0::/", 4);
+	if (file)
+		fclose(file);
+	if (ok)
+		snprintf(buf, size, "%.*s", (int)strcspn(line + 3, "\n"), line + 3);
+	return ok;
+}
+
+/* Buffers of the kernel are charged to the memory cgroup, too, and to those that it is in. */
 void check_cgroup(uint64_t need)
 {
-	char line[512], path[600], limit[64], a[16], b[16];
-	unsigned long long bytes;
+	char group[512], least[512], path[600], limit[64], a[16], b[16];
+	unsigned long long bytes, most = ULLONG_MAX;
 	struct finding *f;
+	bool known;
 
-	if (!read_line("/proc/self/cgroup", line, sizeof(line)) || strncmp(line, "0::", 3)) {
+	if (access("/proc/self", F_OK)) {
+		found(UNTESTED, "cgroup", "there is no /proc, which would say in which this is");
+		return;
+	}
+	if (!own_cgroup(group, sizeof(group))) {
 		found(UNTESTED, "cgroup", "this process is in none of version 2");
 		return;
 	}
-	snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", line + 3);
-	if (!read_line(path, limit, sizeof(limit)) || sscanf(limit, "%llu", &bytes) != 1) {
+	/* That of the whole machine has no limit, and no such file. */
+	known = !strcmp(group, "/");
+	for (; *group; *strrchr(group, '/') = 0) {
+		snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", group);
+		if (!read_line(path, limit, sizeof(limit)))
+			continue;
+		known = true;
+		if (sscanf(limit, "%llu", &bytes) != 1 || bytes >= most)
+			continue;
+		most = bytes;
+		strcpy(least, group);
+	}
+	if (!known) {
+		found(UNTESTED, "cgroup", "no limit of memory can be read below /sys/fs/cgroup");
+		return;
+	}
+	if (most == ULLONG_MAX) {
 		found(OK, "cgroup", "no limit of memory");
 		return;
 	}
-	if (bytes >= need) {
-		found(OK, "cgroup", "up to %s of memory", human_bytes(bytes, a));
+	if (most >= need) {
+		found(OK, "cgroup", "up to %s of memory", human_bytes(most, a));
 		return;
 	}
 	f = found(WARNING, "cgroup", "%s allows %s of memory, %s are wanted for buffers alone",
-		  line + 3, human_bytes(bytes, a), human_bytes(need, b));
+		  least, human_bytes(most, a), human_bytes(need, b));
 	fix(f, "raise the limit of the container or unit: docker --memory, systemd MemoryMax=");
 }
 
@@ -200,7 +255,12 @@ void check_memlock(uint64_t need)
 	struct finding *f;
 	char a[16], b[16];
 
-	if (has_ipc_lock()) {
+	if (has_ipc_lock() && access("/proc/self", F_OK)) {
+		found(UNTESTED, "memlock", "there is no /proc, which would say whether CAP_IPC_LOCK is that of a container");
+		return;
+	}
+	/* That of a container does not count. */
+	if (has_ipc_lock() && in_initial_userns()) {
 		found(OK, "memlock", "no limit: %s has CAP_IPC_LOCK", own_name());
 		return;
 	}
