@@ -11,9 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 #include "doctor.h"
+#include "internal.h"
+#include "nl.h"
 #include "see.h"
+
+#define OVERFLOW_GID	65534		/* what a group looks like that is not mapped here */
 
 static bool in_group(gid_t gid)
 {
@@ -48,19 +53,33 @@ static void explain_denied(const char *path, const struct stat *st, int error)
 	struct group *gr = getgrgid(st->st_gid);
 	const char *group = gr ? gr->gr_name : "?";
 	struct finding *f;
+	struct statvfs fs;
+	char text[900];
 
 	if (error == EPERM) {
 		f = found(ERROR, "access", "%s: this container may not use the device", path);
 		fix(f, "docker run --device %s, or allow its major number in the device cgroup",
 		    path);
+	} else if (error != EACCES) {
+		coll_cause_open(-error, path, text, sizeof(text));
+		found(ERROR, "access", "%s", text);
+	} else if (!statvfs(path, &fs) && fs.f_flag & ST_NODEV) {
+		f = found(ERROR, "access", "%s: %s: what is mounted there has the option nodev",
+			  path, strerror(error));
+		fix(f, "have it mounted without: mount -o remount,dev");
+	} else if ((st->st_mode & 0006) == 0006 ||
+		   ((st->st_mode & 0060) == 0060 && in_group(st->st_gid))) {
+		f = found(ERROR, "access", "%s: %s, although its mode allows it", path,
+			  strerror(error));
+		fix(f, "look for access lists and security modules: ls -lZ %s; dmesg", path);
+	} else if (st->st_gid == OVERFLOW_GID && !in_initial_userns()) {
+		f = found(ERROR, "access", "%s is for a group that this container does not have",
+			  path);
+		fix(f, "podman run --group-add keep-groups, as a user who is in it");
 	} else if (!(st->st_mode & 0060) || !st->st_gid) {
 		f = found(ERROR, "access", "%s belongs to group %s with mode %04o: for root only",
 			  path, group, st->st_mode & 07777);
 		fix(f, "install the udev rule (make install), then: udevadm trigger -s npulink");
-	} else if (in_group(st->st_gid)) {
-		f = found(ERROR, "access", "%s: %s, although you are in group %s", path,
-			  strerror(error), group);
-		fix(f, "look at the node's mode and for security modules: ls -lZ %s; dmesg", path);
 	} else if (listed_in_group(st->st_gid)) {
 		f = found(ERROR, "access", "you are in group %s, but not in this session", group);
 		fix(f, "log out and in again, or: newgrp %s", group);
@@ -99,9 +118,17 @@ void check_devices(void)
 	struct finding *f;
 	bool explained = false;
 	struct stat st;
+	bool sys = !access("/sys/class", F_OK);
 	DIR *dir;
 
-	dir = opendir("/sys/class/npulink");
+	/* Without sysfs, those that have a node. */
+	dir = opendir(sys ? "/sys/class/npulink" : COLL_DEV_DIR);
+	if (!dir && errno != ENOENT) {
+		found(UNTESTED, "devices", "cannot be listed: %s", strerror(errno));
+		found(UNTESTED, "access", "which devices there are is not known");
+		found(UNTESTED, "abi", "which devices there are is not known");
+		return;
+	}
 	while (dir && (entry = readdir(dir))) {
 		if (strncmp(entry->d_name, "npu", 3) || !parse_dev(entry->d_name, &id))
 			continue;
@@ -127,6 +154,14 @@ void check_devices(void)
 	}
 	if (dir)
 		closedir(dir);
+	if (!ndevs && !sys) {
+		f = found(UNTESTED, "devices", "there is no %s, and no /sys that would say which devices there are",
+			  COLL_DEV_DIR);
+		fix(f, "in a container: docker run --device, with each node of %s", COLL_DEV_DIR);
+		found(UNTESTED, "access", "there are no device nodes");
+		found(UNTESTED, "abi", "there are no device nodes");
+		return;
+	}
 	if (!ndevs) {
 		f = found(ERROR, "devices", "there are no devices");
 		fix(f, "modprobe -r npulink_soft; modprobe npulink_soft ndev=8");
@@ -168,5 +203,10 @@ void check_netlink(void)
 	}
 	f = found(WARNING, "netlink", "family npulink does not answer: %s",
 		  rc == -ENOPROTOOPT ? "not there" : strerror(-rc));
-	fix(f, "npulink dev and link need it; in a container: share the host's user namespace");
+	if (rc == -EPERM || rc == -EACCES || rc == -EAFNOSUPPORT || rc == -ENOSYS)
+		fix(f, NL_FORBIDDEN);
+	else if (rc == -EMFILE)
+		fix(f, "raise the limit: ulimit -n");
+	else
+		fix(f, "dmesg | grep npulink");
 }

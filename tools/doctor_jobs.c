@@ -67,19 +67,17 @@ void check_jobs(void)
 	struct see_op *ops = NULL;
 	size_t n = 0, nops = 0, bad;
 	int rc = see_comms(&comms, &n);
+	int rc_ops = see_ops(ANY_DEV, &ops, &nops);
 
-	if (!rc)
-		rc = see_ops(ANY_DEV, &ops, &nops);
-	if (rc) {
-		found(UNTESTED, "jobs", "netlink says nothing of them: %s", strerror(-rc));
-	} else {
-		bad = check_failed(comms, n) + check_old(ops, nops);
-		if (!n)
-			found(UNTESTED, "jobs", "there are no communicators that you may see");
-		else if (!bad)
-			found(OK, "jobs", "%zu communicator%s, none has failed or waits for long",
-			      n, n > 1 ? "s" : "");
-	}
+	bad = check_failed(comms, n) + check_old(ops, nops);
+	if (rc || rc_ops)
+		found(UNTESTED, "jobs", "netlink does not tell of all: %s",
+		      strerror(rc ? -rc : -rc_ops));
+	else if (!n)
+		found(UNTESTED, "jobs", "there are no communicators that you may see");
+	else if (!bad)
+		found(OK, "jobs", "%zu communicator%s; none waits for long, or failed and was not shrunk",
+		      n, n > 1 ? "s" : "");
 	free(ops);
 	free(comms);
 }

@@ -24,7 +24,11 @@ static void check_rate(const struct link_result *slowest, size_t n)
 	calibration_get(&cal);
 	human_speed(slowest->beta, measured);
 	human_speed(cal.beta, expected);
-	if (!cal.file) {
+	if (*cal.bad) {
+		f = found(ERROR, "links", "%zu moved data right, but no program will use them: %s",
+			  n, cal.bad);
+		fix(f, "mend that file, or remove it; npulink tune writes a new one");
+	} else if (!cal.file) {
 		found(OK, "links", "%zu moved data right; the slowest, npu%u -> npu%u, %s (what to expect is not known until npulink tune has measured it)",
 		      n, slowest->from, slowest->to, measured);
 	} else if (slowest->beta <= TOO_SLOW * cal.beta) {
@@ -81,9 +85,11 @@ void check_peers(void)
 	size_t n = 0, up = 0, remote = 0;
 	struct finding *f;
 	char ip[48];
+	int rc;
 
-	if (see_conns(ANY_DEV, &conns, &n)) {
-		found(UNTESTED, "peers", "netlink does not answer");
+	rc = see_conns(ANY_DEV, &conns, &n);
+	if (rc) {
+		found(UNTESTED, "peers", "netlink does not tell of them: %s", strerror(-rc));
 		return;
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -98,6 +104,8 @@ void check_peers(void)
 		f = found(WARNING, "peers", "rank %u of communicator %u at %s is not reached from rank %u on npu%u: %s",
 			  c->peer, c->comm, ip_text(c->ip, ip), c->rank, c->dev,
 			  c->state == NPULINK_CONN_STATE_DOWN ? "the connection is down" :
+			  c->state == NPULINK_CONN_STATE_RESUMING ?
+			  "the connection was lost and goes on over another port" :
 			  "there is no connection yet");
 		fix(f, "there: npulink doctor; npulink link ports. Between: ping, rping; dmesg | grep npulink");
 	}

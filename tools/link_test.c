@@ -137,26 +137,34 @@ static void test_pair(struct coll_comm *base[2], uint8_t *out, uint8_t *in,
 }
 
 /* Ids of devices that can be opened, ascending. */
-static uint32_t *open_devices(size_t *n)
+static int open_devices(uint32_t **ids, size_t *n)
 {
 	struct dev *devs = NULL;
 	size_t ndevs = 0;
-	uint32_t *ids;
+	int rc = nl_devs(ANY_DEV, &devs, &ndevs);
 
 	*n = 0;
-	if (nl_devs(ANY_DEV, &devs, &ndevs))
-		return NULL;
-	ids = calloc(ndevs + 1, sizeof(*ids));
-	for (size_t i = 0; ids && i < ndevs; i++) {
+	*ids = rc ? NULL : calloc(ndevs + 1, sizeof(**ids));
+	for (size_t i = 0; *ids && !rc && i < ndevs; i++) {
 		int fd = dev_open(devs[i].id);
 
-		if (fd < 0)
-			continue;
-		close(fd);
-		ids[(*n)++] = devs[i].id;
+		switch (fd < 0 ? fd : 0) {
+		case 0:
+			close(fd);
+			(*ids)[(*n)++] = devs[i].id;
+			break;
+		case -EACCES:
+		case -EPERM:
+		case -ENOENT:
+		case -ENXIO:
+		case -ENODEV:
+			break;		/* not for this user, or gone */
+		default:
+			rc = fd;
+		}
 	}
 	free(devs);
-	return ids;
+	return rc || *ids ? rc : -ENOMEM;
 }
 
 static int open_base(uint32_t dev, struct coll_comm **base)
@@ -174,16 +182,16 @@ static int open_base(uint32_t dev, struct coll_comm **base)
 int link_test(uint32_t only, struct link_result **results, size_t *nresults)
 {
 	size_t n, failures = 0, max;
-	uint32_t *ids = open_devices(&n);
+	uint32_t *ids;
+	int rc = open_devices(&ids, &n);
 	struct coll_comm **base = calloc(n + 1, sizeof(*base));
 	uint8_t *mem = aligned_alloc(4096, 2 * LARGE);
 	char task[16] = "";
-	int rc = 0;
 
 	*nresults = 0;
 	max = n <= ALL_PAIRS ? n * n : 2 * n;
 	*results = calloc(max + 1, sizeof(**results));
-	if (!ids || !base || !mem || !*results)
+	if (!rc && (!base || !mem || !*results))
 		rc = -ENOMEM;
 	/* Flight recorders keep that name: what is done here is nobody's work. */
 	prctl(PR_GET_NAME, task);
