@@ -56,6 +56,79 @@ expect "all is well: exit status" 0 sh -c 'npulink doctor; [ $? -le 1 ]'
 
 valid "doctor" doctor doctor
 
+# What counts is the least limit of all that the own cgroup is in.
+mountpoint -q /sys/fs/cgroup || mount -t cgroup2 none /sys/fs/cgroup
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir -p /sys/fs/cgroup/outer/inner
+echo 32M >/sys/fs/cgroup/outer/memory.max
+json "a limit of an outer cgroup" '.findings | any(.check == "cgroup" and .severity == "warning" and
+	(.text | contains("/outer allows 32.0M of memory")))' \
+	sh -c 'echo $$ >/sys/fs/cgroup/outer/inner/cgroup.procs; npulink -j doctor || [ $? = 1 ]'
+json "no limit" "$(finding cgroup ok '')" doctor
+rmdir /sys/fs/cgroup/outer/inner /sys/fs/cgroup/outer
+# A capability of a container is none.
+json "root of a user namespace has a limit" \
+	'.findings | any(.check == "memlock" and (.text | contains("CAP_IPC_LOCK") | not))' \
+	unshare -Ur sh -c 'npulink -j doctor || [ $? = 1 ]'
+
+# What cannot be seen is not called wrong, and what is wrong has its own cause.
+# without DIRECTORY COMMAND...
+without()
+{
+	local dir=$1
+
+	shift
+	unshare -m sh -c 'mount -t tmpfs -o ro none "$1"; shift; "$@" || [ $? != 2 ]' - "$dir" "$@"
+}
+json "without /sys" '[.findings[] | select(.severity == "error")] == []' \
+	without /sys npulink -j doctor
+json_too "without /sys: nothing left out" "$all"
+json_too "without /sys: module" "$(finding module 'not tested' sysfs)"
+json_too "without /sys: backend" "$(finding backend 'not tested' '')"
+json_too "without /sys: access" "$(finding access ok '')"
+json_too "without /sys: rdma" '.findings | any(.check == "rdma" and (.text | contains("no /sys")))'
+json "without /proc" '[.findings[] | select(.severity == "error")] == []' \
+	without /proc npulink -j doctor
+json_too "without /proc: memlock" "$(finding memlock 'not tested' '')"
+json_too "without /proc: cgroup" '.findings | any(.check == "cgroup" and (.text | contains("no /proc")))'
+json "a container without nodes" "$(finding devices error 'docker run --device')" \
+	without /dev/npulink npulink -j doctor
+fail=${NPULINK_TREE:-.}/build/selftests/lib/libfail.so
+# said WORDS COMMAND...: it fails, and its error has these words.
+said()
+{
+	local words=$1
+
+	shift
+	"$@" 2>&1 >/dev/null | grep -F "$words"
+}
+bench="npulink bench allreduce -p 2 -b 8 -e 8 -n 1"
+# shellcheck disable=SC2086
+{
+check "a container without nodes: library" said "although the machine has such a device: in a container" \
+	without /dev/npulink $bench
+check "without nodes and /sys: library" said "cannot be told without /sys" \
+	without /sys unshare -m sh -c 'mount -t tmpfs none /dev/npulink; exec "$@"' - $bench
+check "a mount with nodev: library" said "has the option nodev" \
+	unshare -m sh -c "mount -t tmpfs -o nodev none /mnt; cp -a /dev/npulink/npu* /mnt
+		mount --bind /mnt /dev/npulink; exec \"\$@\"" - $bench
+json "a mount with nodev" "$(finding access error 'remount,dev')" \
+	unshare -m sh -c "mount -t tmpfs -o nodev none /mnt; cp -a /dev/npulink/npu* /mnt
+		mount --bind /mnt /dev/npulink; npulink -j doctor || [ \$? = 3 ]"
+check "no descriptor left: library" said "RLIMIT_NOFILE" \
+	env LD_PRELOAD="$fail" FAIL="open 1 24" $bench
+check "no descriptor left: says what helps" said "coll_config.share" \
+	env LD_PRELOAD="$fail" FAIL="open 1 24" $bench
+check "a device that does not say what it is" said "Input/output error" \
+	env LD_PRELOAD="$fail" FAIL="ioctl 1 5" $bench
+}
+json "no descriptor left" '.findings | any(.check == "access" and (.text | contains("RLIMIT_NOFILE")))' \
+	env LD_PRELOAD="$fail" FAIL="open 1 24" sh -c 'npulink -j doctor || [ $? = 3 ]'
+check "no descriptor left: link test" said "Too many open files" \
+	env LD_PRELOAD="$fail" FAIL="open 1 24" npulink link test
+json "no sockets" '.findings | any(.check == "netlink" and (.text | contains("not permitted")) and (.fix | contains("seccomp")))' \
+	env LD_PRELOAD="$fail" FAIL="socket 1 1" sh -c 'npulink -j doctor || [ $? != 2 ]'
+
 # Links: right, wrong, down; as fast as expected, and not.
 knobs=/sys/kernel/debug/npulink_soft
 links()
@@ -117,11 +190,17 @@ done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
 	cp "$file" "$root$file"
 done
 json "not installed" "$(finding installed error 'make install')" doctor
+json "nothing to load" "$(finding fix warning 'make install')" doctor --fix
 check "make install" env DESTDIR="$root" prefix=/usr/local bindir=/usr/local/bin libdir=/usr/local/lib \
 	includedir=/usr/local/include mandir=/usr/local/share/man sysconfdir=/etc udevdir=/lib/udev \
 	moddir=/lib/modules tools/install/install 0.1.0 "$release" "build/modules-$release"
 mount --rbind "$root/lib/modules" /lib/modules
 json "installed, not loaded" "$(finding installed ok '')" doctor
+mkdir -p /run/modprobe.d
+echo "blacklist npulink_soft" >/run/modprobe.d/doctor.conf
+json "blacklisted" '.findings | any(.check == "fix" and .severity == "warning" and (.text | contains("blacklists")))' \
+	doctor --fix
+rm /run/modprobe.d/doctor.conf
 json "loaded by --fix" '.findings | any(.check == "fix" and (.text | contains("loaded npulink_soft")))' \
 	doctor --fix
 check "it is loaded" test -d /sys/module/npulink_soft
