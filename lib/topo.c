@@ -22,8 +22,9 @@ static int parse_item(struct coll_topo *topo, const char *item, uint32_t nranks,
 	else if (mesh ? topo->rows : topo->nservers)
 		why = "said twice";
 	if (why || coll_net_parse(item, nranks, &net, &why))
-		return coll_text(text, size, -EINVAL, "topology (COLL_TOPOLOGY) \"%.40s\" of %u ranks: %s", item,
-				 nranks, why);
+		return coll_text(text, size, -EINVAL,
+				 "topology (COLL_TOPOLOGY) \"%.40s\" of %u ranks: %s", item, nranks,
+				 why);
 	if (mesh) {
 		topo->rows = net.rows;
 		topo->cols = net.cols;

@@ -198,7 +198,8 @@ static void test_limits(void)
 	ksft_test_result(!!strstr(text, "/dev/null is not an npulink device"), "no device: %s\n",
 			 text);
 	init("/", &comm, text, sizeof(text));
-	ksft_test_result(!!strstr(text, "cannot open /: Is a directory"), "a directory: %s\n", text);
+	ksft_test_result(!!strstr(text, "cannot open /: Is a directory"), "a directory: %s\n",
+			 text);
 	init("/dev/null/npu0", &comm, text, sizeof(text));
 	ksft_test_result(!!strstr(text, "cannot open /dev/null/npu0: Not a directory"),
 			 "a path through a file: %s\n", text);

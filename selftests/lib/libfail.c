@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <linux/npulink.h>
 
-#define REAL(name)	((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+#define REAL(name)	((__typeof__(name) *)dlsym(RTLD_NEXT, #name))
 
 static bool fails(const char *call)
 {

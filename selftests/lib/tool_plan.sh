@@ -68,7 +68,7 @@ done
 json "in place" '.in_place and .proved' npulink -j plan verify allreduce -p 6 -i
 json "uneven shards" '.counts == [5, 0, 7] and .proved' \
 	npulink -j plan verify allgatherv -p 3 --counts 5,0,7
-for bad in 5,,7 5,0,7, ,5,0,7 5,0,7x; do
+for bad in "5,,7" "5,0,7," ",5,0,7" "5,0,7x"; do
 	nonsense "uneven shards $bad" npulink plan verify allgatherv -p 3 --counts "$bad"
 done
 json "uneven alltoallv" '.proved' npulink -j plan verify alltoallv -p 3 --counts 5,0,7

@@ -189,7 +189,7 @@ static void test_strict(void)
 				 "before") &&
 			 refused(with_file(&t, "gamma.int8 = 1\ngamma.int8 = 1\n"), 2, "before"),
 			 "calibration: the same twice\n");
-	ksft_test_result(refused(with_file(&t, "\xef\xbb\xbf" "alpha = 1e-6\n"), 1,
+	ksft_test_result(refused(with_file(&t, "\357\273\277alpha = 1e-6\n"), 1,
 				 "byte order mark"), "calibration: byte order mark\n");
 	memset(huge, ' ', sizeof(huge));
 	ksft_test_result(refused(with_bytes(&t, "#\na\0=1\n", 8), 2, "byte 0") &&
