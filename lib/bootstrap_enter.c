@@ -117,43 +117,55 @@ static void stay(struct coll_bootstrap *b, struct coll_conn *c)
 	c->fd = -1;
 }
 
-/* From the entry, @c, to where it said. Back to it if that does not work. */
-static int follow(struct coll_bootstrap *b, struct coll_conn *c, struct coll_place *place,
-		  uint32_t extra)
+/* Makes @parent a connection to @place, where this rank is to stay. */
+static int go_to(struct coll_bootstrap *b, const struct coll_place *place,
+		 struct coll_conn *parent, uint32_t extra)
 {
-	struct coll_conn parent = { .fd = -1, .up = true };
 	struct coll_bootstrap quick = *b;
-	const struct coll_tcp *t = b->priv;
 	struct coll_place there;
-	int rc, status = 0;
+	int status;
 
 	quick.until_ns = coll_now_ns() + WAY_NS;
 	if (quick.until_ns > b->until_ns)
 		quick.until_ns = b->until_ns;
+	*parent = (struct coll_conn) { .up = true };
 	do {
-		parent.fd = coll_connect_place(&quick, place);
+		parent->fd = coll_connect_place(&quick, place);
 		/* Its queue is full. */
-		if (parent.fd == -EAGAIN)
+		if (parent->fd == -EAGAIN)
 			poll(NULL, 0, 10);
-	} while (parent.fd == -EAGAIN && coll_remaining_ms(&quick));
+	} while (parent->fd == -EAGAIN && coll_remaining_ms(&quick));
+	if (parent->fd < 0)
+		return parent->fd;
 	/* Its name, too, may be another's by now. */
-	if (parent.fd >= 0 && place->addr.ss_family == AF_UNIX &&
-	    !coll_is_same_user(parent.fd, parent.from, sizeof(parent.from))) {
-		coll_conn_close(&parent);
-		parent.fd = -EACCES;
-	}
-	rc = parent.fd < 0 ? parent.fd : knock(b, &parent, extra, &there, &status);
-	if (rc) {
-		coll_conn_close(&parent);
-		rc = coll_frame_send(b, c, FRAME_PLACED, -EHOSTUNREACH, NULL, 0);
+	if (place->addr.ss_family == AF_UNIX &&
+	    !coll_is_same_user(parent->fd, parent->from, sizeof(parent->from)))
+		return -EACCES;
+	return knock(b, parent, extra, &there, &status);
+}
+
+/* From the entry, @c, to where it said. Back to it if that does not work. */
+static int follow(struct coll_bootstrap *b, struct coll_conn *c, struct coll_place *place,
+		  uint32_t extra)
+{
+	struct coll_conn parent = { .fd = -1 };
+	const struct coll_tcp *t = b->priv;
+	int rc, status = 0;
+
+	for (;;) {
+		rc = go_to(b, place, &parent, extra);
 		if (!rc)
-			rc = coll_frame_recv(b, c, FRAME_PLACE, &there, sizeof(there), &status);
-		if (!rc && there.len)
-			rc = -EBADMSG;
+			break;
+		coll_conn_close(&parent);
+		rc = coll_frame_send(b, c, FRAME_PLACED, rc, NULL, 0);
+		if (!rc)
+			rc = coll_frame_recv(b, c, FRAME_PLACE, place, sizeof(*place), &status);
 		if (rc)
 			return coll_parent_failed(b, c, rc, status);
-		stay(b, c);
-		return 0;
+		if (!place->len) {
+			stay(b, c);
+			return 0;
+		}
 	}
 	stay(b, &parent);
 	rc = coll_frame_send(b, c, FRAME_PLACED, 0, NULL, 0);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "bootstrap_tcp.h"
 
@@ -58,10 +59,20 @@ static int send_all(const struct coll_bootstrap *b, int fd, const void *data, si
 	return 0;
 }
 
-static int recv_all(const struct coll_bootstrap *b, int fd, void *data, size_t len)
+/* Begins with what has come of a frame already. */
+static int recv_all(const struct coll_bootstrap *b, struct coll_conn *c, void *data, size_t len)
 {
+	size_t had = c->have < len ? c->have : len;
+
+	if (had) {
+		memcpy(data, c->in, had);
+		memmove(c->in, c->in + had, c->have - had);
+		c->have -= had;
+		data = (char *)data + had;
+		len -= had;
+	}
 	while (len) {
-		ssize_t n = recv(fd, data, len, MSG_DONTWAIT);
+		ssize_t n = recv(c->fd, data, len, MSG_DONTWAIT);
 		int rc;
 
 		if (n > 0) {
@@ -73,7 +84,7 @@ static int recv_all(const struct coll_bootstrap *b, int fd, void *data, size_t l
 			return -ECONNRESET;
 		if (errno != EAGAIN && errno != EINTR)
 			return -errno;
-		rc = coll_wait_for(b, fd, POLLIN);
+		rc = coll_wait_for(b, c->fd, POLLIN);
 		if (rc)
 			return rc;
 	}
@@ -120,28 +131,6 @@ static bool same_mac(const uint8_t *a, const uint8_t *b)
 	return !diff;
 }
 
-/*
- * A whole JOIN has come; @c has its key from then on. Returns whether the other end has
- * the same key; @g has no protocol if it was no JOIN.
- */
-bool coll_join_is_right(const struct coll_bootstrap *b, struct coll_conn *c,
-			struct coll_greeting *g)
-{
-	uint8_t right[COLL_MAC_LEN];
-	struct coll_frame f;
-
-	memcpy(&f, c->join, sizeof(f));
-	memcpy(g, c->join + sizeof(f), sizeof(*g));
-	if (f.magic != MAGIC || f.type != FRAME_JOIN || f.len != sizeof(*g)) {
-		g->protocol = 0;
-		return false;
-	}
-	coll_session_key(b, c, c->nonce, g->nonce);
-	frame_mac(b, c, true, 0, &f, g, right);
-	c->received = 1;
-	return same_mac(c->join + sizeof(f) + sizeof(*g), right);
-}
-
 /* ---- frames */
 
 int coll_frame_send(const struct coll_bootstrap *b, struct coll_conn *c,
@@ -159,29 +148,92 @@ int coll_frame_send(const struct coll_bootstrap *b, struct coll_conn *c,
 	return rc ? rc : send_all(b, c->fd, mac, sizeof(mac), 0);
 }
 
-/* Any frame. -EBADMSG: it is none, or longer than @max; -EACCES: wrong MAC. */
-int coll_frame_get(struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
-		   void *body, size_t max)
+/* Has it the MAC that it needs? */
+static int check_mac(const struct coll_bootstrap *b, struct coll_conn *c,
+		     const struct coll_frame *f, const void *body, const uint8_t *mac)
 {
-	uint8_t mac[COLL_MAC_LEN], right[COLL_MAC_LEN];
-	int rc;
+	uint8_t right[COLL_MAC_LEN];
 
-	rc = recv_all(b, c->fd, f, sizeof(*f));
-	if (rc)
-		return rc;
-	if (f->magic != MAGIC || f->len > max)
-		return -EBADMSG;
-	rc = recv_all(b, c->fd, body, f->len);
-	if (!rc)
-		rc = recv_all(b, c->fd, mac, sizeof(mac));
-	if (rc)
-		return rc;
 	/* HELLO comes before there is a key, and so may ERROR from above. */
 	frame_mac(b, c, !c->up, c->received, f, body, right);
 	if (f->type != FRAME_HELLO && !(f->type == FRAME_ERROR && c->up) && !same_mac(mac, right))
 		return -EACCES;
 	c->received += f->type != FRAME_HELLO;
 	return 0;
+}
+
+/* Any frame. -EBADMSG: it is none, or longer than @max; -EACCES: wrong MAC. */
+int coll_frame_get(struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
+		   void *body, size_t max)
+{
+	uint8_t mac[COLL_MAC_LEN];
+	int rc;
+
+	rc = recv_all(b, c, f, sizeof(*f));
+	if (rc)
+		return rc;
+	if (f->magic != MAGIC || f->len > max)
+		return -EBADMSG;
+	rc = recv_all(b, c, body, f->len);
+	if (!rc)
+		rc = recv_all(b, c, mac, sizeof(mac));
+	return rc ? rc : check_mac(b, c, f, body, mac);
+}
+
+/* As far as it has come: c->in has the whole frame, unless this is -EAGAIN or another error. */
+static int take_in(struct coll_conn *c, struct coll_frame *f, size_t max)
+{
+	size_t want = sizeof(*f);
+	ssize_t n;
+
+	for (;;) {
+		if (c->have >= sizeof(*f)) {
+			memcpy(f, c->in, sizeof(*f));
+			if (f->magic != MAGIC || f->len > max)
+				return -EBADMSG;
+			want = sizeof(*f) + f->len + COLL_MAC_LEN;
+		}
+		if (c->have == want)
+			break;
+		n = recv(c->fd, c->in + c->have, want - c->have, MSG_DONTWAIT);
+		if (!n)
+			return -ECONNRESET;
+		if (n < 0)
+			return errno == EINTR ? -EAGAIN : -errno;
+		c->have += n;
+	}
+	c->have = 0;
+	return 0;
+}
+
+/*
+ * A frame of up to COLL_TEXT bytes, without waiting for the rest of it (-EAGAIN): nobody who
+ * stops in the middle of one stops this rank.
+ */
+int coll_frame_hear(const struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
+		    void *body)
+{
+	int rc = take_in(c, f, COLL_TEXT);
+
+	if (rc)
+		return rc;
+	memcpy(body, c->in + sizeof(*f), f->len);
+	return check_mac(b, c, f, body, c->in + sizeof(*f) + f->len);
+}
+
+/* The same of a stranger's JOIN: @c has its key from then on. -EACCES: it has another one. */
+int coll_join_hear(const struct coll_bootstrap *b, struct coll_conn *c, struct coll_greeting *g)
+{
+	struct coll_frame f;
+	int rc = take_in(c, &f, sizeof(*g));
+
+	if (rc)
+		return rc;
+	if (f.type != FRAME_JOIN || f.len != sizeof(*g))
+		return -EBADMSG;
+	memcpy(g, c->in + sizeof(f), sizeof(*g));
+	coll_session_key(b, c, c->nonce, g->nonce);
+	return check_mac(b, c, &f, g, c->in + sizeof(f) + sizeof(*g));
 }
 
 /* This frame of this length. -EREMOTEIO: an ERROR instead, its text is in b. */
@@ -211,6 +263,17 @@ int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_fra
 out:
 	free(buf);
 	return rc;
+}
+
+/* Every connection is a file. */
+int coll_no_files(struct coll_bootstrap *b)
+{
+	struct rlimit files = { };
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	return coll_text(b->text, sizeof(b->text), -EMFILE,
+			 "rank %u can open no more connections: its process may have %llu files (RLIMIT_NOFILE), raise that with ulimit -n",
+			 b->rank, (unsigned long long)files.rlim_cur);
 }
 
 void coll_conn_close(struct coll_conn *c)

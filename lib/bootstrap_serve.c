@@ -3,7 +3,7 @@
  * bootstrap_serve.c - what a rank does for those that come to it, until all are there.
  *
  * Whoever comes is a stranger until it has said JOIN with a right MAC; strangers are
- * dropped and only counted. An entry gives it a place by the order of arrival and
+ * dropped and only counted, and nobody waits for what one of them has not said. An entry gives it a place by the order of arrival and
  * reports it upwards once it is there, so that rank 0 knows who is missing. What a
  * member gets wrong is reported upwards as well, and rank 0 tells all the same line.
  */
@@ -13,10 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "bootstrap_tcp.h"
 
-#define STRANGER_NS	5000000000ULL		/* to say JOIN */
+#define STRANGER_NS	5000000000ULL		/* to say JOIN .. */
+#define ANSWER_NS	50000000ULL		/* .. if others want to come in */
+#define MIN_STRANGERS	8U			/* at a time */
+#define MAX_STRANGERS	512U
+#define PAUSE_MS	200
 #define LINGER_NS	3000000000ULL		/* to tell late ranks of a failure */
 #define QUIET_NS	300000000ULL		/* after which no more are expected */
 
@@ -88,120 +93,247 @@ static int report(struct coll_bootstrap *b, const struct coll_conn *c)
 	return 0;
 }
 
-/* ---- strangers */
+/* ---- connections */
 
-/* A free place, else that of the one that has been silent for longest; or NULL, for now. */
-static struct coll_conn *room(struct coll_tcp *t)
+static bool add(struct coll_conns *list, struct coll_conn *c)
 {
-	struct coll_conn *oldest = NULL;
+	uint32_t max = list->max ? 2 * list->max : COLL_FANOUT;
+	struct coll_conn **at = list->at;
 
-	for (unsigned int i = 0; i < COLL_STRANGERS; i++) {
-		struct coll_conn *c = &t->strangers[i];
-
-		if (c->fd < 0)
-			return c;
-		if (!c->entering && (!oldest || c->since_ns < oldest->since_ns))
-			oldest = c;
+	if (list->n == list->max) {
+		at = realloc(at, max * sizeof(*at));
+		if (!at)
+			return false;
+		list->at = at;
+		list->max = max;
 	}
-	return oldest && coll_now_ns() - oldest->since_ns > STRANGER_NS / 5 ? oldest : NULL;
+	at[list->n++] = c;
+	return true;
 }
 
-static bool accept_one(struct coll_bootstrap *b, struct coll_door *door, struct coll_conn *c)
+/* Those behind it move up. */
+static void take_out(struct coll_conns *list, uint32_t i)
+{
+	memmove(&list->at[i], &list->at[i + 1], (--list->n - i) * sizeof(*list->at));
+}
+
+static void drop(struct coll_conns *list, uint32_t i)
+{
+	struct coll_conn *c = list->at[i];
+
+	take_out(list, i);
+	coll_conn_close(c);
+	free(c);
+}
+
+void coll_conns_close(struct coll_conns *list)
+{
+	while (list->n)
+		drop(list, list->n - 1);
+	free(list->at);
+}
+
+static int no_memory(struct coll_bootstrap *b)
+{
+	return blame(b, coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory"));
+}
+
+/* ---- strangers */
+
+/* Most of a process's files are not for them. */
+uint32_t coll_most_strangers(void)
+{
+	struct rlimit files = { .rlim_cur = 1024 };
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	if (files.rlim_cur / 4 < MIN_STRANGERS)
+		return MIN_STRANGERS;
+	return files.rlim_cur / 4 < MAX_STRANGERS ? files.rlim_cur / 4 : MAX_STRANGERS;
+}
+
+/* When one more can be let in: if there are too many, the one that is silent for longest goes. */
+static uint64_t room_ns(const struct coll_tcp *t)
+{
+	uint64_t ns = t->rest_ns;
+
+	if (t->strangers.n >= t->max_strangers && t->strangers.at[0]->since_ns + ANSWER_NS > ns)
+		ns = t->strangers.at[0]->since_ns + ANSWER_NS;
+	return ns;
+}
+
+static bool greet(struct coll_bootstrap *b, struct coll_conn *c, const struct sockaddr_storage *addr,
+		  socklen_t len)
 {
 	struct coll_greeting g = {
 		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!*b->key,
 		.nranks = b->nranks, .rank = b->rank, .extra = coll_remaining_ms(b),
 	};
-	struct sockaddr_storage addr = { };
-	socklen_t len = sizeof(addr);
-	int fd;
 
-	fd = accept4(door->fd, (struct sockaddr *)&addr, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd < 0)
+	if (!c->door->local)
+		coll_name_of(addr, len, c->from, sizeof(c->from));
+	else if (!coll_is_same_user(c->fd, c->from, sizeof(c->from)))
 		return false;
-	coll_conn_close(c);
-	c->fd = fd;
-	c->door = door;
-	c->since_ns = coll_now_ns();
-	if (!door->local)
-		coll_name_of(&addr, len, c->from, sizeof(c->from));
-	else if (!coll_is_same_user(fd, c->from, sizeof(c->from)))
-		coll_conn_close(c);
-	if (c->fd < 0)
-		return true;
-	if (getrandom(c->nonce, sizeof(c->nonce), 0) != sizeof(c->nonce)) {
-		coll_conn_close(c);
-		return true;
-	}
+	if (getrandom(c->nonce, sizeof(c->nonce), 0) != sizeof(c->nonce))
+		return false;
 	memcpy(g.nonce, c->nonce, sizeof(g.nonce));
-	if (coll_frame_send(b, c, FRAME_HELLO, 0, &g, sizeof(g)))
-		coll_conn_close(c);
-	return true;
+	return !coll_frame_send(b, c, FRAME_HELLO, 0, &g, sizeof(g));
 }
 
+/* There is nothing left to let somebody in with, but what somebody else will give back. */
+static int full(struct coll_bootstrap *b, int rc)
+{
+	struct coll_tcp *t = b->priv;
+
+	if (t->strangers.n) {
+		drop(&t->strangers, 0);
+		return 0;
+	}
+	t->rest_ns = coll_now_ns() + ANSWER_NS;
+	if (rc != -EMFILE || t->entering.n)
+		return -EAGAIN;
+	coll_no_files(b);
+	return t->failed ? rc : blame(b, rc);
+}
+
+/* Whoever waits at @door, but not so many that others are not heard. */
+static int let_in(struct coll_bootstrap *b, struct coll_door *door)
+{
+	struct coll_tcp *t = b->priv;
+
+	for (unsigned int i = 0; i < t->max_strangers / 2 && coll_now_ns() >= room_ns(t); i++) {
+		struct sockaddr_storage addr = { };
+		socklen_t len = sizeof(addr);
+		struct coll_conn *c;
+		int fd, rc;
+
+		fd = accept4(door->fd, (struct sockaddr *)&addr, &len,
+			     SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			       errno == ENOBUFS)) {
+			rc = full(b, -errno);
+			if (rc)
+				return rc == -EAGAIN ? 0 : rc;
+			continue;
+		}
+		if (fd < 0)
+			break;
+		if (t->strangers.n >= t->max_strangers)
+			drop(&t->strangers, 0);
+		c = malloc(sizeof(*c));
+		if (!c || !add(&t->strangers, c)) {
+			free(c);
+			close(fd);
+			return no_memory(b);
+		}
+		*c = (struct coll_conn) { .fd = fd, .door = door, .since_ns = coll_now_ns() };
+		if (!greet(b, c, &addr, len))
+			drop(&t->strangers, t->strangers.n - 1);
+	}
+	return 0;
+}
+
+/* ---- places */
+
 /* It stays: from now on its failures are everybody's. */
-static int adopt(struct coll_bootstrap *b, struct coll_conn *c)
+static int adopt(struct coll_bootstrap *b, struct coll_conns *list, uint32_t i)
 {
 	const struct coll_place here = { .rank = b->rank };
 	struct coll_tcp *t = b->priv;
-	struct coll_conn *children;
-	struct pollfd *polls;
 
-	children = realloc(t->children, (t->nchildren + 1) * sizeof(*children));
-	if (children)
-		t->children = children;
-	polls = realloc(t->polls, (t->nchildren + 4 + COLL_STRANGERS) * sizeof(*polls));
-	if (polls)
-		t->polls = polls;
-	if (!children || !polls)
-		return blame(b, coll_text(b->text, sizeof(b->text), -ENOMEM, "out of memory"));
+	if (!add(&t->children, list->at[i]))
+		return no_memory(b);
 	/* If it has gone, that will be seen when it is read from. */
-	coll_frame_send(b, c, FRAME_PLACE, 0, &here, sizeof(here));
-	c->entering = false;
-	t->children[t->nchildren++] = *c;
-	c->fd = -1;
+	coll_frame_send(b, list->at[i], FRAME_PLACE, 0, &here, sizeof(here));
+	take_out(list, i);
 	return 0;
 }
 
 /* At an entry: it stays. */
-static int settle(struct coll_bootstrap *b, struct coll_conn *c)
+static int settle(struct coll_bootstrap *b, struct coll_conns *list, uint32_t i)
 {
-	int rc = report(b, c);
+	int rc = report(b, list->at[i]);
 
 	if (rc) {
-		tell(b, c, rc);
+		tell(b, list->at[i], rc);
+		drop(list, i);
 		return rc;
 	}
-	return adopt(b, c);
+	return adopt(b, list, i);
 }
 
-/* At an entry: the next place, at the parent whose child it is by the order of arrival. */
-static int assign(struct coll_bootstrap *b, struct coll_conn *c, const struct coll_greeting *g)
+/* The one that takes the next child, by the order of arrival; 0 if there is none. */
+static uint32_t next_seat(struct coll_door *door)
 {
+	while (door->next < door->nseats &&
+	       (door->seats[door->next].shut || door->seats[door->next].children >= COLL_FANOUT))
+		door->next++;
+	return door->next < door->nseats ? door->next : 0;
+}
+
+/*
+ * For who did not get to the first one: where others got to, else the next one if others got
+ * anywhere. It is before its own, so nobody is sent to who waits for it.
+ */
+static uint32_t second_seat(struct coll_door *door, uint32_t own)
+{
+	bool any = false;
+	uint32_t next;
+
+	for (uint32_t i = 1; i < own; i++) {
+		const struct coll_seat *s = &door->seats[i];
+
+		if (s->reached && !s->shut && s->children < COLL_FANOUT)
+			return i;
+		any |= s->reached;
+	}
+	next = any ? next_seat(door) : 0;
+	return next < own ? next : 0;
+}
+
+static void send_to(struct coll_bootstrap *b, struct coll_conn *c, uint32_t seat)
+{
+	struct coll_seat *s = &c->door->seats[seat];
+
+	c->seat = seat;
+	s->children++;
+	coll_frame_send(b, c, FRAME_PLACE, 0, &s->place, sizeof(s->place));
+}
+
+/* At an entry: the place of a stranger that has said who it is. */
+static int assign(struct coll_bootstrap *b, uint32_t i, const struct coll_greeting *g)
+{
+	struct coll_tcp *t = b->priv;
+	struct coll_conn *c = t->strangers.at[i];
 	struct coll_door *door = c->door;
-	struct coll_place own = { .rank = c->rank }, *at;
+	struct coll_place own = { .rank = c->rank };
+	struct coll_seat *seats;
 	uint32_t parent;
 
 	if (!coll_address_of(c->fd, door->local, g->extra, &own))
 		own.len = 0;
-	if (!door->nplaces || !(door->nplaces & (door->nplaces - 1))) {
-		at = realloc(door->places, (2 * door->nplaces + 2) * sizeof(*at));
-		if (!at)
-			return blame(b, coll_text(b->text, sizeof(b->text), -ENOMEM,
-						  "out of memory"));
-		door->places = at;
+	if (!(door->nseats & (door->nseats - 1))) {
+		seats = realloc(door->seats, (2 * door->nseats + 2) * sizeof(*seats));
+		if (!seats)
+			return no_memory(b);
+		door->seats = seats;
 	}
-	if (!door->nplaces)
-		door->places[door->nplaces++] = (struct coll_place) { };
-	parent = (door->nplaces - 1) / COLL_FANOUT;
-	door->places[door->nplaces++] = own;
-	at = &door->places[parent];
+	if (!door->nseats)
+		door->seats[door->nseats++] = (struct coll_seat) { };
+	parent = next_seat(door);
+	door->seats[door->nseats++] = (struct coll_seat) { .place = own, .shut = !own.len };
 	/* Loopback addresses of one machine are of no use on another one. */
-	if (!at->len ||
-	    (!door->local && coll_is_loopback(&at->addr) != coll_is_loopback(&own.addr)))
-		return settle(b, c);
-	c->entering = true;
-	coll_frame_send(b, c, FRAME_PLACE, 0, at, sizeof(*at));
+	if (parent && !door->local &&
+	    coll_is_loopback(&door->seats[parent].place.addr) != coll_is_loopback(&own.addr))
+		parent = 0;
+	if (!parent) {
+		door->seats[0].children++;
+		return settle(b, &t->strangers, i);
+	}
+	if (!add(&t->entering, c))
+		return no_memory(b);
+	take_out(&t->strangers, i);
+	c->own_seat = door->nseats - 1;
+	send_to(b, c, parent);
 	return 0;
 }
 
@@ -221,86 +353,110 @@ static int check(struct coll_bootstrap *b, const struct coll_conn *c,
 	return 0;
 }
 
-/* A whole JOIN has come. Negative: the bootstrap has failed. */
-static int join(struct coll_bootstrap *b, struct coll_conn *c)
+/* Somebody has said who it is, and has the key. Negative: the bootstrap has failed. */
+static int join(struct coll_bootstrap *b, uint32_t i, const struct coll_greeting *g)
 {
 	struct coll_tcp *t = b->priv;
+	struct coll_conn *c = t->strangers.at[i];
+	int rc;
+
+	c->rank = g->rank;
+	if (t->failed) {
+		tell(b, c, t->failed);
+		drop(&t->strangers, i);
+		t->told++;
+		return 0;
+	}
+	rc = check(b, c, g);
+	if (rc) {
+		tell(b, c, rc);
+		drop(&t->strangers, i);
+		t->told++;
+		return blame(b, rc);
+	}
+	return c->door->entry ? assign(b, i, g) : adopt(b, &t->strangers, i);
+}
+
+/* What stranger @i says. */
+static int hear(struct coll_bootstrap *b, uint32_t i)
+{
+	struct coll_tcp *t = b->priv;
+	struct coll_conn *c = t->strangers.at[i];
 	struct coll_greeting g;
 	char text[160];
 	int rc;
 
-	if (!coll_join_is_right(b, c, &g)) {
-		if (g.protocol) {
-			snprintf(text, sizeof(text),
-				 "%s is not that of rank 0: set it to the same on all ranks",
-				 b->key_is);
-			/* Whoever is refused by an entry of its machine comes to rank 0 yet. */
-			t->other_keys += !c->door->local;
-			snprintf(t->other_key_from, sizeof(t->other_key_from), "%s", c->from);
-			coll_frame_send(b, c, FRAME_ERROR, -EACCES, text, strlen(text));
-		}
-		coll_conn_close(c);
+	rc = coll_join_hear(b, c, &g);
+	if (rc == -EAGAIN)
 		return 0;
-	}
-	c->rank = g.rank;
-	if (t->failed) {
-		tell(b, c, t->failed);
-		coll_conn_close(c);
-		t->told++;
-		return 0;
-	}
-	rc = check(b, c, &g);
-	if (rc) {
-		tell(b, c, rc);
-		coll_conn_close(c);
-		t->told++;
-		return blame(b, rc);
-	}
-	return c->door->entry ? assign(b, c, &g) : adopt(b, c);
-}
-
-/* Reads what a stranger says. */
-static int hear(struct coll_bootstrap *b, struct coll_conn *c)
-{
-	ssize_t n = recv(c->fd, c->join + c->have, sizeof(c->join) - c->have, MSG_DONTWAIT);
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	if (n <= 0) {
-		struct coll_tcp *t = b->priv;
-
-		/* Who leaves an entry of its machine comes to rank 0 yet. */
+	if (!rc)
+		return join(b, i, &g);
+	/* Whoever is refused by an entry of its machine, or leaves it, comes to rank 0 yet. */
+	if (rc == -EACCES) {
+		snprintf(text, sizeof(text),
+			 "%s is not that of rank 0: set it to the same on all ranks", b->key_is);
+		t->other_keys += !c->door->local;
+		snprintf(t->other_key_from, sizeof(t->other_key_from), "%s", c->from);
+		coll_frame_send(b, c, FRAME_ERROR, -EACCES, text, strlen(text));
+	} else if (rc != -EBADMSG) {
 		t->hung_up += !c->door->local;
-		coll_conn_close(c);
-		return 0;
 	}
-	c->have += n;
-	return c->have < sizeof(c->join) ? 0 : join(b, c);
+	drop(&t->strangers, i);
+	return 0;
 }
 
 /* ---- members */
 
-static int lost(struct coll_bootstrap *b, struct coll_conn *c)
+static int lost(struct coll_bootstrap *b, struct coll_conns *list, uint32_t i)
 {
 	coll_text(b->text, sizeof(b->text), 0,
 		  "rank %u (%s) exited while others were still awaited: look for its own error message",
-		  c->rank, c->from);
-	coll_conn_close(c);
+		  list->at[i]->rank, list->at[i]->from);
+	drop(list, i);
 	return blame(b, -EOWNERDEAD);
 }
 
-/* On its way to its place: it is there, or cannot get there. */
-static int hear_entering(struct coll_bootstrap *b, struct coll_conn *c)
+/* It did not get to its place: where others have got to, or here. */
+static int place_again(struct coll_bootstrap *b, uint32_t i, int status)
 {
+	struct coll_tcp *t = b->priv;
+	struct coll_conn *c = t->entering.at[i];
+	struct coll_seat *s = &c->door->seats[c->seat];
+	bool own_fault = status == -EMFILE || status == -ENFILE || status == -ENOMEM;
+	uint32_t seat = 0;
+
+	if (own_fault)
+		s->children--;
+	else
+		s->shut = true;
+	if (!own_fault && !c->again)
+		seat = second_seat(c->door, c->own_seat);
+	if (!seat)
+		return settle(b, &t->entering, i);
+	c->again = true;
+	send_to(b, c, seat);
+	return 0;
+}
+
+/* On its way to its place: it is there, or cannot get there. */
+static int hear_entering(struct coll_bootstrap *b, uint32_t i)
+{
+	struct coll_tcp *t = b->priv;
+	struct coll_conn *c = t->entering.at[i];
+	uint8_t body[COLL_TEXT];
 	struct coll_frame f;
 	int rc;
 
-	if (coll_frame_get(b, c, &f, NULL, 0) || f.type != FRAME_PLACED)
-		return lost(b, c);
+	rc = coll_frame_hear(b, c, &f, body);
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc || f.type != FRAME_PLACED)
+		return lost(b, &t->entering, i);
 	if (f.status)
-		return settle(b, c);
+		return place_again(b, i, f.status);
+	c->door->seats[c->seat].reached = true;
 	rc = report(b, c);
-	coll_conn_close(c);
+	drop(&t->entering, i);
 	return rc;
 }
 
@@ -321,20 +477,24 @@ int coll_hear_member(struct coll_bootstrap *b, const struct coll_frame *f, const
 }
 
 /* What a child has to say is for rank 0. */
-static int hear_child(struct coll_bootstrap *b, struct coll_conn *c)
+static int hear_child(struct coll_bootstrap *b, uint32_t i)
 {
+	struct coll_tcp *t = b->priv;
+	char body[COLL_TEXT + 1];
 	struct coll_frame f;
-	char body[COLL_TEXT];
 	int rc;
 
-	if (coll_frame_get(b, c, &f, body, sizeof(body) - 1))
-		return lost(b, c);
+	rc = coll_frame_hear(b, t->children.at[i], &f, body);
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc)
+		return lost(b, &t->children, i);
 	if (f.type == FRAME_ERROR && f.status < 0 && f.status > -4096) {
 		body[f.len] = 0;
 		return blame(b, coll_text(b->text, sizeof(b->text), f.status, "%s", body));
 	}
 	rc = coll_hear_member(b, &f, body);
-	return rc == -EBADMSG ? lost(b, c) : rc;
+	return rc == -EBADMSG ? lost(b, &t->children, i) : rc;
 }
 
 static int hear_parent(struct coll_bootstrap *b)
@@ -352,68 +512,71 @@ static int hear_parent(struct coll_bootstrap *b)
 
 /* ---- waiting for all of them */
 
-enum {
-	POLL_DOORS,
-	POLL_PARENT = 2,
-	POLL_STRANGERS,
-	POLL_CHILDREN = POLL_STRANGERS + COLL_STRANGERS,
-};
-
-/* Who is to be listened to. Once it has failed, only those who come. */
-static uint32_t watch(struct coll_tcp *t)
+static struct pollfd *watch(struct pollfd *polls, const struct coll_conns *list, uint32_t n)
 {
-	uint32_t n = t->failed ? 0 : t->nchildren;
-	bool space = room(t);
-
-	for (unsigned int i = 0; i < ARRAY_SIZE(t->doors); i++)
-		t->polls[POLL_DOORS + i].fd = space ? t->doors[i].fd : -1;
-	t->polls[POLL_PARENT].fd = t->failed ? -1 : t->parent.fd;
-	for (unsigned int i = 0; i < COLL_STRANGERS; i++) {
-		struct coll_conn *c = &t->strangers[i];
-
-		if (c->fd >= 0 && !c->entering && coll_now_ns() - c->since_ns > STRANGER_NS)
-			coll_conn_close(c);
-		t->polls[POLL_STRANGERS + i].fd = c->fd;
-	}
 	for (uint32_t i = 0; i < n; i++)
-		t->polls[POLL_CHILDREN + i].fd = t->children[i].fd;
-	for (uint32_t i = 0; i < POLL_CHILDREN + n; i++) {
-		t->polls[i].events = POLLIN;
-		t->polls[i].revents = 0;
-	}
-	return n;
+		polls[i] = (struct pollfd) { .fd = list->at[i]->fd, .events = POLLIN };
+	return polls + n;
 }
 
-/* Waits a little for somebody to say something, and does what it says. */
+/* @fd is watched if it is not -1; returns where, or NULL. */
+static struct pollfd *watch_one(struct pollfd **end, int fd)
+{
+	if (fd < 0)
+		return NULL;
+	**end = (struct pollfd) { .fd = fd, .events = POLLIN };
+	return (*end)++;
+}
+
+/*
+ * Waits a little for somebody to say something, and does what it says. Once it has failed, only
+ * those who come are listened to. The array has nothing but open files in it: poll() counts
+ * them against RLIMIT_NOFILE.
+ */
 static int serve_some(struct coll_bootstrap *b, int ms)
 {
 	struct coll_tcp *t = b->priv;
-	uint32_t n = watch(t);
+	struct pollfd *children, *strangers, *entering, *parent, *doors[ARRAY_SIZE(t->doors)], *end;
+	uint64_t now = coll_now_ns(), room;
+	uint32_t nchildren = t->failed ? 0 : t->children.n, nstrangers, nentering = t->entering.n;
 	int rc = 0;
 
-	if (poll(t->polls, POLL_CHILDREN + n, ms < 200 ? ms : 200) < 0 && errno != EINTR)
+	while (t->strangers.n && now - t->strangers.at[0]->since_ns > STRANGER_NS)
+		drop(&t->strangers, 0);
+	nstrangers = t->strangers.n;
+	children = realloc(t->polls, (nchildren + nstrangers + nentering + 1 +
+				      ARRAY_SIZE(t->doors)) * sizeof(*t->polls));
+	if (!children)
+		return no_memory(b);
+	t->polls = children;
+	strangers = watch(children, &t->children, nchildren);
+	entering = watch(strangers, &t->strangers, nstrangers);
+	end = watch(entering, &t->entering, nentering);
+	parent = watch_one(&end, t->failed ? -1 : t->parent.fd);
+	room = room_ns(t);
+	for (unsigned int i = 0; i < ARRAY_SIZE(t->doors); i++)
+		doors[i] = watch_one(&end, room <= now ? t->doors[i].fd : -1);
+	if (ms > PAUSE_MS)
+		ms = PAUSE_MS;
+	if (room > now && (room - now) / 1000000 < (unsigned int)ms)
+		ms = (room - now) / 1000000 + 1;
+	if (poll(children, end - children, ms) < 0 && errno != EINTR)
 		return coll_text(b->text, sizeof(b->text), -errno, "poll: %s", strerror(errno));
-	/* Places of children may move when there are more. */
-	for (uint32_t i = 0; i < n && !rc; i++)
-		if (t->polls[POLL_CHILDREN + i].revents)
-			rc = hear_child(b, &t->children[i]);
-	for (unsigned int i = 0; i < COLL_STRANGERS && !rc; i++) {
-		struct coll_conn *c = &t->strangers[i];
-
-		if (c->fd >= 0 && t->polls[POLL_STRANGERS + i].revents)
-			rc = c->entering ? hear_entering(b, c) : hear(b, c);
-	}
-	if (!rc && t->polls[POLL_PARENT].revents)
+	/* From the end: who is dropped takes none of those that are still to be heard with it. */
+	for (uint32_t i = nchildren; i-- && !rc;)
+		if (children[i].revents)
+			rc = hear_child(b, i);
+	for (uint32_t i = nstrangers; i-- && !rc;)
+		if (strangers[i].revents)
+			rc = hear(b, i);
+	for (uint32_t i = nentering; i-- && !rc;)
+		if (entering[i].revents)
+			rc = hear_entering(b, i);
+	if (!rc && parent && parent->revents)
 		rc = hear_parent(b);
-	for (unsigned int i = 0; i < ARRAY_SIZE(t->doors) && !rc; i++) {
-		struct coll_conn *c;
-
-		if (!t->polls[POLL_DOORS + i].revents)
-			continue;
-		do {
-			c = room(t);
-		} while (c && accept_one(b, &t->doors[i], c));
-	}
+	for (unsigned int i = 0; i < ARRAY_SIZE(t->doors) && !rc; i++)
+		if (doors[i] && doors[i]->revents)
+			rc = let_in(b, &t->doors[i]);
 	return rc;
 }
 
@@ -429,14 +592,14 @@ int coll_give_up(struct coll_bootstrap *b, int rc)
 	uint32_t told;
 
 	t->failed = rc;
-	for (uint32_t i = 0; i < t->nchildren; i++)
-		if (t->children[i].fd >= 0)
-			tell(b, &t->children[i], rc);
-	for (unsigned int i = 0; i < COLL_STRANGERS; i++) {
-		if (t->strangers[i].fd < 0 || !t->strangers[i].entering)
-			continue;
-		tell(b, &t->strangers[i], rc);
-		coll_conn_close(&t->strangers[i]);
+	for (uint32_t i = 0; i < t->children.n; i++)
+		tell(b, t->children.at[i], rc);
+	/* Their files are needed to tell the others. */
+	while (rc == -EMFILE && t->children.n)
+		drop(&t->children, t->children.n - 1);
+	while (t->entering.n) {
+		tell(b, t->entering.at[0], rc);
+		drop(&t->entering, 0);
 		t->told++;
 	}
 	if (!t->doors[DOOR_LOCAL].entry && b->rank)
@@ -496,7 +659,7 @@ int coll_serve(struct coll_bootstrap *b)
 		t->doors[i].entry = false;
 	}
 	/* A child that has gone is noticed when its data is missing. */
-	for (uint32_t i = 0; i < t->nchildren; i++)
-		coll_frame_send(b, &t->children[i], FRAME_WELCOME, b->open_network, NULL, 0);
+	for (uint32_t i = 0; i < t->children.n; i++)
+		coll_frame_send(b, t->children.at[i], FRAME_WELCOME, b->open_network, NULL, 0);
 	return 0;
 }

@@ -34,11 +34,7 @@ static int tcp_open(struct coll_bootstrap *b)
 	t->doors[DOOR_LOCAL].local = true;
 	t->doors[DOOR_NET].fd = -1;
 	t->parent.fd = -1;
-	for (unsigned int i = 0; i < COLL_STRANGERS; i++)
-		t->strangers[i].fd = -1;
-	t->polls = calloc(3 + COLL_STRANGERS, sizeof(*t->polls));
-	if (!t->polls)
-		goto no_memory;
+	t->max_strangers = coll_most_strangers();
 	if (b->rank) {
 		rc = coll_enter(b);
 		return rc ? rc : coll_serve(b);
@@ -145,8 +141,8 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 	memcpy(heap.data, &b->rank, sizeof(b->rank));
 	memcpy(heap.data + sizeof(b->rank), mine, len);
 	heap.len = sizeof(b->rank) + len;
-	for (uint32_t i = 0; i < t->nchildren && !rc; i++)
-		rc = gather_from(b, &t->children[i], len, &heap);
+	for (uint32_t i = 0; i < t->children.n && !rc; i++)
+		rc = gather_from(b, t->children.at[i], len, &heap);
 	if (!b->rank) {
 		rc = rc ? rc : sort(b, &heap, len, all);
 	} else {
@@ -164,10 +160,12 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 			rc = coll_parent_failed(b, &t->parent, rc, status);
 	}
 	free(heap.data);
-	for (uint32_t i = 0; i < t->nchildren && !rc; i++) {
-		rc = coll_frame_send(b, &t->children[i], FRAME_DATA, 0, all, b->nranks * len);
+	for (uint32_t i = 0; i < t->children.n && !rc; i++) {
+		struct coll_conn *c = t->children.at[i];
+
+		rc = coll_frame_send(b, c, FRAME_DATA, 0, all, b->nranks * len);
 		if (rc)
-			rc = went_away(b, &t->children[i], rc);
+			rc = went_away(b, c, rc);
 	}
 	return rc ? coll_give_up(b, rc) : 0;
 }
@@ -180,14 +178,12 @@ static void tcp_close(struct coll_bootstrap *b)
 		return;
 	for (unsigned int i = 0; i < ARRAY_SIZE(t->doors); i++) {
 		coll_door_close(&t->doors[i]);
-		free(t->doors[i].places);
+		free(t->doors[i].seats);
 	}
 	coll_conn_close(&t->parent);
-	for (uint32_t i = 0; i < t->nchildren; i++)
-		coll_conn_close(&t->children[i]);
-	for (unsigned int i = 0; i < COLL_STRANGERS; i++)
-		coll_conn_close(&t->strangers[i]);
-	free(t->children);
+	coll_conns_close(&t->children);
+	coll_conns_close(&t->strangers);
+	coll_conns_close(&t->entering);
 	free(t->polls);
 	free(t->here);
 	free(t->from);

@@ -23,7 +23,6 @@
 #include "bootstrap.h"
 
 #define COLL_FANOUT	8U
-#define COLL_STRANGERS	64U
 #define COLL_MAC_LEN	32
 #define COLL_PROTOCOL	3
 #define COLL_LEFT_MS	1000000		/* more is never said to be left */
@@ -72,36 +71,58 @@ struct coll_member {
 	char from[64];
 };
 
-#define COLL_JOIN_LEN	(sizeof(struct coll_frame) + sizeof(struct coll_greeting) + COLL_MAC_LEN)
+/* Of what is received by and by. */
+#define COLL_FRAME_MAX	(sizeof(struct coll_frame) + COLL_TEXT + COLL_MAC_LEN)
 
 /**
  * struct coll_conn - a connection
  * @fd: socket, -1: none
  * @up: the other end is nearer to rank 0
- * @entering: it was given a place, and is on its way there
  * @rank: at the other end, once it has said so
  * @sent: frames, so that none can be replayed
  * @received: frames
  * @since_ns: when it came
- * @have: bytes of @join
- * @join: what a stranger has said so far
+ * @have: bytes of @in
+ * @in: the part of a frame that has come
  * @nonce: our part of @key
  * @key: of this connection's MACs
  * @door: by which it came
+ * @seat: of its parent, while it is on its way there ..
+ * @own_seat: .. and its own
+ * @again: that is the second one
  * @from: who that is, for texts
  */
 struct coll_conn {
 	int fd;
-	bool up, entering;
+	bool up, again;
 	uint32_t rank;
 	uint32_t sent, received;
 	uint64_t since_ns;
 	size_t have;
-	uint8_t join[COLL_JOIN_LEN];
+	uint8_t in[COLL_FRAME_MAX];
 	uint8_t nonce[16];
 	uint8_t key[32];
 	struct coll_door *door;
+	uint32_t seat, own_seat;
 	char from[64];
+};
+
+struct coll_conns {
+	struct coll_conn **at;
+	uint32_t n, max;
+};
+
+/**
+ * struct coll_seat - a place in the tree, given by an entry
+ * @place: where who has it listens
+ * @children: sent there
+ * @reached: by one of them
+ * @shut: one of them did not get through: something in between filters
+ */
+struct coll_seat {
+	struct coll_place place;
+	uint32_t children;
+	bool reached, shut;
 };
 
 /**
@@ -109,14 +130,15 @@ struct coll_conn {
  * @fd: socket that listens, -1: none
  * @local: by a Unix socket
  * @entry: whoever comes has no place yet; else it was sent here
- * @places: given by an entry, by number; 0 is its own
- * @nplaces: how many
+ * @seats: given by an entry, by number; 0 is its own
+ * @nseats: how many
+ * @next: none before it takes another child
  */
 struct coll_door {
 	int fd;
 	bool local, entry;
-	struct coll_place *places;
-	uint32_t nplaces;
+	struct coll_seat *seats;
+	uint32_t nseats, next;
 };
 
 /**
@@ -124,9 +146,11 @@ struct coll_door {
  * @doors: Unix, TCP
  * @parent: way to rank 0
  * @children: those who come to this rank
- * @nchildren: how many
- * @strangers: who has not said who it is, or is on its way to its place
+ * @strangers: who has not said who it is, the oldest first ..
+ * @max_strangers: .. and how many of them there may be
+ * @entering: who is on its way to its place
  * @polls: for poll()
+ * @rest_ns: nobody is let in until then
  * @here: of rank 0: who has a place
  * @from: of rank 0: where those are
  * @missing: of rank 0: how many have none
@@ -141,10 +165,10 @@ struct coll_door {
 struct coll_tcp {
 	struct coll_door doors[2];
 	struct coll_conn parent;
-	struct coll_conn *children;
-	uint32_t nchildren;
-	struct coll_conn strangers[COLL_STRANGERS];
+	struct coll_conns children, strangers, entering;
+	uint32_t max_strangers;
 	struct pollfd *polls;
+	uint64_t rest_ns;
 	bool *here;
 	char (*from)[64];
 	uint32_t missing;
@@ -174,15 +198,17 @@ int coll_remaining_ms(const struct coll_bootstrap *b);
 int coll_wait_for(const struct coll_bootstrap *b, int fd, short events);
 void coll_session_key(const struct coll_bootstrap *b, struct coll_conn *c,
 		      const uint8_t server[16], const uint8_t client[16]);
-bool coll_join_is_right(const struct coll_bootstrap *b, struct coll_conn *c,
-			struct coll_greeting *g);
+int coll_join_hear(const struct coll_bootstrap *b, struct coll_conn *c, struct coll_greeting *g);
 int coll_frame_send(const struct coll_bootstrap *b, struct coll_conn *c,
 		    enum coll_frame_type type, int status, const void *body, size_t len);
 int coll_frame_get(struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
 		   void *body, size_t max);
+int coll_frame_hear(const struct coll_bootstrap *b, struct coll_conn *c, struct coll_frame *f,
+		    void *body);
 int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_frame_type type,
 		    void *body, size_t len, int *status);
 void coll_conn_close(struct coll_conn *c);
+int coll_no_files(struct coll_bootstrap *b);
 
 /* ---- bootstrap_addr.c */
 
@@ -201,6 +227,8 @@ bool coll_is_same_user(int fd, char *name, size_t size);
 /* ---- bootstrap_enter.c, bootstrap_serve.c */
 
 int coll_enter(struct coll_bootstrap *b);
+uint32_t coll_most_strangers(void);
+void coll_conns_close(struct coll_conns *list);
 int coll_serve(struct coll_bootstrap *b);
 int coll_hear_member(struct coll_bootstrap *b, const struct coll_frame *f, const void *body);
 void coll_door_close(struct coll_door *door);

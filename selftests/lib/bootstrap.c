@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "mock.h"
@@ -505,6 +506,39 @@ static void test_strangers(void)
 			 "strangers that are silent, talk nonsense, hang up\n");
 }
 
+/* More than rank 0 has patience for, if each cost it what a few cost. */
+static void test_silent(void)
+{
+	enum { MANY = 1500 };
+	const struct rlimit files = { MANY + 100, MANY + 100 };
+	struct rlimit old;
+	int silent[MANY];
+	pid_t root, other;
+
+	clean();
+	getrlimit(RLIMIT_NOFILE, &old);
+	if (old.rlim_max < files.rlim_cur) {
+		ksft_test_result_skip("%d files are too many here\n", MANY);
+		return;
+	}
+	for (int i = 0; i < 2; i++)
+		scratch_env[i][0] = "COLL_TIMEOUT=15";
+	/* Another machine, so that it comes by the same door. */
+	scratch_env[1][1] = "MASTER_ADDR=127.0.0.01";
+	root = start(0, 2);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ files.rlim_cur, old.rlim_max });
+	for (int i = 0; i < MANY; i++)
+		silent[i] = connect_stranger();
+	other = start(1, 2);
+	waitpid(other, NULL, 0);
+	waitpid(root, NULL, 0);
+	for (int i = 0; i < MANY; i++)
+		close(silent[i]);
+	setrlimit(RLIMIT_NOFILE, &old);
+	ksft_test_result(!outcomes[0].rc && !outcomes[1].rc && same_secrets(2),
+			 "%d silent strangers\n", MANY);
+}
+
 /* The name by which ranks of a machine find each other is somebody's who does not listen. */
 static void test_squatter(void)
 {
@@ -643,6 +677,35 @@ static void test_versions(void)
 	close(fd);
 	ksft_test_result(said(0, -EPROTONOSUPPORT, "has libcoll 9.8.7, rank 0 has "
 			      COLL_VERSION_STRING), "another version\n");
+}
+
+/* It is there, begins to say something, and stops: rank 0 hears the others. */
+static void test_half_frame(void)
+{
+	const struct greeting frame = {
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 3, .version = COLL_VERSION,
+		.nranks = 4, .rank = 2,
+	};
+	char answer[1000];
+	bool ok = false;
+	pid_t pid[2];
+	int fd;
+
+	for (unsigned int t = 0; t < ARRAY_SIZE(timeouts) && !ok; t++) {
+		clean();
+		scratch_env[0][0] = scratch_env[1][0] = timeouts[t];
+		pid[0] = start(0, 4);
+		fd = connect_stranger();
+		if (write(fd, &frame, sizeof(frame)) != sizeof(frame) ||
+		    read(fd, answer, sizeof(answer)) < 0 || write(fd, &frame, 9) != 9)
+			abort();
+		pid[1] = start(1, 4);
+		for (int i = 0; i < 2; i++)
+			waitpid(pid[i], NULL, 0);
+		close(fd);
+		ok = said(0, -ETIMEDOUT, "rank 3 did not come");
+	}
+	ksft_test_result(ok, "half a frame\n");
 }
 
 /*
@@ -817,7 +880,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 1 + 2 + 2 + 2 + 1 + 2 + 3);
+	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 2 + 2 + 2 + 2 + 2 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -827,10 +890,12 @@ int main(int argc, char **argv)
 	test_choice();
 	test_ids();
 	test_strangers();
+	test_silent();
 	test_squatter();
 	test_foreign_port();
 	test_hello();
 	test_versions();
+	test_half_frame();
 	test_death();
 	test_bad_members();
 	ksft_finished();

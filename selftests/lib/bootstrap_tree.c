@@ -5,7 +5,7 @@
  * nobody with it into a hang.
  *
  * A machine is known by the spelling of rank 0's address here, so that there can be
- * several on this one.
+ * several on this one; connect() is a firewall.
  *
  * npulink-test: san-soak
  */
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "bootstrap_tcp.h"
@@ -35,8 +36,12 @@ struct outcome {
 /* Shared by the test and all ranks. */
 struct shared {
 	struct outcome ranks[MAX_RANKS];
-	_Atomic uint32_t met;
+	_Atomic uint32_t met, dropped, passed;
+	_Atomic uint16_t filtered;
 };
+
+/* What of the ranks' own ports others do not get to; rank 0's is always open. */
+enum filter { NONE, FIRST, ALL };
 
 /**
  * struct plan - what the ranks of a test do
@@ -47,6 +52,10 @@ struct shared {
  * @stuck: ranks that can open no connection but the first
  * @seconds: until they give up
  * @wait: this one, once it has met the others, waits to be killed
+ * @filter: in between machines
+ * @gather: it drops so many connections at a time, or lets so many pass before it does
+ * @patience_us: how much later, then
+ * @files: that rank 0 may have, or 0
  */
 struct plan {
 	uint32_t n, machines;
@@ -55,6 +64,10 @@ struct plan {
 	bool stuck;
 	int seconds;
 	uint32_t wait;
+	enum filter filter;
+	uint32_t gather;
+	unsigned int patience_us;
+	unsigned int files;
 };
 
 #define NOBODY	UINT32_MAX
@@ -62,6 +75,28 @@ struct plan {
 static struct shared *shared;
 static uint16_t port;
 static pid_t pids[MAX_RANKS];
+static const struct plan *filter;	/* of this process */
+
+/* Instead of libc's. */
+int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	const struct sockaddr_in *in = (const struct sockaddr_in *)addr;
+	uint16_t none = 0;
+
+	if (!filter || !filter->filter || addr->sa_family != AF_INET || in->sin_port == htons(port))
+		return syscall(SYS_connect, fd, addr, len);
+	atomic_compare_exchange_strong(&shared->filtered, &none, in->sin_port);
+	if (filter->filter == FIRST && in->sin_port != shared->filtered) {
+		shared->passed++;
+		return syscall(SYS_connect, fd, addr, len);
+	}
+	shared->dropped++;
+	while ((filter->filter == ALL ? shared->dropped : shared->passed) < filter->gather)
+		usleep(1000);
+	usleep(filter->patience_us);
+	errno = EHOSTUNREACH;
+	return -1;
+}
 
 static uint32_t word_of(uint32_t rank, int i)
 {
@@ -105,12 +140,15 @@ static void rank_main(uint32_t rank, const struct plan *plan)
 		.key = plan->key, .key_is = "the key", .host_is = "the address",
 		.same_address = "is it right", .other_port = "take another port",
 	};
-	char host[64] = "127.0.0.";
+	char host[160] = "127.0.0.";
 
 	/* 1, 01, 001, .. */
 	for (uint32_t i = 0; i < rank % plan->machines; i++)
 		strcat(host, "0");
 	b.host = strcat(host, "1");
+	filter = plan;
+	if (!rank && plan->files)
+		setrlimit(RLIMIT_NOFILE, &(struct rlimit){ plan->files, plan->files });
 	b.until_ns = coll_now_ns() + plan->seconds * 1000000000ULL;
 	if (plan->stuck && rank) {
 		/* Rank 0 is to be the entry. */
@@ -121,7 +159,7 @@ static void rank_main(uint32_t rank, const struct plan *plan)
 	o->rc = b.ops->open(&b);
 	if (!o->rc && plan->n > 1) {
 		o->conns = plan->stuck ? 0 : open_sockets();
-		o->children = ((struct coll_tcp *)b.priv)->nchildren;
+		o->children = ((struct coll_tcp *)b.priv)->children.n;
 	}
 	shared->met++;
 	if (!o->rc && rank == plan->wait)
@@ -214,6 +252,54 @@ static void test_place_not_reached(void)
 			 "who cannot get to its place stays at the entry (%u)\n", most);
 }
 
+/* However many these are, they all try at a time: nobody waits for another one's way. */
+static void test_filtered(void)
+{
+	const struct plan plan = {
+		.n = 120, .machines = 120, .key = "k", .seconds = 50, .wait = NOBODY, .filter = ALL,
+		.gather = 120 - 1 - COLL_FANOUT,
+	};
+	uint32_t bad;
+
+	start(&plan);
+	bad = finish(&plan);
+	ksft_test_result(!bad && shared->ranks[0].children == plan.n - 1,
+			 "machines that only rank 0 is open to stay there (%u)\n",
+			 shared->ranks[0].children);
+}
+
+/* Who does not get to its place goes where others got to: more surely the later, each try. */
+static void test_one_filtered(void)
+{
+	struct plan plan = {
+		.n = 40, .machines = 40, .key = "k", .seconds = 50, .wait = NOBODY, .filter = FIRST,
+		.gather = 2 * COLL_FANOUT,
+	};
+	bool ok = false;
+
+	for (plan.patience_us = 200000; plan.patience_us < 10000000 && !ok; plan.patience_us *= 6) {
+		start(&plan);
+		ok = !finish(&plan) && shared->ranks[0].children == COLL_FANOUT;
+	}
+	ksft_test_result(ok, "no rank is the child of a machine that is closed (%u)\n",
+			 shared->ranks[0].children);
+}
+
+static void test_files(void)
+{
+	const struct plan plan = {
+		.n = 60, .machines = 60, .key = "k", .seconds = 50, .wait = NOBODY, .filter = ALL,
+		.files = 40,
+	};
+	uint32_t bad;
+
+	start(&plan);
+	bad = finish(&plan);
+	ksft_test_result(bad == plan.n && shared->ranks[0].rc == -EMFILE &&
+			 strstr(shared->ranks[0].text, "may have 40 files (RLIMIT_NOFILE)"),
+			 "rank 0 has no file left for another connection\n");
+}
+
 /* Everybody's line is rank 0's. */
 static void test_missing(void)
 {
@@ -290,13 +376,16 @@ int main(void)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	ksft_print_header();
-	ksft_set_plan(11);
+	ksft_set_plan(14);
 	test_meeting(2, 1, "");
 	test_meeting(2, 2, "");
 	test_meeting(MAX_RANKS, 1, "");
 	test_meeting(MAX_RANKS, 40, "what all of them know");
 	test_meeting(40, 40, "what all of them know");
 	test_place_not_reached();
+	test_filtered();
+	test_one_filtered();
+	test_files();
 	test_missing();
 	test_death(0, false);
 	test_death(1, false);
