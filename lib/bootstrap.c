@@ -120,7 +120,7 @@ static int read_torchrun(struct coll_bootstrap *b)
 	rc = env_number("LOCAL_WORLD_SIZE", UINT32_MAX, &here, text, size);
 	if (rc == -EINVAL)
 		return rc;
-	b->one_machine = !rc && here == nranks;
+	b->host = !rc && here == nranks ? "127.0.0.1" : secure_getenv("MASTER_ADDR");
 	if (nranks == 1)
 		return 0;
 	rc = env_number("COLL_PORT", 65535, &port, text, size);
@@ -132,7 +132,6 @@ static int read_torchrun(struct coll_bootstrap *b)
 		return -EINVAL;
 	if (!port)
 		return coll_text(text, size, -EINVAL, "COLL_PORT=0 is no port to meet at: 1 to 65535");
-	b->host = secure_getenv("MASTER_ADDR");
 	b->host_is = "MASTER_ADDR";
 	/* Who has not set COLL_PORT has not heard of it. */
 	b->same_address = is_set("COLL_PORT") ?
@@ -286,7 +285,7 @@ static int name_machines(struct coll_comm *comm, const struct record *all, uint3
 	if (!comm->hosts)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < nranks; i++)
-		snprintf(comm->hosts[machine[i]], sizeof(comm->hosts[0]), "%.63s", all[i].host);
+		coll_text(comm->hosts[machine[i]], sizeof(comm->hosts[0]), 0, "%.63s", all[i].host);
 	comm->machine = machine;
 	return 0;
 }
@@ -360,7 +359,7 @@ static void digest(const struct coll_bootstrap *b, const char *what, const uint8
 	struct coll_hmac h;
 	uint8_t full[32];
 
-	coll_hmac_init(&h, b->key, strlen(b->key));
+	coll_hmac_init(&h, b->key, b->key ? COLL_KEY_LEN : 0);
 	coll_sha256_add(&h.inner, what, strlen(what));
 	coll_sha256_add(&h.inner, nonce, 16);
 	coll_hmac_end(&h, full);
@@ -372,7 +371,7 @@ static void digest(const struct coll_bootstrap *b, const char *what, const uint8
 static void make_secret(const struct coll_bootstrap *b, const uint8_t nonce[16],
 			uint8_t secret[16])
 {
-	if (*b->key)
+	if (b->key)
 		digest(b, "npulink secret", nonce, secret);
 	else
 		memcpy(secret, nonce, 16);
@@ -473,6 +472,9 @@ static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		*comm = NULL;
 	}
 out:
+	/* Without a key, that was the secret. */
+	explicit_bzero(mine.nonce, sizeof(mine.nonce));
+	explicit_bzero(all[0].nonce, sizeof(all[0].nonce));
 	free(all);
 	return rc;
 }
@@ -503,17 +505,29 @@ int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *conf
 		rc = meet(b, dev_rc ? NULL : dev, dev_rc, config, comm);
 	}
 	b->ops->close(b);
-	if (!rc && b->open_network && !*b->key)
+	if (!rc && b->open_network && !b->key)
 		snprintf((*comm)->warning, sizeof((*comm)->warning),
-			 "COLL_KEY is not set: whoever reached %s while the ranks joined could be one of them, and the communicator's secret was sent unprotected; set COLL_KEY to the same secret text on all ranks",
+			 "COLL_KEY is \"none\": whoever reached %s while the ranks joined could be one of them, and the communicator's secret was sent unprotected; set COLL_KEY to the same secret text on all ranks",
 			 b->host);
 	return rc;
 }
 
+/* Between machines there is one, unless somebody says that there is none. */
+static int need_key(struct coll_bootstrap *b, uint8_t key[COLL_KEY_LEN])
+{
+	int rc = coll_key_read(b, key);
+
+	if (rc || b->key || b->no_key || b->ops != &coll_bootstrap_tcp || coll_host_is_local(b->host))
+		return rc;
+	return coll_text(b->text, sizeof(b->text), -ENOKEY,
+			 "MASTER_ADDR=\"%s\" is for ranks of several machines, and there is no key: set COLL_KEY to the same secret text on all ranks, or COLL_KEY_FILE to the same 32 random bytes (COLL_KEY=none: whoever gets there can be a rank); if all are on one machine, set MASTER_ADDR=localhost",
+			 b->host);
+}
+
 int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 {
-	const char *key = secure_getenv("COLL_KEY");
-	struct coll_bootstrap b = { .key = key ? key : "", .key_is = "COLL_KEY" };
+	uint8_t key[COLL_KEY_LEN];
+	struct coll_bootstrap b = { };
 	struct coll_config config;
 	int rc;
 
@@ -526,9 +540,12 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 	rc = read_launcher(&b);
 	if (!rc)
 		rc = coll_config_env(&config, b.text, sizeof(b.text));
+	if (!rc && b.nranks != 1)
+		rc = need_key(&b, key);
 	if (!rc)
 		rc = coll_bootstrap_time(&b, &config);
 	if (!rc)
 		rc = coll_bootstrap_join(&b, &config, comm);
+	explicit_bzero(key, sizeof(key));
 	return rc ? coll_config_fail(&config, b.rank, rc, b.text) : 0;
 }

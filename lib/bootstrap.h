@@ -2,7 +2,7 @@
 /*
  * bootstrap.h - how ranks that are to be one communicator meet.
  *
- * bootstrap.c knows what they have to tell each other; a table of operations knows
+ * bootstrap_key.c has the key that they share; bootstrap.c knows what they have to tell each other; a table of operations knows
  * how it gets to the others: over TCP (bootstrap_tcp.c) or by the launcher
  * (bootstrap_pmix.c).
  */
@@ -10,6 +10,8 @@
 #define COLL_BOOTSTRAP_H
 
 #include "internal.h"
+
+#define COLL_KEY_LEN	32
 
 /**
  * struct coll_bootstrap_ops - a way in which ranks can exchange something once
@@ -41,9 +43,9 @@ struct coll_bootstrap_ops {
  * @host_is: where @host was said, for texts
  * @same_address: what to check if rank 0 cannot be reached, for texts
  * @other_port: what to do if the port is in use, for texts
- * @key: shared key, "" if there is none
+ * @key: shared key, COLL_KEY_LEN bytes, NULL if there is none ..
+ * @no_key: .. and that is what somebody wants
  * @key_is: where @key was said, for texts
- * @one_machine: all ranks are known to be on this machine
  * @patience_ns: how long to wait for the others, for texts ..
  * @until_ns: .. and the CLOCK_MONOTONIC time at which to give up
  * @open_network: not loopback only
@@ -56,15 +58,19 @@ struct coll_bootstrap {
 	const char *host;
 	uint16_t port;
 	const char *host_is, *same_address, *other_port;
-	const char *key, *key_is;
+	const uint8_t *key;
+	const char *key_is;
 	uint64_t patience_ns, until_ns;
-	bool one_machine, open_network;
+	bool no_key, open_network;
 	char text[COLL_TEXT];
 	void *priv;
 };
 
 extern const struct coll_bootstrap_ops coll_bootstrap_tcp, coll_bootstrap_pmix;
 
+int coll_key_read(struct coll_bootstrap *b, uint8_t key[COLL_KEY_LEN]);
+void coll_key_of(const void *random, size_t len, uint8_t key[COLL_KEY_LEN]);
+bool coll_host_is_local(const char *host);
 int coll_bootstrap_time(struct coll_bootstrap *b, const struct coll_config *config);
 int coll_bootstrap_join(struct coll_bootstrap *b, const struct coll_config *config,
 			struct coll_comm **comm);

@@ -155,11 +155,24 @@ static const struct addrinfo *sole_address(const struct addrinfo *list)
 	return sole;
 }
 
+/* Do other machines get to it never? The same on all ranks that were told the same. */
+bool coll_host_is_local(const char *host)
+{
+	const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *list;
+	bool local;
+
+	if (getaddrinfo(host, NULL, &hints, &list))
+		return is_localhost(host);
+	local = coll_is_loopback((struct sockaddr_storage *)list->ai_addr);
+	freeaddrinfo(list);
+	return local;
+}
+
 /*
  * At the address that was given; at all of them if that is not this machine's own. A name may be
  * another address elsewhere: in its own /etc/hosts a machine is often 127.0.1.1, and who
- * has no IPv6 comes to another of several. If it does not say which one, then at all of them,
- * unless all ranks are here.
+ * has no IPv6 comes to another of several. If it does not say which one, then at all of them.
  */
 int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 {
@@ -173,7 +186,7 @@ int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 		return coll_text(b->text, sizeof(b->text), rc, "%s=\"%s\": %s", b->host_is,
 				 b->host, why);
 	rc = -EADDRNOTAVAIL;
-	if (b->one_machine || is_literal(b->host) || is_localhost(b->host)) {
+	if (is_literal(b->host) || is_localhost(b->host)) {
 		for (a = list; a && rc < 0 && rc != -EADDRINUSE; a = a->ai_next) {
 			rc = listen_on(a->ai_addr, a->ai_addrlen);
 			b->open_network = !coll_is_loopback((struct sockaddr_storage *)a->ai_addr);

@@ -61,7 +61,7 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 		 struct coll_place *place, int *status)
 {
 	struct coll_greeting hello, g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!*b->key,
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
 		.nranks = b->nranks, .rank = b->rank, .extra = extra,
 	};
 	struct coll_bootstrap patient = *b;
@@ -168,6 +168,7 @@ static int follow(struct coll_bootstrap *b, struct coll_conn *c, struct coll_pla
 		}
 	}
 	stay(b, &parent);
+	coll_conn_close(&parent);
 	rc = coll_frame_send(b, c, FRAME_PLACED, 0, NULL, 0);
 	/* It reads this before it sees that the connection is closed. */
 	coll_conn_close(c);

@@ -3,7 +3,8 @@
  * bootstrap_frame.c - frames of the exchange over sockets: header, body, MAC.
  *
  * With a key, each connection has its own, made of the shared one and of a nonce of each
- * end; a frame's MAC covers its direction and number as well.
+ * end; a frame's MAC covers its direction and number as well. Nobody gets to see a MAC by
+ * rank 0 who has not shown one, as keys can be tried with it; who joins has to show the first.
  */
 #include <errno.h>
 #include <poll.h>
@@ -101,7 +102,7 @@ static void frame_mac(const struct coll_bootstrap *b, const struct coll_conn *c,
 	struct coll_hmac h;
 
 	memset(mac, 0, COLL_MAC_LEN);
-	if (!*b->key)
+	if (!b->key || f->type == FRAME_HELLO || f->type == FRAME_REFUSED)
 		return;
 	coll_hmac_init(&h, c->key, sizeof(c->key));
 	coll_sha256_add(&h.inner, place, sizeof(place));
@@ -115,7 +116,7 @@ void coll_session_key(const struct coll_bootstrap *b, struct coll_conn *c,
 {
 	struct coll_hmac h;
 
-	coll_hmac_init(&h, b->key, strlen(b->key));
+	coll_hmac_init(&h, b->key, b->key ? COLL_KEY_LEN : 0);
 	coll_sha256_add(&h.inner, "npulink session", 16);
 	coll_sha256_add(&h.inner, server, 16);
 	coll_sha256_add(&h.inner, client, 16);
@@ -154,9 +155,8 @@ static int check_mac(const struct coll_bootstrap *b, struct coll_conn *c,
 {
 	uint8_t right[COLL_MAC_LEN];
 
-	/* HELLO comes before there is a key, and so may ERROR from above. */
 	frame_mac(b, c, !c->up, c->received, f, body, right);
-	if (f->type != FRAME_HELLO && !(f->type == FRAME_ERROR && c->up) && !same_mac(mac, right))
+	if (!same_mac(mac, right))
 		return -EACCES;
 	c->received += f->type != FRAME_HELLO;
 	return 0;
@@ -236,7 +236,7 @@ int coll_join_hear(const struct coll_bootstrap *b, struct coll_conn *c, struct c
 	return check_mac(b, c, &f, g, c->in + sizeof(f) + sizeof(*g));
 }
 
-/* This frame of this length. -EREMOTEIO: an ERROR instead, its text is in b. */
+/* This frame of this length. -EREMOTEIO: an ERROR or REFUSED instead, its text is in b. */
 int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_frame_type type,
 		    void *body, size_t len, int *status)
 {
@@ -257,10 +257,16 @@ int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_fra
 		buf[f.len] = 0;
 		*status = f.status < 0 && f.status > -4096 ? f.status : -EPROTO;
 		rc = coll_text(b->text, sizeof(b->text), -EREMOTEIO, "%s", buf);
+	} else if (f.type == FRAME_REFUSED && type == FRAME_PLACE && c->received == 1) {
+		*status = coll_text(b->text, sizeof(b->text), -EACCES,
+				    "%s is not that of rank 0: set it to the same on all ranks",
+				    b->key_is);
+		rc = -EREMOTEIO;
 	} else {
 		rc = -EBADMSG;
 	}
 out:
+	explicit_bzero(buf, len + COLL_TEXT);
 	free(buf);
 	return rc;
 }

@@ -161,11 +161,11 @@ static uint64_t room_ns(const struct coll_tcp *t)
 	return ns;
 }
 
-static bool greet(struct coll_bootstrap *b, struct coll_conn *c, const struct sockaddr_storage *addr,
-		  socklen_t len)
+static bool greet(struct coll_bootstrap *b, struct coll_conn *c,
+		  const struct sockaddr_storage *addr, socklen_t len)
 {
 	struct coll_greeting g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!*b->key,
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
 		.nranks = b->nranks, .rank = b->rank, .extra = coll_remaining_ms(b),
 	};
 
@@ -383,7 +383,6 @@ static int hear(struct coll_bootstrap *b, uint32_t i)
 	struct coll_tcp *t = b->priv;
 	struct coll_conn *c = t->strangers.at[i];
 	struct coll_greeting g;
-	char text[160];
 	int rc;
 
 	rc = coll_join_hear(b, c, &g);
@@ -393,11 +392,9 @@ static int hear(struct coll_bootstrap *b, uint32_t i)
 		return join(b, i, &g);
 	/* Whoever is refused by an entry of its machine, or leaves it, comes to rank 0 yet. */
 	if (rc == -EACCES) {
-		snprintf(text, sizeof(text),
-			 "%s is not that of rank 0: set it to the same on all ranks", b->key_is);
 		t->other_keys += !c->door->local;
 		snprintf(t->other_key_from, sizeof(t->other_key_from), "%s", c->from);
-		coll_frame_send(b, c, FRAME_ERROR, -EACCES, text, strlen(text));
+		coll_frame_send(b, c, FRAME_REFUSED, 0, NULL, 0);
 	} else if (rc != -EBADMSG) {
 		t->hung_up += !c->door->local;
 	}
@@ -629,7 +626,7 @@ static int fail_missing(struct coll_bootstrap *b)
 	if (t->hung_up)
 		snprintf(hung_up, sizeof(hung_up),
 			 "; %u came and hung up at once: if they were ranks, they say why (as if %s is set %s only)",
-			 t->hung_up, b->key_is, *b->key ? "here" : "there");
+			 t->hung_up, b->key_is, b->key ? "here" : "there");
 	return coll_text(b->text, sizeof(b->text), -ETIMEDOUT,
 			 "rank %s did not come to %s port %u within %.3g s%s%s%s%s", missing,
 			 b->host, b->port, b->patience_ns / 1e9,

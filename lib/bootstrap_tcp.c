@@ -159,6 +159,7 @@ static int tcp_allgather(struct coll_bootstrap *b, const void *mine, size_t len,
 		if (rc)
 			rc = coll_parent_failed(b, &t->parent, rc, status);
 	}
+	explicit_bzero(heap.data, heap.max);
 	free(heap.data);
 	for (uint32_t i = 0; i < t->children.n && !rc; i++) {
 		struct coll_conn *c = t->children.at[i];

@@ -24,10 +24,10 @@
 
 #define COLL_FANOUT	8U
 #define COLL_MAC_LEN	32
-#define COLL_PROTOCOL	3
+#define COLL_PROTOCOL	4
 #define COLL_LEFT_MS	1000000		/* more is never said to be left */
 
-/* ---- frames: this, a body, and a MAC that is zero without a key */
+/* ---- frames: this, a body, and a MAC that is zero without a key, in HELLO and in REFUSED */
 
 enum coll_frame_type {
 	FRAME_HELLO,		/* greeting, of who was connected to */
@@ -38,6 +38,7 @@ enum coll_frame_type {
 	FRAME_PLACE,		/* place: where to stay */
 	FRAME_PLACED,		/* it is there; status: it could not, and wants to stay here */
 	FRAME_MEMBER,		/* member: up, who has been placed */
+	FRAME_REFUSED,		/* to a JOIN with another key; anybody can say so */
 };
 
 struct coll_frame {

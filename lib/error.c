@@ -106,6 +106,14 @@ bool coll_is_failure(int rc)
 }
 
 /* Writes the text if there is room for one, and adds what rc means if that is not in it. */
+/* What others said may be in it, and goes to a terminal: no control characters of ASCII or UTF-8. */
+static void make_plain(char *text)
+{
+	for (unsigned char *s = (unsigned char *)text; *s; s++)
+		if (*s < ' ' || *s == 0x7f || (*s == 0xc2 && s[1] >= 0x80 && s[1] < 0xa0))
+			*s = '?';
+}
+
 int coll_text(char *text, size_t size, int rc, const char *fmt, ...)
 {
 	va_list ap;
@@ -114,6 +122,7 @@ int coll_text(char *text, size_t size, int rc, const char *fmt, ...)
 		va_start(ap, fmt);
 		vsnprintf(text, size, fmt, ap);
 		va_end(ap);
+		make_plain(text);
 	}
 	return rc;
 }

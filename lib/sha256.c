@@ -62,6 +62,9 @@ static void block(uint32_t state[8], const uint8_t *data)
 	}
 	for (int i = 0; i < 8; i++)
 		state[i] += v[i];
+	/* It may have been a key. */
+	explicit_bzero(w, sizeof(w));
+	explicit_bzero(v, sizeof(v));
 }
 
 void coll_sha256_init(struct coll_sha256 *s)

@@ -129,7 +129,7 @@ static int join_here(struct coll_comm **comm, unsigned int nranks, const struct 
 static int meet_at(struct coll_comm **comm, unsigned int nranks, const struct unique_id *id,
 		   unsigned int rank, const struct coll_config *config, char *text, size_t size)
 {
-	char key[2 * sizeof(id->secret) + 1];
+	uint8_t key[COLL_KEY_LEN];
 	struct coll_bootstrap b = {
 		.ops = &coll_bootstrap_tcp, .rank = rank, .nranks = nranks, .local = rank,
 		.host = id->host, .port = id->port, .key = key,
@@ -139,8 +139,7 @@ static int meet_at(struct coll_comm **comm, unsigned int nranks, const struct un
 	};
 	int rc;
 
-	for (size_t i = 0; i < sizeof(id->secret); i++)
-		sprintf(key + 2 * i, "%02x", id->secret[i]);
+	coll_key_of(id->secret, sizeof(id->secret), key);
 	rc = coll_bootstrap_time(&b, config);
 	if (!rc)
 		rc = coll_bootstrap_join(&b, config, comm);

@@ -73,6 +73,7 @@ static int torchrun_worker(unsigned int local)
 	set_number("TORCHELASTIC_RESTART_COUNT", 0);
 	set_number("TORCHELASTIC_MAX_RESTARTS", 3);
 	setenv("TORCHELASTIC_RUN_ID", "test", 1);
+	setenv("COLL_KEY", "none", 1);
 	config.error_text = text;
 	config.error_size = sizeof(text);
 	config.deadline_ns = 200000000000ULL;

@@ -83,7 +83,7 @@ static const char usage[] =
 	"  -j, --json               JSON instead of the table\n"
 	"\n"
 	"On several nodes: start the same command on each of them. Node 0 prints the table.\n"
-	"Set COLL_KEY to the same secret on all, see libcoll(3).\n"
+	"Set COLL_KEY or COLL_KEY_FILE to the same secret on all, see coll_comm_init_env(3).\n"
 	"  --nnodes N               so many\n"
 	"  --node_rank I            this is number I, from 0\n"
 	"  --master_addr HOST       where node 0 is\n"

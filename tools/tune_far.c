@@ -24,7 +24,7 @@ static const char usage[] =
 	"Measures what messages cost between this machine and another one, where the same\n"
 	"command has to be started with the other number. Number 0 writes it to its calibration\n"
 	"file, beside what is there; with coll_comm_init_env() that of rank 0 holds for all.\n"
-	"Set COLL_KEY to the same secret on both, see libcoll(3).\n"
+	"Set COLL_KEY or COLL_KEY_FILE to the same secret on both, see coll_comm_init_env(3).\n"
 	"\n"
 	"      --node_rank I      this is number 0, or 1\n"
 	"      --master_addr HOST where number 0 is\n"

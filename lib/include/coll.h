@@ -253,15 +253,17 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * ranks meet at TCP port COLL_PORT (default MASTER_PORT + 1) of rank 0's address
  * MASTER_ADDR. Rank 0 listens there only, if that is an address, localhost, or a name that has
  * one address besides loopback, and if that is its machine's own; by another name, such as one
- * that is 127.0.1.1 in its own /etc/hosts, at all addresses of its machine, unless
- * LOCAL_WORLD_SIZE says that all ranks are there. If COLL_KEY is set, the same secret text
- * for all, they prove to each other that they have it, and the communicator's secret does not
- * travel; if not and the ranks are on several machines, coll_comm_warning() says so. Otherwise, if
+ * that is 127.0.1.1 in its own /etc/hosts, at all addresses of its machine; at 127.0.0.1 if
+ * LOCAL_WORLD_SIZE says that all ranks are there. If COLL_KEY or COLL_KEY_FILE is set, the same
+ * secret text or random bytes for all, they prove to each other that they have it, and the
+ * communicator's secret does not travel. Between machines one of them has to be set; COLL_KEY=none
+ * does without a key, and coll_comm_warning() says so. Otherwise, if
  * PMIX_RANK is set (Open MPI's mpirun, prterun, srun --mpi=pmix), they meet by PMIx, which
  * the launcher authenticates. Waits for all ranks.
  *
  * Return: as coll_comm_init_rank(); -EINVAL: a variable is missing or wrong;
- * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key;
+ * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key; -ENOKEY: none,
+ * between machines; -EMFILE: rank 0 needs more files (RLIMIT_NOFILE);
  * -EEXIST: a rank came twice; -EPROTO: another number of ranks, or not libcoll;
  * -EPROTONOSUPPORT: another version of libcoll (the text says both); -EOWNERDEAD: a
  * rank exited; -EHOSTUNREACH: ranks on several machines, and a device without an RDMA port;

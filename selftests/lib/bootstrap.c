@@ -9,6 +9,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "mock.h"
@@ -177,6 +178,7 @@ static void test_network_warning(void)
 	for (int i = 0; i < 2; i++) {
 		scratch_env[i][0] = host;
 		scratch_env[i][1] = "COLL_TIMEOUT=5";
+		scratch_env[i][2] = "COLL_KEY=none";
 	}
 	if (run(2, false))
 		ksft_test_result_skip("cannot meet at %s: %s\n", host, outcomes[1].text);
@@ -217,6 +219,7 @@ static void test_environment(void)
 	clean();
 	scratch_env[0][0] = "WORLD_SIZE=2";
 	scratch_env[0][1] = "MASTER_ADDR=no-such-host.invalid";
+	scratch_env[0][2] = "COLL_KEY=none";
 	run(1, false);
 	ksft_test_result(said(0, -EHOSTUNREACH, "MASTER_ADDR=\"no-such-host.invalid\""),
 			 "no such host\n");
@@ -332,6 +335,7 @@ static void test_disagreement(void)
 	clean();
 	scratch_env[0][0] = "MASTER_ADDR=192.0.2.77";
 	scratch_env[0][1] = "COLL_TIMEOUT=1";
+	scratch_env[0][2] = "COLL_KEY=none";
 	waitpid(start(0, 2), NULL, 0);
 	ksft_test_result(said(0, -ETIMEDOUT, " s, which is no address of rank 0's machine"),
 			 "an address of no machine\n");
@@ -464,6 +468,17 @@ static void test_ids(void)
 	ksft_test_result(ok, "an id for one machine waits for nobody\n");
 }
 
+/* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
+
+static bool is_hex(const uint8_t digest[32], const char *hex)
+{
+	char text[65];
+
+	for (int i = 0; i < 32; i++)
+		sprintf(text + 2 * i, "%02x", digest[i]);
+	return !strcmp(text, hex);
+}
+
 /* ---- strangers */
 
 static int connect_stranger(void)
@@ -567,20 +582,28 @@ static void test_squatter(void)
 	close(fd);
 }
 
-/* Something else has the port: on rank 0 it cannot listen, on others it answers nonsense. */
-static void test_foreign_port(void)
+/* At rank 0's port. */
+static int listen_instead(void)
 {
-	static const char nonsense[200] = "220 mail.example ESMTP";
 	struct sockaddr_in a = {
 		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
-	int fd = socket(AF_INET, SOCK_STREAM, 0), peer;
-	pid_t pid;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	clean();
 	a.sin_port = htons(atoi(port));
 	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 5))
 		abort();
+	return fd;
+}
+
+/* Something else has the port: on rank 0 it cannot listen, on others it answers nonsense. */
+static void test_foreign_port(void)
+{
+	static const char nonsense[200] = "220 mail.example ESMTP";
+	int fd = listen_instead(), peer;
+	pid_t pid;
+
 	waitpid(start(0, 2), NULL, 0);
 	ksft_test_result(said(0, -EADDRINUSE, "set COLL_PORT to a free port"), "port in use\n");
 	pid = start(1, 2);
@@ -602,6 +625,139 @@ struct greeting {
 	uint8_t nonce[16], mac[32];
 };
 
+/* Whoever tries keys at home needs something that was made with one. */
+static void test_guess(void)
+{
+	const struct greeting join = {
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 4, .version = COLL_VERSION,
+		.keyed = 1, .nranks = 2, .rank = 1, .mac = "made without the key",
+	};
+	struct greeting hello;
+	struct {
+		uint32_t magic, type;
+		int32_t status;
+		uint32_t len;
+		uint8_t mac[32];
+	} answer;
+	static const uint8_t none[32];
+	ssize_t n = 0, got;
+	char byte;
+	pid_t pid;
+	int fd;
+
+	clean();
+	scratch_env[0][0] = "COLL_KEY=secret";
+	scratch_env[0][1] = "COLL_TIMEOUT=2";
+	pid = start(0, 2);
+	fd = connect_stranger();
+	if (write(fd, &join, sizeof(join)) != sizeof(join) ||
+	    read(fd, &hello, sizeof(hello)) != sizeof(hello))
+		abort();
+	while ((got = read(fd, (char *)&answer + n, sizeof(answer) - n)) > 0)
+		n += got;
+	ksft_test_result(n == sizeof(answer) && !answer.len && !memcmp(answer.mac, none, 32) &&
+			 !memcmp(hello.mac, none, 32) && read(fd, &byte, 1) <= 0,
+			 "a wrong key is answered by nothing that a key was used for\n");
+	close(fd);
+	waitpid(pid, NULL, 0);
+}
+
+/* Who answers at rank 0's port has not shown the key: nobody repeats what it says. */
+static void test_false_error(void)
+{
+	const struct greeting hello = {
+		.magic = 0x6275706e, .len = 40, .protocol = 4, .version = COLL_VERSION,
+		.keyed = 1, .nranks = 2, .extra = 1000,
+	};
+	struct {
+		uint32_t magic, type;
+		int32_t status;
+		uint32_t len;
+		char text[16];
+		uint8_t mac[32];
+	} error = {
+		.magic = 0x6275706e, .type = 4, .status = -ENOSPC, .len = 16,
+		.text = "run this command",
+	};
+	struct greeting join;
+	int fd = listen_instead(), peer;
+	pid_t pid;
+
+	scratch_env[1][0] = "COLL_TIMEOUT=20";
+	scratch_env[1][1] = "COLL_KEY=secret";
+	pid = start(1, 2);
+	peer = accept(fd, NULL, NULL);
+	if (write(peer, &hello, sizeof(hello)) < 0 || recv(peer, &join, sizeof(join), MSG_WAITALL) < 0 ||
+	    write(peer, &error, sizeof(error)) < 0)
+		abort();
+	waitpid(pid, NULL, 0);
+	close(peer);
+	close(fd);
+	ksft_test_result(said(1, -EACCES, "does not know COLL_KEY"), "an error from a stranger\n");
+}
+
+/* ---- keys */
+
+/* Does rank 0 of two, with this file or text, or both, say this? */
+static bool key_says(const char *file, const char *key, int rc, const char *words)
+{
+	static char env[100];
+
+	clean();
+	scratch_env[0][0] = "MASTER_ADDR=192.0.2.77";
+	snprintf(env, sizeof(env), "COLL_KEY_FILE=%s", file);
+	scratch_env[0][1] = env;
+	scratch_env[0][2] = key;
+	waitpid(start(0, 2), NULL, 0);
+	return said(0, rc, words);
+}
+
+static void test_keys(void)
+{
+	/* As Argon2's own library makes it. */
+	static const char known[] =
+		"1586d81be0e7fbe33bfc742d721e82a78edc798aba03ab29e522b46a386e35cd";
+	struct coll_bootstrap b = { .port = 29501 };
+	uint8_t random[4097] = "not as random as it should be";
+	uint8_t key[COLL_KEY_LEN], *first = key;
+	char file[64], env[100];
+	bool ok;
+	FILE *f;
+
+	setenv("COLL_KEY", "correct horse battery staple", 1);
+	ok = !coll_key_read(&b, key) && b.key == first && is_hex(key, known);
+	unsetenv("COLL_KEY");
+	ksft_test_result(ok, "a text is stretched (%s)\n", b.text);
+	ksft_test_result(key_says("", "COLL_KEY=", -ENOKEY, "set COLL_KEY to the same secret text") &&
+			 key_says("/", "COLL_KEY=a", -EINVAL, "are both set"),
+			 "no key between machines, or two\n");
+	snprintf(file, sizeof(file), "/tmp/npulink-key-%d", getpid());
+	f = fopen(file, "we");
+	if (!f || fwrite(random, 1, 31, f) != 31 || fflush(f) || chmod(file, 0600))
+		abort();
+	ok = key_says(file, NULL, -EINVAL, "less bytes than 32");
+	if (fwrite(random, 1, sizeof(random) - 31, f) != sizeof(random) - 31 || fflush(f))
+		abort();
+	ok = ok && key_says(file, NULL, -EINVAL, "more bytes than 4096");
+	if (ftruncate(fileno(f), 32) || chmod(file, 0640))
+		abort();
+	ok = ok && key_says(file, NULL, -EACCES, "has mode 0640");
+	ok = ok && key_says("/tmp", NULL, -EINVAL, "no regular file");
+	ok = ok && key_says("/nonexistent/key", NULL, -ENOENT, "No such file");
+	ok = ok && !chmod(file, 0600);
+	if (ok && !geteuid())
+		ok = !chown(file, 65534, 65534) &&
+		     key_says(file, NULL, -EACCES, "belongs to user 65534") && !chown(file, 0, 0);
+	ksft_test_result(ok, "key files that are none, or others' too\n");
+	clean();
+	snprintf(env, sizeof(env), "COLL_KEY_FILE=%s", file);
+	for (int i = 0; i < 3; i++)
+		scratch_env[i][0] = env;
+	ksft_test_result(!run(3, false) && same_secrets(3), "by a key file\n");
+	fclose(f);
+	unlink(file);
+}
+
 /*
  * Whoever has the port can say HELLO, with or without the key, and then nothing. Returns how long
  * a rank that has a second waits for it.
@@ -609,21 +765,14 @@ struct greeting {
 static long held_up(uint32_t extra)
 {
 	const struct greeting hello = {
-		.magic = 0x6275706e, .len = 40, .protocol = 3, .version = COLL_VERSION,
+		.magic = 0x6275706e, .len = 40, .protocol = 4, .version = COLL_VERSION,
 		.keyed = 1, .nranks = 2, .extra = extra,
 	};
-	struct sockaddr_in a = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-	};
-	int fd = socket(AF_INET, SOCK_STREAM, 0), peer;
+	int fd = listen_instead(), peer;
 	struct timespec from, to;
 	bool over;
 	pid_t pid;
 
-	clean();
-	a.sin_port = htons(atoi(port));
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) || listen(fd, 5))
-		abort();
 	scratch_env[1][0] = "COLL_TIMEOUT=1";
 	scratch_env[1][1] = "COLL_KEY=secret";
 	clock_gettime(CLOCK_MONOTONIC, &from);
@@ -660,7 +809,7 @@ static void test_hello(void)
 static void test_versions(void)
 {
 	struct greeting frame = {
-		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 3,
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 4,
 		.version = 9 << 16 | 8 << 8 | 7, .nranks = 2, .rank = 1,
 	};
 	char answer[1000];
@@ -683,7 +832,7 @@ static void test_versions(void)
 static void test_half_frame(void)
 {
 	const struct greeting frame = {
-		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 3, .version = COLL_VERSION,
+		.magic = 0x6275706e, .type = 1, .len = 40, .protocol = 4, .version = COLL_VERSION,
 		.nranks = 4, .rank = 2,
 	};
 	char answer[1000];
@@ -754,7 +903,7 @@ static void meet_and_say(const void *words, size_t len)
 {
 	struct coll_bootstrap b = {
 		.ops = &coll_bootstrap_tcp, .rank = 1, .nranks = 2, .host = "127.0.0.1",
-		.port = atoi(port), .key = "", .key_is = "the key", .host_is = "the address",
+		.port = atoi(port), .key_is = "the key", .host_is = "the address",
 		.same_address = "is it right", .other_port = "take another port",
 		.until_ns = coll_now_ns() + 20000000000ULL,
 	};
@@ -778,7 +927,7 @@ static void test_bad_members(void)
 		struct npulink_peer where;
 		struct npulink_addr more[NPULINK_PEER_ADDRS - 1];
 		char host[64], text[208];
-	} record = { .version = COLL_VERSION, .rc = 1, .text = "it is odd" };
+	} record = { .version = COLL_VERSION, .rc = 1, .text = "it is odd\033[2J\302\233\n" };
 
 	clean();
 	meet_and_say(NULL, 0);
@@ -790,19 +939,8 @@ static void test_bad_members(void)
 			 "a rank that says something else\n");
 	clean();
 	meet_and_say(&record, sizeof(record));
-	ksft_test_result(said(0, -EPROTO, "rank 1 could not join: it is odd"),
-			 "a rank that fails with no errno\n");
-}
-
-/* ---- SHA-256 and HMAC: FIPS 180-4's and RFC 4231's examples */
-
-static bool is_hex(const uint8_t digest[32], const char *hex)
-{
-	char text[65];
-
-	for (int i = 0; i < 32; i++)
-		sprintf(text + 2 * i, "%02x", digest[i]);
-	return !strcmp(text, hex);
+	ksft_test_result(said(0, -EPROTO, "rank 1 could not join: it is odd?[2J?\233?"),
+			 "a rank that fails with no errno, and talks to terminals\n");
 }
 
 static void test_sha256(void)
@@ -880,7 +1018,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 2 + 2 + 2 + 2 + 2 + 2 + 3);
+	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 2 + 2 + 2 + 2 + 4 + 2 + 2 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -893,6 +1031,9 @@ int main(int argc, char **argv)
 	test_silent();
 	test_squatter();
 	test_foreign_port();
+	test_guess();
+	test_false_error();
+	test_keys();
 	test_hello();
 	test_versions();
 	test_half_frame();

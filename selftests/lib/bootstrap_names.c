@@ -183,6 +183,11 @@ static bool meet(const char *hosts0, const char *hosts1, const char *seconds)
 #define IPV6		"2001:db8::1 " HOST "\n"
 #define SILENT		"2001:db8:2::1 " HOST "\n"
 
+static bool refused(unsigned int rank)
+{
+	return outcomes[rank].rc == -ENOKEY && strstr(outcomes[rank].text, "there is no key");
+}
+
 static void test_meeting(void)
 {
 	ksft_test_result(meet(LOOPBACK, IPV4, "30") &&
@@ -190,10 +195,13 @@ static void test_meeting(void)
 			 strstr(outcomes[1].warning, "COLL_KEY"),
 			 "a name that is loopback on its own machine; there is a warning\n");
 	ksft_test_result(meet(LOOPBACK, IPV6, "30"), "the same by IPv6\n");
+	unsetenv("COLL_KEY");
+	ksft_test_result(!meet(LOOPBACK, IPV4, "30") && refused(0) && refused(1),
+			 "the same without a key: refused\n");
 	setenv("COLL_KEY", "a secret", 1);
 	ksft_test_result(meet(LOOPBACK, IPV4, "30") && !outcomes[0].warning[0] &&
 			 !outcomes[1].warning[0], "the same with a key: no warning\n");
-	unsetenv("COLL_KEY");
+	setenv("COLL_KEY", "none", 1);
 	ksft_test_result(meet(LOOPBACK IPV4, IPV4, "30"), "loopback and another address\n");
 	ksft_test_result(meet(IPV6 IPV4, IPV4, "30"), "two addresses, one of which is known\n");
 	ksft_test_result(meet(IPV4, SILENT IPV4, "30"), "the first address does not answer\n");
@@ -223,7 +231,7 @@ static void test_doors(void)
 		{ "localhost", "localhost", "127.0.0.1 localhost\n", "1", "127.0.0.1",
 		  "192.0.2.1" },
 		{ "a name of one address", HOST, LOOPBACK IPV4, "1", "192.0.2.1", "127.0.1.1" },
-		{ "all ranks are there", HOST, LOOPBACK, "2", "127.0.1.1", "192.0.2.1" },
+		{ "all ranks are there", HOST, LOOPBACK, "2", "127.0.0.1", "192.0.2.1" },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(v); i++) {
@@ -250,14 +258,14 @@ int main(void)
 	outcomes = mmap(NULL, 2 * sizeof(*outcomes), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
-	unsetenv("COLL_KEY");
+	setenv("COLL_KEY", "none", 1);
 	ksft_print_header();
 	why = make_machines();
 	if (why) {
 		unmake_machines();
 		ksft_exit_skip("%s\n", why);
 	}
-	ksft_set_plan(6 + 5);
+	ksft_set_plan(7 + 5);
 	test_meeting();
 	test_doors();
 	unmake_machines();

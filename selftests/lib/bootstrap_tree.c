@@ -47,7 +47,7 @@ enum filter { NONE, FIRST, ALL };
  * struct plan - what the ranks of a test do
  * @n: ranks
  * @machines: they are on
- * @key: or ""
+ * @key: or NULL
  * @missing: ranks from the end that never come
  * @stuck: ranks that can open no connection but the first
  * @seconds: until they give up
@@ -59,7 +59,7 @@ enum filter { NONE, FIRST, ALL };
  */
 struct plan {
 	uint32_t n, machines;
-	const char *key;
+	const uint8_t *key;
 	uint32_t missing;
 	bool stuck;
 	int seconds;
@@ -71,6 +71,8 @@ struct plan {
 };
 
 #define NOBODY	UINT32_MAX
+
+static const uint8_t key[COLL_KEY_LEN] = "what all of them know";
 
 static struct shared *shared;
 static uint16_t port;
@@ -219,7 +221,7 @@ static uint32_t most_conns(const struct plan *plan)
 	return most;
 }
 
-static void test_meeting(uint32_t n, uint32_t machines, const char *key)
+static void test_meeting(uint32_t n, uint32_t machines, const uint8_t *key)
 {
 	const struct plan plan = {
 		.n = n, .machines = machines, .key = key, .seconds = 50, .wait = NOBODY,
@@ -231,14 +233,14 @@ static void test_meeting(uint32_t n, uint32_t machines, const char *key)
 	if (most_conns(&plan) > MAX_CONNS)
 		ksft_print_msg("%u connections\n", most_conns(&plan));
 	ksft_test_result(!bad && most_conns(&plan) <= MAX_CONNS, "%u ranks, %u machines%s\n", n,
-			 machines, *key ? ", with a key" : "");
+			 machines, key ? ", with a key" : "");
 }
 
 /* It stays where it asked for a place. */
 static void test_place_not_reached(void)
 {
 	const struct plan plan = {
-		.n = 2 * COLL_FANOUT, .machines = 1, .key = "k", .stuck = true, .seconds = 50,
+		.n = 2 * COLL_FANOUT, .machines = 1, .key = key, .stuck = true, .seconds = 50,
 		.wait = NOBODY,
 	};
 	uint32_t most = 0, bad;
@@ -256,7 +258,7 @@ static void test_place_not_reached(void)
 static void test_filtered(void)
 {
 	const struct plan plan = {
-		.n = 120, .machines = 120, .key = "k", .seconds = 50, .wait = NOBODY, .filter = ALL,
+		.n = 120, .machines = 120, .key = key, .seconds = 50, .wait = NOBODY, .filter = ALL,
 		.gather = 120 - 1 - COLL_FANOUT,
 	};
 	uint32_t bad;
@@ -272,7 +274,7 @@ static void test_filtered(void)
 static void test_one_filtered(void)
 {
 	struct plan plan = {
-		.n = 40, .machines = 40, .key = "k", .seconds = 50, .wait = NOBODY, .filter = FIRST,
+		.n = 40, .machines = 40, .key = key, .seconds = 50, .wait = NOBODY, .filter = FIRST,
 		.gather = 2 * COLL_FANOUT,
 	};
 	bool ok = false;
@@ -288,7 +290,7 @@ static void test_one_filtered(void)
 static void test_files(void)
 {
 	const struct plan plan = {
-		.n = 60, .machines = 60, .key = "k", .seconds = 50, .wait = NOBODY, .filter = ALL,
+		.n = 60, .machines = 60, .key = key, .seconds = 50, .wait = NOBODY, .filter = ALL,
 		.files = 40,
 	};
 	uint32_t bad;
@@ -304,7 +306,7 @@ static void test_files(void)
 static void test_missing(void)
 {
 	struct plan plan = {
-		.n = 40, .machines = 3, .key = "", .missing = 3, .wait = NOBODY,
+		.n = 40, .machines = 3, .missing = 3, .wait = NOBODY,
 	};
 	uint32_t same = 0;
 
@@ -327,7 +329,7 @@ static void test_missing(void)
 static bool dies(uint32_t victim, bool met, uint32_t try)
 {
 	const struct plan plan = {
-		.n = 40, .machines = 3, .key = "k", .missing = met ? 0 : 1, .seconds = 30,
+		.n = 40, .machines = 3, .key = key, .missing = met ? 0 : 1, .seconds = 30,
 		.wait = met ? victim : NOBODY,
 	};
 	uint32_t left = plan.n - plan.missing, told = 0, named = 0;
@@ -377,11 +379,11 @@ int main(void)
 		      0);
 	ksft_print_header();
 	ksft_set_plan(14);
-	test_meeting(2, 1, "");
-	test_meeting(2, 2, "");
-	test_meeting(MAX_RANKS, 1, "");
-	test_meeting(MAX_RANKS, 40, "what all of them know");
-	test_meeting(40, 40, "what all of them know");
+	test_meeting(2, 1, NULL);
+	test_meeting(2, 2, NULL);
+	test_meeting(MAX_RANKS, 1, NULL);
+	test_meeting(MAX_RANKS, 40, key);
+	test_meeting(40, 40, key);
 	test_place_not_reached();
 	test_filtered();
 	test_one_filtered();

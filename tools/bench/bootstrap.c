@@ -35,6 +35,7 @@ struct shared {
 	char text[COLL_TEXT];
 };
 
+static const uint8_t key[COLL_KEY_LEN] = "what all of them know";
 static struct shared *shared;
 static uint16_t port;
 static bool keyed, peaks;
@@ -60,7 +61,7 @@ static int rank_main(uint32_t rank, uint32_t n, int start)
 {
 	struct coll_bootstrap b = {
 		.ops = &coll_bootstrap_tcp, .rank = rank, .nranks = n, .host = "127.0.0.1",
-		.port = port, .key = keyed ? "what all of them know" : "", .key_is = "the key",
+		.port = port, .key = keyed ? key : NULL, .key_is = "the key",
 		.host_is = "the address", .same_address = "", .other_port = "",
 	};
 	uint8_t mine[RECORD] = { rank }, *all = malloc((size_t)n * RECORD);
