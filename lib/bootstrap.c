@@ -95,10 +95,62 @@ static bool is_set(const char *name)
 	return s && *s;
 }
 
+/*
+ * Away from the ports of other jobs, which are often next to this one's, and from those that
+ * connections get. A number of which two differ says that the jobs do.
+ */
+#define FIRST_PORT	61000
+#define PORTS		(65536 - FIRST_PORT)
+
+static int read_port(struct coll_bootstrap *b)
+{
+	const char *run = secure_getenv("TORCHELASTIC_RUN_ID");
+	uint64_t job = run ? coll_hash_text(COLL_HASH_INIT, run) : 0;
+	unsigned long port;
+	int rc;
+
+	rc = env_number("COLL_PORT", 65535, &port, b->text, sizeof(b->text));
+	if (!rc && !port)
+		return coll_text(b->text, sizeof(b->text), -EINVAL,
+				 "COLL_PORT=0 is no port to meet at: 1 to 65535");
+	if (rc == -ENOENT) {
+		rc = env_number("MASTER_PORT", 65535, &port, b->text, sizeof(b->text));
+		job = coll_hash_add(job, port);
+		port = FIRST_PORT + port % PORTS;
+	}
+	b->port = port;
+	b->job = job ^ job >> 16 ^ job >> 32 ^ job >> 48;
+	return rc ? -EINVAL : 0;
+}
+
+static int read_host(struct coll_bootstrap *b)
+{
+	const char *host = secure_getenv("MASTER_ADDR");
+	size_t len = host ? strlen(host) : 0;
+
+	if (!len)
+		return coll_text(b->text, sizeof(b->text), -EINVAL,
+				 "MASTER_ADDR is not set: give rank 0's host name or address there");
+	for (size_t i = 0; i < len; i++)
+		if (isspace((unsigned char)host[i]))
+			return coll_text(b->text, sizeof(b->text), -EINVAL,
+					 "MASTER_ADDR=\"%s\" has a blank in it", host);
+	b->host = host;
+	if (*host != '[')
+		return 0;
+	/* As an IPv6 address is written before a port. */
+	if (host[len - 1] != ']' || len - 2 >= sizeof(b->bare))
+		return coll_text(b->text, sizeof(b->text), -EINVAL,
+				 "MASTER_ADDR=\"%s\" is no address in brackets", host);
+	memcpy(b->bare, host + 1, len - 2);
+	b->host = b->bare;
+	return 0;
+}
+
 /* RANK, WORLD_SIZE, and where to meet, as torchrun says it. */
 static int read_torchrun(struct coll_bootstrap *b)
 {
-	unsigned long rank, nranks, port, local, here;
+	unsigned long rank, nranks, local, here;
 	char *text = b->text;
 	size_t size = sizeof(b->text);
 	int rc;
@@ -120,29 +172,19 @@ static int read_torchrun(struct coll_bootstrap *b)
 	rc = env_number("LOCAL_WORLD_SIZE", UINT32_MAX, &here, text, size);
 	if (rc == -EINVAL)
 		return rc;
-	b->host = !rc && here == nranks ? "127.0.0.1" : secure_getenv("MASTER_ADDR");
 	if (nranks == 1)
 		return 0;
-	rc = env_number("COLL_PORT", 65535, &port, text, size);
-	if (rc == -ENOENT) {
-		rc = env_number("MASTER_PORT", 65534, &port, text, size);
-		port++;
-	}
-	if (rc)
-		return -EINVAL;
-	if (!port)
-		return coll_text(text, size, -EINVAL, "COLL_PORT=0 is no port to meet at: 1 to 65535");
 	b->host_is = "MASTER_ADDR";
 	/* Who has not set COLL_PORT has not heard of it. */
 	b->same_address = is_set("COLL_PORT") ?
 			  "are MASTER_ADDR and COLL_PORT the same for all ranks" :
 			  "are MASTER_ADDR and MASTER_PORT the same for all ranks";
 	b->other_port = "set COLL_PORT to a free port on all ranks";
-	if (!b->host || !*b->host)
-		return coll_text(text, size, -EINVAL,
-				 "MASTER_ADDR is not set: give rank 0's host name or address there");
-	b->port = port;
-	return 0;
+	if (!rc && here == nranks)
+		b->host = "127.0.0.1";
+	else if (read_host(b))
+		return -EINVAL;
+	return read_port(b);
 }
 
 /*

@@ -39,7 +39,9 @@ struct coll_bootstrap_ops {
  * @nranks: ranks
  * @local: number of this rank among those of its machine, as far as it is known
  * @host: rank 0's address
+ * @bare: @host, if it came in brackets
  * @port: rank 0's port
+ * @job: of what else the ranks of a job have in common
  * @host_is: where @host was said, for texts
  * @same_address: what to check if rank 0 cannot be reached, for texts
  * @other_port: what to do if the port is in use, for texts
@@ -56,7 +58,8 @@ struct coll_bootstrap {
 	const struct coll_bootstrap_ops *ops;
 	uint32_t rank, nranks, local;
 	const char *host;
-	uint16_t port;
+	char bare[64];
+	uint16_t port, job;
 	const char *host_is, *same_address, *other_port;
 	const uint8_t *key;
 	const char *key_is;

@@ -73,12 +73,13 @@ static int resolve(const struct coll_bootstrap *b, struct addrinfo **list, const
 	return rc ? -EHOSTUNREACH : 0;
 }
 
-/* The same name for all ranks of one user that are to meet at one address. */
+/* The same name for all ranks of one user and job that are to meet at one address. */
 static socklen_t machine_name(const struct coll_bootstrap *b, struct sockaddr_un *un)
 {
 	uint64_t job = coll_hash_add(coll_hash_text(COLL_HASH_INIT, b->host), b->port);
 	int n;
 
+	job = coll_hash_add(job, b->job);
 	*un = (struct sockaddr_un) { .sun_family = AF_UNIX };
 	n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1, "npulink-%u-%016llx", geteuid(),
 		     (unsigned long long)job);
@@ -205,7 +206,9 @@ int coll_listen_root(struct coll_bootstrap *b, struct coll_door *door)
 		rc = listen_everywhere(b->port);
 		b->open_network = true;
 	}
-	if (rc == -EADDRINUSE || rc == -EACCES)
+	if (rc == -EADDRINUSE)
+		return coll_port_taken(b);
+	if (rc == -EACCES)
 		return coll_text(b->text, sizeof(b->text), rc,
 				 "cannot listen at %s port %u: %s; %s", b->host, b->port,
 				 strerror(-rc), b->other_port);

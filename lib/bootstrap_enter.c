@@ -19,6 +19,7 @@
 #define WAY_NS		5000000000ULL	/* to connect to a parent */
 #define BOUND_NS	1000000000ULL	/* from the first rank's bind() to its listen() */
 #define QUEUE_NS	5000000000ULL	/* for its full queue to get shorter */
+#define ASK_NS		1000000000ULL	/* who has the port */
 #define PAUSE_MS	20
 
 /* Own results of a door, besides 0: stay, and -errno. */
@@ -61,7 +62,7 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 		 struct coll_place *place, int *status)
 {
 	struct coll_greeting hello, g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key, .job = b->job,
 		.nranks = b->nranks, .rank = b->rank, .extra = extra,
 	};
 	struct coll_bootstrap patient = *b;
@@ -76,6 +77,20 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 	if (rc)
 		goto out;
 	c->rank = hello.rank;
+	if (hello.protocol != COLL_PROTOCOL) {
+		*status = coll_text(b->text, sizeof(b->text), -EPROTONOSUPPORT,
+				    "what answers at %s port %u has libcoll %u.%u.%u, this rank has "
+				    COLL_VERSION_STRING ": use one version on all ranks", b->host,
+				    b->port, hello.version >> 16, hello.version >> 8 & 255,
+				    hello.version & 255);
+		return -EREMOTEIO;
+	}
+	if (hello.job != g.job) {
+		*status = coll_text(b->text, sizeof(b->text), -EPROTO,
+				    "what answers at %s port %u is another job: %s, and are MASTER_PORT and TORCHELASTIC_RUN_ID the same for all ranks of this one?",
+				    b->host, b->port, b->other_port);
+		return -EREMOTEIO;
+	}
 	if (hello.keyed != g.keyed) {
 		*status = coll_text(b->text, sizeof(b->text), -EACCES,
 				    "%s is set on %s and not on %s: set it to the same text on all ranks",
@@ -243,6 +258,31 @@ static int enter_machine(struct coll_bootstrap *b)
 }
 
 /* ---- by way of rank 0 */
+
+/* To rank 0, that cannot listen at its port: who does? */
+int coll_port_taken(struct coll_bootstrap *b)
+{
+	struct coll_bootstrap quick = *b;
+	struct coll_conn c = { .up = true };
+	struct coll_greeting hello;
+	const char *who = "another program";
+	int status;
+
+	quick.until_ns = coll_now_ns() + ASK_NS;
+	c.fd = coll_connect_root(&quick);
+	if (c.fd >= 0 &&
+	    !coll_frame_recv(&quick, &c, FRAME_HELLO, &hello, sizeof(hello), &status) &&
+	    hello.protocol == COLL_PROTOCOL)
+		who = hello.job != b->job || hello.rank ? "another job" : NULL;
+	coll_conn_close(&c);
+	if (!who)
+		return coll_text(b->text, sizeof(b->text), -EADDRINUSE,
+				 "another rank 0 of this job listens at %s port %u already: was it started twice, or is one left of an earlier run? If it is another job, %s",
+				 b->host, b->port, b->other_port);
+	return coll_text(b->text, sizeof(b->text), -EADDRINUSE,
+			 "cannot listen at %s port %u, where %s does: %s", b->host, b->port, who,
+			 b->other_port);
+}
 
 static int enter_root(struct coll_bootstrap *b)
 {

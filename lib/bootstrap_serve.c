@@ -165,7 +165,7 @@ static bool greet(struct coll_bootstrap *b, struct coll_conn *c,
 		  const struct sockaddr_storage *addr, socklen_t len)
 {
 	struct coll_greeting g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key, .job = b->job,
 		.nranks = b->nranks, .rank = b->rank, .extra = coll_remaining_ms(b),
 	};
 
@@ -386,6 +386,8 @@ static int hear(struct coll_bootstrap *b, uint32_t i)
 	int rc;
 
 	rc = coll_join_hear(b, c, &g);
+	if (!rc && g.job != b->job)
+		rc = -EBADMSG;
 	if (rc == -EAGAIN)
 		return 0;
 	if (!rc)

@@ -52,7 +52,8 @@ struct coll_frame {
 struct coll_greeting {
 	uint32_t protocol;
 	uint32_t version;
-	uint32_t keyed;
+	uint16_t keyed;
+	uint16_t job;
 	uint32_t nranks;
 	uint32_t rank;
 	uint32_t extra;		/* HELLO: ms that are left; JOIN: port or name it listens at */
@@ -228,6 +229,7 @@ bool coll_is_same_user(int fd, char *name, size_t size);
 /* ---- bootstrap_enter.c, bootstrap_serve.c */
 
 int coll_enter(struct coll_bootstrap *b);
+int coll_port_taken(struct coll_bootstrap *b);
 uint32_t coll_most_strangers(void);
 void coll_conns_close(struct coll_conns *list);
 int coll_serve(struct coll_bootstrap *b);

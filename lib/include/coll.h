@@ -250,7 +250,7 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  *
  * Takes the rank, and the way to the others, from what started this process. If RANK
  * and WORLD_SIZE are set, that is torchrun or another that sets its variables: the
- * ranks meet at TCP port COLL_PORT (default MASTER_PORT + 1) of rank 0's address
+ * ranks meet at TCP port COLL_PORT (default 61000 + MASTER_PORT % 4536) of rank 0's address
  * MASTER_ADDR. Rank 0 listens there only, if that is an address, localhost, or a name that has
  * one address besides loopback, and if that is its machine's own; by another name, such as one
  * that is 127.0.1.1 in its own /etc/hosts, at all addresses of its machine; at 127.0.0.1 if
@@ -264,10 +264,10 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
  * Return: as coll_comm_init_rank(); -EINVAL: a variable is missing or wrong;
  * -ETIMEDOUT: ranks did not come (the text says which); -EACCES: another key; -ENOKEY: none,
  * between machines; -EMFILE: rank 0 needs more files (RLIMIT_NOFILE);
- * -EEXIST: a rank came twice; -EPROTO: another number of ranks, or not libcoll;
+ * -EEXIST: a rank came twice; -EPROTO: another number of ranks, another job, or not libcoll;
  * -EPROTONOSUPPORT: another version of libcoll (the text says both); -EOWNERDEAD: a
  * rank exited; -EHOSTUNREACH: ranks on several machines, and a device without an RDMA port;
- * -EADDRINUSE: another program listens there; -ELIBACC: PMIx's library is missing; -ENOTCONN: its
+ * -EADDRINUSE: something else listens there; -ELIBACC: PMIx's library is missing; -ENOTCONN: its
  * server is.
  */
 int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *config);

@@ -223,6 +223,16 @@ static void test_environment(void)
 	run(1, false);
 	ksft_test_result(said(0, -EHOSTUNREACH, "MASTER_ADDR=\"no-such-host.invalid\""),
 			 "no such host\n");
+	clean();
+	scratch_env[0][0] = scratch_env[1][0] = "MASTER_ADDR=[127.0.0.1]";
+	ksft_test_result(!run(2, false) && same_secrets(2), "an address in brackets\n");
+	clean();
+	scratch_env[0][0] = "MASTER_ADDR=[::1";
+	scratch_env[1][0] = "MASTER_ADDR=127.0.0.1 ";
+	run(2, false);
+	ksft_test_result(said(0, -EINVAL, "MASTER_ADDR=\"[::1\" is no address in brackets") &&
+			 said(1, -EINVAL, "MASTER_ADDR=\"127.0.0.1 \" has a blank in it"),
+			 "a bracket too few, a blank too many\n");
 }
 
 /*
@@ -564,6 +574,7 @@ static void test_squatter(void)
 
 	clean();
 	job = coll_hash_add(coll_hash_text(COLL_HASH_INIT, "127.0.0.1"), atoi(port));
+	job = coll_hash_add(job, 0);
 	n = snprintf(un.sun_path + 1, sizeof(un.sun_path) - 1, "npulink-%u-%016llx", geteuid(),
 		     (unsigned long long)job);
 	if (bind(fd, (struct sockaddr *)&un, offsetof(struct sockaddr_un, sun_path) + 1 + n))
@@ -605,7 +616,10 @@ static void test_foreign_port(void)
 	pid_t pid;
 
 	waitpid(start(0, 2), NULL, 0);
-	ksft_test_result(said(0, -EADDRINUSE, "set COLL_PORT to a free port"), "port in use\n");
+	ksft_test_result(said(0, -EADDRINUSE, "where another program does: set COLL_PORT"),
+			 "port in use\n");
+	/* Rank 0 asked who that is. */
+	close(accept(fd, NULL, NULL));
 	pid = start(1, 2);
 	peer = accept(fd, NULL, NULL);
 	if (write(peer, nonsense, sizeof(nonsense)) < 0)
@@ -616,12 +630,46 @@ static void test_foreign_port(void)
 	ksft_test_result(said(1, -EPROTO, "is not libcoll"), "something else answers\n");
 }
 
+/* Jobs whose ports are next to each other, or the same. */
+static void test_neighbours(void)
+{
+	char master[24];
+	int fd = listen_instead();
+	pid_t pid;
+	bool ok;
+
+	snprintf(master, sizeof(master), "MASTER_PORT=%d", atoi(port) - 1);
+	for (int i = 0; i < 2; i++) {
+		scratch_env[i][0] = "COLL_PORT=";
+		scratch_env[i][1] = master;
+		scratch_env[i][2] = "COLL_TIMEOUT=20";
+	}
+	ksft_test_result(!run(2, false) && same_secrets(2), "the port after MASTER_PORT is taken\n");
+	close(fd);
+	clean();
+	scratch_env[1][0] = "TORCHELASTIC_RUN_ID=that";
+	pid = start(0, 2);
+	waitpid(start(1, 2), NULL, 0);
+	ksft_test_result(said(1, -EPROTO, "is another job"), "rank 0 of another job\n");
+	scratch_env[2][0] = "RANK=0";
+	waitpid(start(2, 2), NULL, 0);
+	ok = said(2, -EADDRINUSE, "another rank 0 of this job listens at 127.0.0.1");
+	scratch_env[2][1] = "TORCHELASTIC_RUN_ID=that";
+	waitpid(start(2, 2), NULL, 0);
+	ok = ok && said(2, -EADDRINUSE, "where another job does: set COLL_PORT");
+	ksft_test_result(ok, "rank 0 comes twice\n");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* HELLO or JOIN, by hand. */
 struct greeting {
 	uint32_t magic, type;
 	int32_t status;
 	uint32_t len;
-	uint32_t protocol, version, keyed, nranks, rank, extra;
+	uint32_t protocol, version;
+	uint16_t keyed, job;
+	uint32_t nranks, rank, extra;
 	uint8_t nonce[16], mac[32];
 };
 
@@ -647,7 +695,6 @@ static void test_guess(void)
 
 	clean();
 	scratch_env[0][0] = "COLL_KEY=secret";
-	scratch_env[0][1] = "COLL_TIMEOUT=2";
 	pid = start(0, 2);
 	fd = connect_stranger();
 	if (write(fd, &join, sizeof(join)) != sizeof(join) ||
@@ -659,6 +706,7 @@ static void test_guess(void)
 			 !memcmp(hello.mac, none, 32) && read(fd, &byte, 1) <= 0,
 			 "a wrong key is answered by nothing that a key was used for\n");
 	close(fd);
+	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
 
@@ -1018,7 +1066,7 @@ int main(int argc, char **argv)
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	signal(SIGPIPE, SIG_IGN);
 	ksft_print_header();
-	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 2 + 2 + 2 + 2 + 4 + 2 + 2 + 2 + 3);
+	ksft_set_plan(4 + 8 + 1 + 5 + 2 + 7 + 3 + 6 + 2 + 2 + 2 + 2 + 2 + 3 + 4 + 2 + 2 + 2 + 3);
 	test_sha256();
 	test_meeting();
 	test_network_warning();
@@ -1031,6 +1079,7 @@ int main(int argc, char **argv)
 	test_silent();
 	test_squatter();
 	test_foreign_port();
+	test_neighbours();
 	test_guess();
 	test_false_error();
 	test_keys();
