@@ -559,7 +559,8 @@ static int need_key(struct coll_bootstrap *b, uint8_t key[COLL_KEY_LEN])
 {
 	int rc = coll_key_read(b, key);
 
-	if (rc || b->key || b->no_key || b->ops != &coll_bootstrap_tcp || coll_host_is_local(b->host))
+	if (rc || b->key || b->no_key || b->ops != &coll_bootstrap_tcp ||
+	    coll_host_is_local(b->host))
 		return rc;
 	return coll_text(b->text, sizeof(b->text), -ENOKEY,
 			 "MASTER_ADDR=\"%s\" is for ranks of several machines, and there is no key: set COLL_KEY to the same secret text on all ranks, or COLL_KEY_FILE to the same 32 random bytes (COLL_KEY=none: whoever gets there can be a rank); if all are on one machine, set MASTER_ADDR=localhost",

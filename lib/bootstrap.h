@@ -2,9 +2,9 @@
 /*
  * bootstrap.h - how ranks that are to be one communicator meet.
  *
- * bootstrap_key.c has the key that they share; bootstrap.c knows what they have to tell each other; a table of operations knows
- * how it gets to the others: over TCP (bootstrap_tcp.c) or by the launcher
- * (bootstrap_pmix.c).
+ * bootstrap_key.c has the key that they share; bootstrap.c knows what they have to tell
+ * each other; a table of operations knows how it gets to the others: over TCP
+ * (bootstrap_tcp.c) or by the launcher (bootstrap_pmix.c).
  */
 #ifndef COLL_BOOTSTRAP_H
 #define COLL_BOOTSTRAP_H

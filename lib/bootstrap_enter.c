@@ -62,8 +62,8 @@ static int knock(struct coll_bootstrap *b, struct coll_conn *c, uint32_t extra,
 		 struct coll_place *place, int *status)
 {
 	struct coll_greeting hello, g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key, .job = b->job,
-		.nranks = b->nranks, .rank = b->rank, .extra = extra,
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
+		.job = b->job, .nranks = b->nranks, .rank = b->rank, .extra = extra,
 	};
 	struct coll_bootstrap patient = *b;
 	uint64_t now, until_ns;

@@ -3,9 +3,10 @@
  * bootstrap_serve.c - what a rank does for those that come to it, until all are there.
  *
  * Whoever comes is a stranger until it has said JOIN with a right MAC; strangers are
- * dropped and only counted, and nobody waits for what one of them has not said. An entry gives it a place by the order of arrival and
- * reports it upwards once it is there, so that rank 0 knows who is missing. What a
- * member gets wrong is reported upwards as well, and rank 0 tells all the same line.
+ * dropped and only counted, and nobody waits for what one of them has not said. An entry
+ * gives it a place by the order of arrival and reports it upwards once it is there, so that
+ * rank 0 knows who is missing. What a member gets wrong is reported upwards as well, and
+ * rank 0 tells all the same line.
  */
 #include <errno.h>
 #include <poll.h>
@@ -165,8 +166,8 @@ static bool greet(struct coll_bootstrap *b, struct coll_conn *c,
 		  const struct sockaddr_storage *addr, socklen_t len)
 {
 	struct coll_greeting g = {
-		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key, .job = b->job,
-		.nranks = b->nranks, .rank = b->rank, .extra = coll_remaining_ms(b),
+		.protocol = COLL_PROTOCOL, .version = COLL_VERSION, .keyed = !!b->key,
+		.job = b->job, .nranks = b->nranks, .rank = b->rank, .extra = coll_remaining_ms(b),
 	};
 
 	if (!c->door->local)

@@ -106,7 +106,7 @@ bool coll_is_failure(int rc)
 }
 
 /* Writes the text if there is room for one, and adds what rc means if that is not in it. */
-/* What others said may be in it, and goes to a terminal: no control characters of ASCII or UTF-8. */
+/* What others said goes to a terminal: no control characters, of ASCII or of UTF-8. */
 static void make_plain(char *text)
 {
 	for (unsigned char *s = (unsigned char *)text; *s; s++)

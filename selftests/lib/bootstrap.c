@@ -735,7 +735,8 @@ static void test_false_error(void)
 	scratch_env[1][1] = "COLL_KEY=secret";
 	pid = start(1, 2);
 	peer = accept(fd, NULL, NULL);
-	if (write(peer, &hello, sizeof(hello)) < 0 || recv(peer, &join, sizeof(join), MSG_WAITALL) < 0 ||
+	if (write(peer, &hello, sizeof(hello)) < 0 ||
+	    recv(peer, &join, sizeof(join), MSG_WAITALL) < 0 ||
 	    write(peer, &error, sizeof(error)) < 0)
 		abort();
 	waitpid(pid, NULL, 0);
