@@ -195,7 +195,9 @@ struct coll_config {
 	uint64_t peer_timeout_ns;
 };
 
-#define COLL_CONFIG_INIT { .size = sizeof(struct coll_config), .deadline_ns = COLL_DEADLINE_AUTO }
+/* In their order, all of them: C++ before C++20 has no names there. */
+#define COLL_CONFIG_INIT	{ sizeof(struct coll_config), 0, 0, NULL, NULL, NULL,		\
+				  COLL_DEADLINE_AUTO, 0, 0, 0, NULL, NULL, 0, NULL, 0 }
 
 /**
  * coll_get_unique_id() - make up a communicator
