@@ -20,6 +20,7 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 KREL := $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' '$(KDIR)/include/generated/utsrelease.h' 2>/dev/null)
 
 CFLAGS ?= -O2 -g
+OBJCOPY ?= objcopy
 override CFLAGS += -std=gnu11 -Wall -Wextra -Wno-unused-parameter
 CPPFLAGS += -D_GNU_SOURCE -DNPULINK_VERSION='"$(VERSION)"' -Iuapi -Ikernel/include -Ilib/include -Ilib
 SAN := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -114,8 +115,17 @@ $(B)/lib/libcoll.so: $(B)/lib/libcoll.so.$(VERSION)
 	$(Q)ln -sf libcoll.so.$(VERSION) $(B)/lib/$(SONAME)
 	$(Q)ln -sf $(SONAME) $@
 
+# One object, in which names that coll.h does not declare are local, as in the shared library:
+# a program may have functions of the same names.
+$(B)/obj/libcoll.o: $(LIB_OBJECTS)
+	@$(call say,LD,$@)
+	$(Q)$(CC) $(CFLAGS) -r -nostdlib -o $@ $^ && $(OBJCOPY) --localize-hidden $@
+
 # Made anew each time: an object whose source has gone must not stay in it.
-$(B)/lib/libcoll.a: $(LIB_OBJECTS)
+$(B)/lib/libcoll.a: $(B)/obj/libcoll.o
+# With all names, for the tool and for tests.
+$(B)/lib/libcoll-internal.a: $(LIB_OBJECTS)
+$(B)/lib/libcoll.a $(B)/lib/libcoll-internal.a:
 	@$(call say,AR,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
@@ -153,16 +163,16 @@ $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -L$(B)/lib -lcoll \
 		-Wl,-rpath,'$$ORIGIN/../../lib' -lm -pthread
 
-$(BENCHES): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.a
+$(BENCHES): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll-internal.a
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm -pthread
 
 # It shows plans, so it needs the library's inside, which the shared one hides.
-$(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll.a
+$(B)/tools/npulink: $(TOOL_OBJECTS) $(B)/lib/libcoll-internal.a
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll.a $(TOOL_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TOOL_OBJECTS) $(B)/lib/libcoll-internal.a $(TOOL_LIBS)
 
 # Side by side with MPI and Gloo. A peer that is not installed is not measured.
 PEERS := $(B)/bench/measure-npulink $(B)/bench/limits $(B)/bench/steps $(B)/bench/reduce \
