@@ -577,10 +577,9 @@ int coll_comm_init_env(struct coll_comm **comm, const struct coll_config *user)
 	if (!comm)
 		return -EINVAL;
 	*comm = NULL;
-	rc = coll_config_get(&config, user);
-	if (rc)
-		return rc;
-	rc = read_launcher(&b);
+	rc = coll_config_get(&config, user, b.text, sizeof(b.text));
+	if (!rc)
+		rc = read_launcher(&b);
 	if (!rc)
 		rc = coll_config_env(&config, b.text, sizeof(b.text));
 	if (!rc && b.nranks != 1)

@@ -18,21 +18,61 @@ const char *coll_version_string(void)
 	return COLL_VERSION_STRING;
 }
 
-/* ---- configuration */
+/* ---- structures of programs that were built with another version */
+
+/* No version of a structure is larger: that is no size, but what has been left unset. */
+#define STRUCT_MAX	4096
+
+static bool is_zero(const char *from, const char *to)
+{
+	while (from < to && !*from)
+		from++;
+	return from == to;
+}
 
 /* A copy with all members that this version knows. */
-int coll_config_get(struct coll_config *out, const struct coll_config *config)
+int coll_config_get(struct coll_config *out, const struct coll_config *config, char *text,
+		    size_t size)
 {
 	const struct coll_config defaults = COLL_CONFIG_INIT;
 
 	*out = defaults;
-	if (config) {
-		if (config->size < offsetof(struct coll_config, device) || config->size > 4096)
-			return -EINVAL;
-		memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
-	}
-	return out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM) ? -EINVAL : 0;
+	if (!config)
+		return 0;
+	if (config->size < offsetof(struct coll_config, device) || config->size > STRUCT_MAX)
+		return coll_text(text, size, config->size > STRUCT_MAX ? -E2BIG : -EINVAL,
+				 "coll_config.size is %zu: begin with COLL_CONFIG_INIT",
+				 config->size);
+	memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
+	if (config->size > sizeof(*out) &&
+	    !is_zero((const char *)(config + 1), (const char *)config + config->size))
+		return coll_text(text, size, -E2BIG,
+				 "struct coll_config has a member that is set and that libcoll %s does not know: the program needs a newer libcoll",
+				 COLL_VERSION_STRING);
+	if (out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM))
+		return coll_text(text, size, -EINVAL, "coll_config.flags has unknown bits: 0x%x",
+				 out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM));
+	return 0;
 }
+
+/*
+ * Gives the caller @from, a structure of @known bytes, for @to, which begins with how many it has:
+ * members that one of the two versions does not know are left out, or zero.
+ */
+static int give(struct coll_comm *comm, const char *who, void *to, const void *from, size_t known)
+{
+	size_t has = *(size_t *)to;
+
+	if (has <= sizeof(has) || has > STRUCT_MAX)
+		return coll_fail(comm, -EINVAL,
+				 "%s: the structure's size is %zu: begin with its _INIT", who, has);
+	memset(to, 0, has);
+	memcpy(to, from, has < known ? has : known);
+	*(size_t *)to = has;
+	return 0;
+}
+
+/* ---- configuration */
 
 /* What the environment adds to it. */
 int coll_config_env(struct coll_config *config, char *text, size_t size)
@@ -332,6 +372,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		"checksum", "deadlock", "removed",
 	};
 	struct npulink_comm_status st;
+	struct coll_state known;
 	int rc = coll_comm_enter(comm);
 	char words[128];
 
@@ -341,7 +382,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 	if (rc)
 		return coll_fail(comm, rc, "%s: %s", __func__,
 				 coll_words(rc, words, sizeof(words)));
-	*state = (struct coll_state) {
+	known = (struct coll_state) {
 		.status = st.out_status,
 		.cause = st.out_cause < ARRAY_SIZE(cause) ? cause[st.out_cause] : "unknown",
 		.rank = st.out_rank,
@@ -352,38 +393,43 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		.number = st.out_number,
 		.next = st.out_next,
 	};
-	coll_machine_name(comm, &st, state->machine, sizeof(state->machine));
-	memcpy(state->port, st.out_port, sizeof(state->port) - 1);
-	return 0;
+	coll_machine_name(comm, &st, known.machine, sizeof(known.machine));
+	memcpy(known.port, st.out_port, sizeof(known.port) - 1);
+	return give(comm, __func__, state, &known, sizeof(known));
 }
 
-void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
+int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 {
-	struct coll_dev *dev = comm->dev;
+	struct coll_comm_info known = { };
+	struct coll_dev *dev;
+	int rc = coll_comm_enter(comm);
 
-	*info = (struct coll_comm_info) { .rank = comm->rank, .nranks = comm->nranks };
-	memcpy(info->device, dev->info.out_name, sizeof(info->device) - 1);
-	memcpy(info->backend, dev->info.out_backend, sizeof(info->backend) - 1);
-	memcpy(info->engine, dev->info.out_engine, sizeof(info->engine) - 1);
-	if (coll_dev_is_child(dev))
-		return;
+	if (rc)
+		return rc;
+	dev = comm->dev;
+	known.rank = comm->rank;
+	known.nranks = comm->nranks;
+	memcpy(known.device, dev->info.out_name, sizeof(known.device) - 1);
+	memcpy(known.backend, dev->info.out_backend, sizeof(known.backend) - 1);
+	memcpy(known.engine, dev->info.out_engine, sizeof(known.engine) - 1);
 	pthread_mutex_lock(&dev->lock);
-	info->arena_bytes = dev->arena_size;
-	info->scratch_bytes = dev->scratch_bytes;
-	info->pinned_bytes = dev->regs.bytes;
-	info->plans = comm->plans.n;
-	info->plan_hits = comm->plans.hits +
+	known.arena_bytes = dev->arena_size;
+	known.scratch_bytes = dev->scratch_bytes;
+	known.pinned_bytes = dev->regs.bytes;
+	known.plans = comm->plans.n;
+	known.plan_hits = comm->plans.hits +
 			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed) +
 			  atomic_load_explicit(&comm->group.hits, memory_order_relaxed);
-	info->plan_misses = comm->plans.misses;
-	info->registrations = dev->regs.n;
-	info->reg_hits = dev->regs.hits;
-	info->reg_misses = dev->regs.misses;
-	info->stale = dev->regs.stale;
-	info->copied = atomic_load(&dev->copied);
-	info->syscalls = atomic_load(&dev->drv.calls);
-	info->met = atomic_load_explicit(&comm->board.met, memory_order_relaxed);
+	known.plan_misses = comm->plans.misses;
+	known.registrations = dev->regs.n;
+	known.reg_hits = dev->regs.hits;
+	known.reg_misses = dev->regs.misses;
+	known.stale = dev->regs.stale;
+	known.copied = atomic_load(&dev->copied);
+	known.syscalls = atomic_load(&dev->drv.calls);
+	known.met = atomic_load_explicit(&comm->board.met, memory_order_relaxed);
 	pthread_mutex_unlock(&dev->lock);
+	return give(comm, __func__, info, &known, sizeof(known));
 }
 
 unsigned int coll_comm_rank(const struct coll_comm *comm)

@@ -748,7 +748,8 @@ void coll_comm_discard(struct coll_comm *comm);
 int coll_comm_make(struct coll_comm **comm, struct coll_dev *dev, unsigned int nranks,
 		   const uint8_t *secret, unsigned int rank, const struct coll_config *config,
 		   char *text, size_t size);
-int coll_config_get(struct coll_config *out, const struct coll_config *config);
+int coll_config_get(struct coll_config *out, const struct coll_config *config, char *text,
+		    size_t size);
 int coll_config_env(struct coll_config *config, char *text, size_t size);
 int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc,
 		     const char *text);

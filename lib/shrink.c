@@ -162,6 +162,7 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 {
 	struct coll_survivors *joined;
 	struct coll_config config;
+	char text[COLL_TEXT];
 	struct coll_comm *made;
 	int rc;
 
@@ -171,9 +172,9 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 	rc = coll_comm_enter(comm);
 	if (rc)
 		return rc;
-	rc = coll_config_get(&config, user);
+	rc = coll_config_get(&config, user, text, sizeof(text));
 	if (rc)
-		return coll_fail(comm, rc, "coll_comm_shrink: the configuration is malformed");
+		return coll_fail(comm, rc, "coll_comm_shrink: %s", text);
 	/* What the environment says is true of all ranks, not of those that are left. */
 	if (!config.topology)
 		config.topology = "";

@@ -159,9 +159,9 @@ int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
 	if (!comm)
 		return -EINVAL;
 	*comm = NULL;
-	rc = coll_config_get(&config, user);
+	rc = coll_config_get(&config, user, text, sizeof(text));
 	if (rc)
-		return rc;
+		return coll_config_fail(&config, rank, rc, text);
 	if (!unique) {
 		rc = coll_text(text, sizeof(text), -EINVAL, "no unique id given");
 	} else if (!nranks || rank >= nranks) {

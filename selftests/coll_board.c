@@ -34,7 +34,7 @@ static unsigned int mix(unsigned int a, unsigned int b)
 
 static uint64_t met(struct coll_comm *comm)
 {
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 
 	coll_comm_info(comm, &info);
 	return info.met;

@@ -21,7 +21,7 @@ static void pause_us(unsigned int us)
 
 static uint64_t met(struct coll_comm *comm)
 {
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 
 	coll_comm_info(comm, &info);
 	return info.met;
@@ -288,7 +288,7 @@ static int request(struct ranks *ranks, struct coll_comm *comm)
 
 static uint64_t syscalls(struct coll_comm *comm)
 {
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 
 	coll_comm_info(comm, &info);
 	return info.syscalls;

@@ -297,7 +297,7 @@ static int storm(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);
 	static long in[40000], out[40000];
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int rc = 0, i;
 
 	signals_every(1000);

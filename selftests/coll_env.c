@@ -20,7 +20,7 @@ static int rank_main(unsigned int rank, const char *key)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
 	char text[500] = "", number[12];
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	struct coll_comm *comm;
 	int in = rank + 1, out, rc;
 

@@ -175,7 +175,7 @@ static int wait_deadline(struct ranks *ranks, struct coll_comm *comm)
 static int aborts(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int rc = warm_up(ranks, comm);
 
 	if (rc)

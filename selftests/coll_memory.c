@@ -41,7 +41,7 @@ static int swap(struct ranks *ranks, struct coll_comm *comm, char *out, char *in
 static int found_again(struct ranks *ranks, struct coll_comm *comm)
 {
 	char *a = map(NULL, LEN), *b = map(NULL, LEN);
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	int rc = 0;
 
 	for (int i = 0; i < 5 && !rc; i++)
@@ -56,7 +56,7 @@ static int found_again(struct ranks *ranks, struct coll_comm *comm)
 static int mapped_again(struct ranks *ranks, struct coll_comm *comm)
 {
 	char *a = map(NULL, LEN), *b = map(NULL, LEN);
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	int rc = 0;
 
 	for (int i = 0; i < 8 && !rc; i++) {
@@ -101,7 +101,7 @@ static int forked(struct ranks *ranks, struct coll_comm *comm)
 static int overlapping(struct ranks *ranks, struct coll_comm *comm)
 {
 	char *a = map(NULL, LEN), *b = map(NULL, LEN);
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	int rc = 0;
 
 	for (int i = 0; i < 12 && !rc; i++)
@@ -224,7 +224,7 @@ static int untouched(struct ranks *ranks, struct coll_comm *comm)
 
 static int allocated(struct ranks *ranks, struct coll_comm *comm)
 {
-	struct coll_comm_info before, after;
+	struct coll_comm_info before = COLL_COMM_INFO_INIT, after = COLL_COMM_INFO_INIT;
 	void *a, *b, *c;
 	int rc = coll_mem_alloc(comm, LEN, &a);
 
@@ -247,7 +247,7 @@ static int allocated(struct ranks *ranks, struct coll_comm *comm)
 static int registered(struct ranks *ranks, struct coll_comm *comm)
 {
 	char *a = map(NULL, LEN), *b = map(NULL, LEN);
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	int rc = coll_register(comm, a, LEN);
 
 	rc = rc ? rc : coll_register(comm, b, LEN);

@@ -140,7 +140,7 @@ static int meet(struct track *t, const struct slot *s)
 static int expect_status(struct track *t, const struct slot *s)
 {
 	const char *text = coll_comm_last_error(s->comm);
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	if (coll_comm_status(s->comm, &state))
 		return wrong(t, "coll_comm_status: %s", text);

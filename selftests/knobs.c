@@ -210,6 +210,7 @@ static int obey(unsigned int rank)
 			rank_fail(ranks, rank, "barrier: %s", coll_comm_last_error(comm));
 		return rc;
 	case RUN:
+		*state = (struct coll_state)COLL_STATE_INIT;
 		coll_comm_status(comm, state);
 		sh->number[rank] = state->next;
 		sh->wrong[rank] = sh->target >= SENDRECV ?
@@ -217,6 +218,7 @@ static int obey(unsigned int rank)
 				  trial_run(comm, &c, text, sizeof(sh->text[0]));
 		return 0;
 	case TELL:
+		*state = (struct coll_state)COLL_STATE_INIT;
 		rc = coll_comm_status(comm, state);
 		if (!rc && state->status && state->rank == rank && state->step != NPULINK_NO_PEER &&
 		    sh->target < SENDRECV)

@@ -227,7 +227,7 @@ static int with_one_port(struct coll_comm *comm, unsigned int rank)
 static int with_none(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[300000], out[300000];
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int rc, port;
 	double took;
 

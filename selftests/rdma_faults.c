@@ -126,7 +126,7 @@ static bool cable;
 static int check_words(struct coll_comm *comm, unsigned int rank)
 {
 	const char *host = rank ? "vm0" : "vm1", *text = coll_comm_last_error(comm);
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	if (coll_comm_status(comm, &state) || strcmp(state.cause, "link") || state.rank > 1 ||
 	    state.peer != !state.rank)

@@ -63,7 +63,7 @@ static int all_meshes(unsigned int per)
 static int abort_reaches_all(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[200000], out[200000];
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int rc = 0;
 
 	while (!rc) {

@@ -56,7 +56,7 @@ static int torchrun_worker(unsigned int local)
 {
 	unsigned int rank = machine * PER + local;
 	struct coll_config config = COLL_CONFIG_INIT;
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	struct coll_comm *comm;
 	char text[600], device[8];
 	int rc;

@@ -209,7 +209,7 @@ static int with_algorithm(const char *algorithm, unsigned int per, remote_fn fn)
 /* What both ranks see when one of them fails: the same cause. */
 static int expect(struct coll_comm *comm, unsigned int rank, int rc, int want, const char *cause)
 {
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	if (rc != want)
 		return remote_fail("rank %u: %d instead of %d: %s", rank, rc, want,
@@ -308,7 +308,7 @@ static int warm_up_both(struct coll_comm *comm, unsigned int rank)
 static int abort_other(struct coll_comm *comm, unsigned int rank)
 {
 	static char in[1 << 20], out[1 << 20];
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int rc;
 
 	if (warm_up_both(comm, rank))
@@ -361,7 +361,7 @@ static int leave_connecting(struct coll_comm *comm, unsigned int rank)
 {
 	static int x[1000], y[1000];
 	struct coll_request *req;
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	if (remote_check(coll_allreduce_init(comm, x, y, 1000, COLL_INT32, COLL_SUM, &req), comm,
 			 rank, "allreduce_init") ||

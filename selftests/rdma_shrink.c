@@ -144,7 +144,7 @@ static int never_asks(struct coll_comm *comm, unsigned int rank)
 static int is_late(struct coll_comm *comm, unsigned int rank)
 {
 	unsigned int n = coll_comm_size(comm);
-	struct coll_state state = { };
+	struct coll_state state = COLL_STATE_INIT;
 	int in[3] = { }, out[3], rc, bad;
 	struct coll_comm *shrunk;
 
@@ -181,7 +181,7 @@ static int cable(unsigned int to, bool cut)
 static int left_out(struct coll_comm *comm, unsigned int rank)
 {
 	struct coll_comm *shrunk = comm;
-	struct coll_state state = { };
+	struct coll_state state = COLL_STATE_INIT;
 	int rc = use(comm, 1), bad = 0;
 
 	if (rank && cable(3 - rank, true))

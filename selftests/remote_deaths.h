@@ -18,7 +18,7 @@ static inline int remote_check_death(struct coll_comm *comm, unsigned int rank, 
 {
 	const char *text = coll_comm_last_error(comm);
 	double noticed = now(), took;
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	char host[16];
 
 	snprintf(host, sizeof(host), "vm%u", where);

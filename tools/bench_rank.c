@@ -373,7 +373,7 @@ static int init(struct self *self)
 	const struct bench *b = self->b;
 	struct coll_config config = COLL_CONFIG_INIT;
 	struct bench_who who = { };
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	uint64_t nsend, nrecv;
 	char device[16], text[400] = "";
 	int rc;

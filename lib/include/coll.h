@@ -52,6 +52,11 @@ extern "C" {
  *
  * A communicator must not be used by a process that fork() made: it gets -EPERM.
  * There it may only be destroyed, which does not concern the parent.
+ *
+ * Structures begin with their size, which their _INIT sets, and grow at the end. So programs
+ * go on to work with a library that is newer than the header they were built with, and with an
+ * older one as well: of what it has to tell it leaves members that it does not know zero, and
+ * asks of it that it does not know, those that are not zero, it refuses with -E2BIG.
  */
 
 #define COLL_VERSION_MAJOR	0
@@ -195,7 +200,7 @@ struct coll_config {
 	uint64_t peer_timeout_ns;
 };
 
-/* In their order, all of them: C++ before C++20 has no names there. */
+/* All members, in their order: C++ before C++20 has no names there. */
 #define COLL_CONFIG_INIT	{ sizeof(struct coll_config), 0, 0, NULL, NULL, NULL,		\
 				  COLL_DEADLINE_AUTO, 0, 0, 0, NULL, NULL, 0, NULL, 0 }
 
@@ -236,8 +241,8 @@ int coll_get_unique_id_at(struct coll_unique_id *id, const char *address);
  * can make several ranks. With an id for several machines it waits for all of them, as
  * coll_comm_init_env() does, and fails as that does.
  *
- * Return: 0; -EINVAL: bad arguments, or other ranks gave another @nranks; -EEXIST:
- * the rank is taken; -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES: the
+ * Return: 0; -EINVAL: bad arguments, or other ranks gave another @nranks; -E2BIG: @config has
+ * members that this version does not know, and that are not zero; -EEXIST: the rank is taken; -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES: the
  * device cannot be opened; -EPROTONOSUPPORT: the module's ABI is another one;
  * -ENOMEM; or how the communicator failed before.
  */
@@ -331,6 +336,7 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 
 /**
  * struct coll_state - how a communicator is
+ * @size: sizeof(struct coll_state); set by COLL_STATE_INIT
  * @status: 0, or the -errno that it failed with
  * @cause: the kernel's word for it: "none", "abort", "deadline", "death", "left",
  *	   "mismatch", "link", "device", "checksum", "deadlock", "removed"
@@ -350,6 +356,7 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
  *	  leads to @peer's, such as "rxe0/1"; "" if none was found
  */
 struct coll_state {
+	size_t size;
 	int status;
 	const char *cause;
 	uint32_t rank;
@@ -363,11 +370,14 @@ struct coll_state {
 	char port[32];
 };
 
-/* Returns 0 with @state filled in, or an -errno if it cannot be asked. */
+#define COLL_STATE_INIT	{ sizeof(struct coll_state), 0, NULL, 0, 0, 0, 0, 0, 0, 0, "", "" }
+
+/* Returns 0 with @state filled in, -EINVAL: its size is none; or an -errno if it cannot be asked. */
 int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
 
 /**
  * struct coll_comm_info - what a communicator uses
+ * @size: sizeof(struct coll_comm_info); set by COLL_COMM_INFO_INIT
  * @rank: own rank
  * @nranks: number of ranks
  * @device: "npu0"
@@ -390,6 +400,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
  * With &coll_config.share, what concerns memory is that of all that share.
  */
 struct coll_comm_info {
+	size_t size;
 	uint32_t rank;
 	uint32_t nranks;
 	char device[16];
@@ -410,7 +421,11 @@ struct coll_comm_info {
 	uint64_t met;
 };
 
-void coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info);
+#define COLL_COMM_INFO_INIT	{ sizeof(struct coll_comm_info), 0, 0, "", "", "", 0, 0, 0, 0,	\
+				  0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+/* Returns 0 with @info filled in, or -EINVAL: its size is none. */
+int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info);
 
 unsigned int coll_comm_rank(const struct coll_comm *comm);
 unsigned int coll_comm_size(const struct coll_comm *comm);

@@ -54,6 +54,8 @@ cat >"$scratch/user.c" <<'END'
 #endif
 
 struct coll_config init = COLL_CONFIG_INIT;
+struct coll_state state = COLL_STATE_INIT;
+struct coll_comm_info info = COLL_COMM_INFO_INIT;
 const char *version = COLL_VERSION_STRING;
 unsigned char bytes[COLL_UNIQUE_ID_BYTES];
 

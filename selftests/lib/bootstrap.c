@@ -1034,7 +1034,7 @@ static int launched(int times)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
 	char text[600] = "", secret[33] = "", host[64] = "";
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	struct coll_comm *comm;
 
 	setenv("COLL_DEVICE", "0", 0);

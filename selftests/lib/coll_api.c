@@ -470,7 +470,7 @@ static void test_bad_arguments(void)
 static void test_failures(void)
 {
 	struct coll_request *req = NULL;
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	int x[12] = { }, rc;
 
 	make_comms(2, NULL);

@@ -102,7 +102,7 @@ static void test_busy(void)
 
 static void test_stale(void)
 {
-	struct coll_comm_info before, after;
+	struct coll_comm_info before = COLL_COMM_INFO_INIT, after = COLL_COMM_INFO_INIT;
 	unsigned int registered;
 	int bad = both(BIG);
 
@@ -195,7 +195,7 @@ static void test_room(void)
 
 static void test_plans(void)
 {
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	unsigned int created, destroyed;
 	int bad = 0;
 

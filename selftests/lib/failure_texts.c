@@ -188,7 +188,7 @@ static bool between(const char *from, const char *to, const char *words)
 /* The same for programs. */
 static int check_state(unsigned int rank)
 {
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	if (coll_comm_status(comms[rank], &state))
 		return complain("coll_comm_status", "refused");

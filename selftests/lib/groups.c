@@ -62,7 +62,7 @@ static void test_groups_again(void)
 		{ 4, 0, COLL_SUM }, { 3, 100, COLL_MAX }, { 9000, 1000, COLL_SUM },
 		{ 4, 200, COLL_SUM },
 	} }, other;
-	struct coll_comm_info before, after;
+	struct coll_comm_info before = COLL_COMM_INFO_INIT, after = COLL_COMM_INFO_INIT;
 	unsigned int free_before = 0;
 	int hits;
 

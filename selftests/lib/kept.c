@@ -115,7 +115,7 @@ static void test_repeat_in_place(void)
 
 static void test_repeat(void)
 {
-	struct coll_comm_info before, after;
+	struct coll_comm_info before = COLL_COMM_INFO_INIT, after = COLL_COMM_INFO_INIT;
 	struct coll_repeats *r;
 	struct coll_dev *dev;
 	pthread_t threads[4];

@@ -60,7 +60,7 @@ static void test_register_stays(void)
 static void test_registrations(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
-	struct coll_comm_info info;
+	struct coll_comm_info info = COLL_COMM_INFO_INIT;
 	char *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct coll_reg *a, *b, *c;
 	struct coll_dev *dev;
