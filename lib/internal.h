@@ -88,9 +88,9 @@ int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
  * @end: byte after the last
  * @id: buffer id
  * @refs: operations that use it
- * @pins: coll_register() calls, or 1 for coll_mem_alloc(): not to be dropped
+ * @pins: ranges that coll_register() was called for and that lie in it: not to be dropped
  * @readonly: no step may write to it
- * @alloc: made by coll_mem_alloc()
+ * @alloc: made by coll_mem_alloc(): not to be dropped, either
  * @listed: in the index; if not, it goes with its last reference
  * @used: for LRU
  */
@@ -103,10 +103,22 @@ struct coll_reg {
 	uint64_t used;
 };
 
-/* Ranges in the index do not overlap, and are sorted. */
+/* A range that coll_register() was called for, @calls times, pinned or not. */
+struct coll_asked {
+	uintptr_t start, end;
+	unsigned int calls;
+};
+
+/**
+ * struct coll_regs - the ranges of a file
+ * @v: sorted, without overlaps
+ * @asked: by start, then by end
+ */
 struct coll_regs {
 	struct coll_reg **v;
 	unsigned int n, cap;
+	struct coll_asked *asked;
+	unsigned int nasked, asked_cap;
 	uint64_t clock, bytes;
 	uint64_t hits, misses, stale;
 };

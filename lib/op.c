@@ -170,21 +170,13 @@ int coll_op_bind(struct coll_operation *op)
 /* The kernel has found that memory is not what was pinned: pin it anew. */
 int coll_op_rebind(struct coll_operation *op)
 {
-	uint32_t pins[2] = { };
 	int rc;
 
-	for (unsigned int i = 0; i < 2; i++) {
-		if (!op->reg[i] || op->reg[i]->alloc)
-			continue;
-		pins[i] = op->reg[i]->pins;
-		coll_reg_stale(op->comm->dev, op->reg[i]);
-	}
+	for (unsigned int i = 0; i < 2; i++)
+		if (op->reg[i] && !op->reg[i]->alloc)
+			coll_reg_stale(op->comm->dev, op->reg[i]);
 	coll_op_unbind(op);
 	rc = coll_op_bind(op);
-	/* What coll_register() asked for goes on to hold. */
-	for (unsigned int i = 0; i < 2 && !rc; i++)
-		if (op->reg[i] && !op->reg[i]->alloc && op->reg[i]->pins < pins[i])
-			op->reg[i]->pins = pins[i];
 	if (!rc)
 		coll_op_copy_in(op);
 	return rc;

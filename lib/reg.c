@@ -3,7 +3,8 @@
  * reg.c - which of the caller's memory the kernel has pinned.
  *
  * An index of ranges, by address, that never overlap: a new range that overlaps
- * old ones replaces them by their union. Dropping an entry that an operation
+ * old ones replaces them by their union. Beside it, a list of what coll_register() was called
+ * for, as it was called: a range that holds such memory stays. Dropping an entry that an operation
  * still uses only unlists it. It is safe to keep memory pinned that the caller
  * unmaps: the kernel answers the next POST of it with -ESTALE, and op.c then drops the
  * entry and registers anew.
@@ -18,6 +19,16 @@
 
 #define PAGE		4096UL
 #define REGS_MAX	1024
+
+static uintptr_t page_down(uintptr_t addr)
+{
+	return addr & ~(PAGE - 1);
+}
+
+static uintptr_t page_up(uintptr_t addr)
+{
+	return page_down(addr + PAGE - 1);
+}
 
 /* Index of the first entry that ends after addr. */
 static unsigned int reg_find(const struct coll_regs *regs, uintptr_t addr)
@@ -34,6 +45,84 @@ static unsigned int reg_find(const struct coll_regs *regs, uintptr_t addr)
 	}
 	return lo;
 }
+
+/* ---- what coll_register() was called for */
+
+/* Index of the first that does not come before. */
+static unsigned int asked_find(const struct coll_regs *regs, uintptr_t start, uintptr_t end)
+{
+	unsigned int lo = 0, hi = regs->nasked;
+
+	while (lo < hi) {
+		unsigned int mid = (lo + hi) / 2;
+		const struct coll_asked *a = &regs->asked[mid];
+
+		if (a->start < start || (a->start == start && a->end < end))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Exactly that one, or NULL. */
+static struct coll_asked *asked_get(const struct coll_regs *regs, uintptr_t start, uintptr_t end)
+{
+	unsigned int i = asked_find(regs, start, end);
+
+	return i < regs->nasked && regs->asked[i].start == start && regs->asked[i].end == end ?
+	       &regs->asked[i] : NULL;
+}
+
+/* Room for one more. */
+static int asked_grow(struct coll_regs *regs)
+{
+	unsigned int cap = regs->asked_cap ? 2 * regs->asked_cap : 16;
+	struct coll_asked *asked;
+
+	if (regs->nasked < regs->asked_cap)
+		return 0;
+	asked = realloc(regs->asked, cap * sizeof(*asked));
+	if (!asked)
+		return -ENOMEM;
+	regs->asked = asked;
+	regs->asked_cap = cap;
+	return 0;
+}
+
+/* There is room. True if it is new. */
+static bool asked_add(struct coll_regs *regs, uintptr_t start, uintptr_t end)
+{
+	struct coll_asked *asked = asked_get(regs, start, end);
+	unsigned int i = asked_find(regs, start, end);
+
+	if (asked) {
+		asked->calls++;
+		return false;
+	}
+	memmove(&regs->asked[i + 1], &regs->asked[i],
+		(regs->nasked++ - i) * sizeof(*regs->asked));
+	regs->asked[i] = (struct coll_asked) { .start = start, .end = end, .calls = 1 };
+	return true;
+}
+
+static void asked_drop(struct coll_regs *regs, struct coll_asked *asked)
+{
+	memmove(asked, asked + 1, (regs->asked + --regs->nasked - asked) * sizeof(*asked));
+}
+
+/* How many lie in that range. */
+static uint32_t asked_in(const struct coll_regs *regs, uintptr_t start, uintptr_t end)
+{
+	uint32_t n = 0;
+
+	for (unsigned int i = asked_find(regs, start, 0);
+	     i < regs->nasked && regs->asked[i].start < end; i++)
+		n += regs->asked[i].end <= end;
+	return n;
+}
+
+/* ---- ranges */
 
 static void reg_free(struct coll_dev *dev, struct coll_reg *reg)
 {
@@ -71,6 +160,7 @@ static int reg_list(struct coll_dev *dev, struct coll_reg *reg)
 	memmove(&regs->v[i + 1], &regs->v[i], (regs->n++ - i) * sizeof(*regs->v));
 	regs->v[i] = reg;
 	reg->listed = true;
+	reg->pins = asked_in(regs, reg->start, reg->end);
 	reg->used = ++regs->clock;
 	regs->bytes += reg->end - reg->start;
 	return 0;
@@ -83,7 +173,7 @@ bool coll_reg_evict(struct coll_dev *dev)
 	unsigned int oldest = regs->n;
 
 	for (unsigned int i = 0; i < regs->n; i++)
-		if (!regs->v[i]->refs && !regs->v[i]->pins &&
+		if (!regs->v[i]->refs && !regs->v[i]->pins && !regs->v[i]->alloc &&
 		    (oldest == regs->n || regs->v[i]->used < regs->v[oldest]->used))
 			oldest = i;
 	if (oldest == regs->n)
@@ -139,18 +229,14 @@ static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool wr
 	return 0;
 }
 
-/* Drops all that overlap. Returns for how many of them that are whole there somebody asked. */
-static uint32_t reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
+/* Drops all that overlap. */
+static void reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
 {
 	struct coll_regs *regs = &dev->regs;
-	uint32_t pins = 0;
+	unsigned int i = reg_find(regs, start);
 
-	for (unsigned int i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end;) {
-		if (regs->v[i]->start >= start && regs->v[i]->end <= end)
-			pins += regs->v[i]->pins;
+	while (i < regs->n && regs->v[i]->start < end)
 		reg_unlist(dev, i);
-	}
-	return pins;
 }
 
 /* Does @reg not take the place of what is to stay: memory to free, or what somebody asked for? */
@@ -175,7 +261,7 @@ static int reg_replace(struct coll_dev *dev, struct coll_reg *reg)
 	if (reg_beside(dev, reg)) {
 		dev->regs.bytes += reg->end - reg->start;
 	} else {
-		reg->pins += reg_clear(dev, reg->start, reg->end);
+		reg_clear(dev, reg->start, reg->end);
 		rc = reg_list(dev, reg);
 	}
 	if (rc) {
@@ -197,12 +283,8 @@ static int reg_pin_instead(struct coll_dev *dev, const struct coll_reg *old, uin
 
 	reg_unlist(dev, reg_find(&dev->regs, was.start));
 	rc = reg_pin(dev, start, end, write, regp);
-	if (!rc) {
-		(*regp)->pins = was.pins;
-	} else if (!reg_pin(dev, was.start, was.end, !was.readonly, &back)) {
-		back->pins = was.pins;
+	if (rc && !reg_pin(dev, was.start, was.end, !was.readonly, &back))
 		reg_replace(dev, back);
-	}
 	return rc;
 }
 
@@ -231,8 +313,8 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 	regs->misses++;
 
 	/* Whole pages: that is what gets pinned, and neighbours come in one go. */
-	start &= ~(PAGE - 1);
-	end = (end + PAGE - 1) & ~(PAGE - 1);
+	start = page_down(start);
+	end = page_up(end);
 	from = start;
 	to = end;
 	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end; i++) {
@@ -242,6 +324,13 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 			asked = regs->v[i];
 			nasked++;
 		}
+	}
+	/* What was asked for comes back as a whole. */
+	for (i = 0; i < regs->nasked && regs->asked[i].start < end; i++) {
+		if (regs->asked[i].end <= start)
+			continue;
+		from = from < regs->asked[i].start ? from : page_down(regs->asked[i].start);
+		to = to > regs->asked[i].end ? to : page_up(regs->asked[i].end);
 	}
 	while (regs->n >= REGS_MAX && coll_reg_evict(dev))
 		;
@@ -293,26 +382,32 @@ void coll_reg_free_all(struct coll_dev *dev, bool unmap)
 		free(reg);
 	}
 	free(dev->regs.v);
+	free(dev->regs.asked);
 	dev->regs = (struct coll_regs) { };
 }
 
 int coll_register(struct coll_comm *comm, void *addr, size_t len)
 {
-	struct coll_dev *dev = comm->dev;
+	uintptr_t start = (uintptr_t)addr;
+	struct coll_dev *dev;
 	struct coll_reg *reg;
 	bool beside = false;
 	int rc = coll_comm_enter(comm);
 
 	if (rc)
 		return rc;
+	dev = comm->dev;
 	if (!addr || !len)
 		return coll_fail(comm, -EINVAL, "%s: no memory given", __func__);
 	pthread_mutex_lock(&dev->lock);
-	rc = coll_reg_get(dev, addr, len, true, &reg);
+	rc = asked_grow(&dev->regs);
+	if (!rc)
+		rc = coll_reg_get(dev, addr, len, true, &reg);
 	if (!rc) {
-		reg->pins++;
 		/* Beside what is there it does not stay. */
 		beside = !reg->listed;
+		if (!beside)
+			reg->pins += asked_add(&dev->regs, start, start + len);
 		coll_reg_put(dev, reg);
 	}
 	pthread_mutex_unlock(&dev->lock);
@@ -325,29 +420,37 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 
 int coll_deregister(struct coll_comm *comm, void *addr, size_t len)
 {
-	struct coll_dev *dev = comm->dev;
-	uintptr_t start = (uintptr_t)addr;
+	uintptr_t start = (uintptr_t)addr, end = start + len;
+	struct coll_asked *asked;
+	struct coll_dev *dev;
 	struct coll_reg *reg;
 	unsigned int i;
 	int rc = coll_comm_enter(comm);
 
 	if (rc)
 		return rc;
+	dev = comm->dev;
 	pthread_mutex_lock(&dev->lock);
-	i = reg_find(&dev->regs, start);
-	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
-	if (!reg || reg->start > start || reg->end - start < len || !reg->pins || reg->alloc)
+	asked = asked_get(&dev->regs, start, end);
+	if (!asked) {
 		rc = -ENOENT;
-	else if (!--reg->pins)
-		reg_unlist(dev, i);
+	} else if (!--asked->calls) {
+		asked_drop(&dev->regs, asked);
+		/* It may have gone before, as what was pinned was unmapped. */
+		i = reg_find(&dev->regs, start);
+		reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+		if (reg && reg->start <= start && reg->end >= end && !--reg->pins && !reg->alloc)
+			reg_unlist(dev, i);
+	}
 	pthread_mutex_unlock(&dev->lock);
-	return rc ? coll_fail(comm, rc, "%s: %zu bytes at %p are not registered", __func__,
-			      len, addr) : 0;
+	return rc ? coll_fail(comm, rc,
+			      "%s: coll_register() was not called for these %zu bytes at %p, or that was undone",
+			      __func__, len, addr) : 0;
 }
 
 int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 {
-	struct coll_dev *dev = comm->dev;
+	struct coll_dev *dev;
 	struct coll_reg *reg;
 	unsigned int tries = 0;
 	uint64_t offset;
@@ -356,6 +459,7 @@ int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 
 	if (rc)
 		return rc;
+	dev = comm->dev;
 	*addr = NULL;
 	if (!len || len > SIZE_MAX / 2)
 		return coll_fail(comm, -EINVAL, "%s: %zu bytes", __func__, len);
@@ -375,11 +479,8 @@ int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
 	reg->start = (uintptr_t)map;
 	reg->end = reg->start + len;
 	reg->alloc = true;
-	reg->pins = 1;
 	/* What is left of memory that the caller has unmapped. */
-	for (unsigned int i = reg_find(&dev->regs, reg->start);
-	     i < dev->regs.n && dev->regs.v[i]->start < reg->end;)
-		reg_unlist(dev, i);
+	reg_clear(dev, reg->start, reg->end);
 	rc = reg_list(dev, reg);
 	if (rc)
 		goto err_unmap;
@@ -399,13 +500,14 @@ err_free:
 
 int coll_mem_free(struct coll_comm *comm, void *addr)
 {
-	struct coll_dev *dev = comm->dev;
+	struct coll_dev *dev;
 	struct coll_reg *reg;
 	unsigned int i;
 	int rc = coll_comm_enter(comm);
 
 	if (rc || !addr)
 		return rc;
+	dev = comm->dev;
 	pthread_mutex_lock(&dev->lock);
 	i = reg_find(&dev->regs, (uintptr_t)addr);
 	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;

@@ -498,17 +498,20 @@ int coll_mem_free(struct coll_comm *comm, void *addr);
  * @addr: first byte, any alignment
  * @len: bytes
  *
- * Never necessary. Saves the first call with this memory the time, and exempts
- * it from the cache's limits. Unmapping registered memory is safe at any time:
+ * Never necessary, least of all for memory of coll_mem_alloc(). Saves the first call with this
+ * memory the time, and exempts it from the cache's limits. Unmapping registered memory is safe at any time:
  * the library notices when it is used again.
  *
  * Return: 0; -EFAULT: not all of it is mapped and writable; -ENOMEM: over
- * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file, which that of coll_mem_alloc() is,
- * or it overlaps what is registered, and both together cannot be.
+ * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file, which that of coll_mem_alloc() of
+ * another device is, or it overlaps what is registered, and both together cannot be.
  */
 int coll_register(struct coll_comm *comm, void *addr, size_t len);
 
-/* Undoes coll_register() of the same range. -ENOENT: there was none. */
+/*
+ * Undoes one coll_register() of the same range: the same @addr, and the same @len. -ENOENT: there
+ * was none. What else was registered stays so, also what overlaps it.
+ */
 int coll_deregister(struct coll_comm *comm, void *addr, size_t len);
 
 /* ---- Requests: the forms coll_i*() and coll_*_init() */

@@ -57,6 +57,65 @@ static void test_register_stays(void)
 	teardown();
 }
 
+/* Drops all that may be dropped. */
+static unsigned int left(struct coll_dev *dev)
+{
+	while (coll_reg_evict(dev))
+		;
+	return dev->regs.n;
+}
+
+/* coll_deregister() undoes what was asked for, not what it has become in the cache. */
+static void test_deregister(void)
+{
+	char *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const struct { size_t at, len; } others[] = {
+		{ 0, 0 }, { 0, 4096 }, { 0, 65535 }, { 0, 65537 }, { 4096, 0 }, { 100, 7 },
+		{ 4096, 61440 }, { 0, SIZE_MAX }, { 65536, 4096 },
+	};
+	struct coll_reg *reg;
+	struct coll_dev *dev;
+	void *alloc;
+	int bad;
+
+	setup(NULL);
+	dev = comms[0]->dev;
+	bad = coll_register(comms[0], mem, 65536);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		bad |= coll_deregister(comms[0], mem + others[i].at, others[i].len) != -ENOENT ||
+		       !strstr(coll_comm_last_error(comms[0]), "was not called for these");
+	ksft_test_result(!bad && left(dev) == 1 && !coll_deregister(comms[0], mem, 65536) &&
+			 !dev->regs.n, "deregister: not by a part of it, nor by more\n");
+
+	bad = coll_register(comms[0], mem, 65536) || coll_register(comms[0], mem + 4096, 10) ||
+	      coll_register(comms[0], mem + 61440, 8192) || coll_register(comms[0], mem, 65536);
+	bad |= coll_deregister(comms[0], mem + 4096, 10) || left(dev) != 1;
+	bad |= coll_deregister(comms[0], mem, 65536) || left(dev) != 1;
+	bad |= coll_deregister(comms[0], mem, 65536) || left(dev) != 1;
+	bad |= coll_deregister(comms[0], mem, 65536) != -ENOENT;
+	ksft_test_result(!bad && !coll_deregister(comms[0], mem + 61440, 8192) && !left(dev),
+			 "deregister: what overlaps stays, and what was asked for twice\n");
+
+	bad = coll_register(comms[0], mem, 65536) || left(dev) != 1;
+	coll_reg_stale(dev, dev->regs.v[0]);
+	bad |= dev->regs.n || coll_reg_get(dev, mem + 8192, 4096, true, &reg);
+	if (!bad)
+		coll_reg_put(dev, reg);
+	bad |= left(dev) != 1 || dev->regs.v[0]->end - dev->regs.v[0]->start != 65536;
+	coll_reg_stale(dev, dev->regs.v[0]);
+	ksft_test_result(!bad && !coll_deregister(comms[0], mem, 65536) && !dev->regs.nasked,
+			 "deregister: comes back as a whole after it was unmapped, until then\n");
+
+	bad = coll_mem_alloc(comms[0], 8192, &alloc) || coll_register(comms[0], alloc, 8192) ||
+	      coll_deregister(comms[0], alloc, 8192) || left(dev) != 1;
+	bad |= coll_deregister(comms[0], alloc, 8192) != -ENOENT;
+	bad |= coll_register(comms[0], alloc, 100) || coll_mem_free(comms[0], alloc);
+	ksft_test_result(!bad && !coll_deregister(comms[0], alloc, 100) && !dev->regs.n,
+			 "deregister: memory of coll_mem_alloc()\n");
+	munmap(mem, 1 << 20);
+	teardown();
+}
+
 static void test_registrations(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -152,9 +211,10 @@ static void test_arena(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(1 + 3 + 12 + 6);
+	ksft_set_plan(1 + 3 + 4 + 12 + 6);
 	test_beyond_alloc();
 	test_register_stays();
+	test_deregister();
 	test_registrations();
 	test_arena();
 	ksft_finished();
