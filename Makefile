@@ -317,4 +317,4 @@ clean:
 	install dkms setup demo test test-debug soak mutants check bench bench-programs bench-net \
 	bench-net-programs clean
 
--include $(shell find $(B)/obj $(B)/san -name '*.d' 2>/dev/null)
+-include $(shell find $(B)/obj $(B)/san $(B)/tsan -name '*.d' 2>/dev/null)

@@ -211,6 +211,7 @@ void coll_comm_discard(struct coll_comm *comm)
 	free(comm->machine);
 	free(comm->hosts);
 	coll_group_free(&comm->group);
+	coll_errors_free(comm);
 	pthread_mutex_destroy(&comm->error_lock);
 	free(comm);
 }
@@ -355,14 +356,7 @@ COLL_HOT int coll_comm_enter(struct coll_comm *comm)
 {
 	if (!comm)
 		return -EINVAL;
-	if (coll_dev_is_child(comm->dev)) {
-		/* Not coll_fail(): a thread of the parent may have held its lock. */
-		snprintf(comm->error, sizeof(comm->error),
-			 "rank %u: this process was forked from the one that made the communicator; only that may use it. Make a new one after fork()",
-			 comm->rank);
-		return -EPERM;
-	}
-	return 0;
+	return coll_dev_is_child(comm->dev) ? -EPERM : 0;
 }
 
 int coll_comm_status(struct coll_comm *comm, struct coll_state *state)

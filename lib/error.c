@@ -2,14 +2,15 @@
 /*
  * error.c - what went wrong, where, and what to do about it.
  *
- * One line for each failure, kept in the communicator. The words for failures
- * of the communicator are made from what the kernel knows about the first cause.
+ * One line for the last failure of each thread, kept in the communicator. The words for
+ * failures of the communicator are made from what the kernel knows about the first cause.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <npulink/verify.h>
 #include "internal.h"
@@ -127,8 +128,36 @@ int coll_text(char *text, size_t size, int rc, const char *fmt, ...)
 	return rc;
 }
 
+/* Of one thread, or of a later one that has its place. */
+struct coll_error {
+	struct coll_error *next;
+	pthread_t thread;
+	char text[COLL_TEXT];
+};
+
+/* The calling thread's, or NULL. Lock held. */
+static struct coll_error *own_error(const struct coll_comm *comm)
+{
+	struct coll_error *e = comm->errors;
+
+	while (e && !pthread_equal(e->thread, pthread_self()))
+		e = e->next;
+	return e;
+}
+
+void coll_errors_free(struct coll_comm *comm)
+{
+	struct coll_error *e;
+
+	while ((e = comm->errors)) {
+		comm->errors = e->next;
+		free(e);
+	}
+}
+
 int coll_fail(struct coll_comm *comm, int rc, const char *fmt, ...)
 {
+	struct coll_error *e;
 	char text[COLL_TEXT];
 	va_list ap;
 	int n;
@@ -138,14 +167,34 @@ int coll_fail(struct coll_comm *comm, int rc, const char *fmt, ...)
 	vsnprintf(text + n, sizeof(text) - n, fmt, ap);
 	va_end(ap);
 	pthread_mutex_lock(&comm->error_lock);
-	memcpy(comm->error, text, sizeof(text));
+	e = own_error(comm);
+	if (!e) {
+		e = malloc(sizeof(*e));
+		if (e) {
+			e->thread = pthread_self();
+			e->next = comm->errors;
+			comm->errors = e;
+		}
+	}
+	if (e)
+		memcpy(e->text, text, sizeof(text));
 	pthread_mutex_unlock(&comm->error_lock);
 	return rc;
 }
 
 const char *coll_comm_last_error(struct coll_comm *comm)
 {
-	return comm->error;
+	const struct coll_error *e;
+
+	if (!comm)
+		return "there is no communicator";
+	/* There, a thread of the parent may have held the lock. */
+	if (coll_dev_is_child(comm->dev))
+		return "this process was forked from the one that made the communicator; only that may use it. Make a new one after fork()";
+	pthread_mutex_lock(&comm->error_lock);
+	e = own_error(comm);
+	pthread_mutex_unlock(&comm->error_lock);
+	return e ? e->text : "";
 }
 
 const char *coll_comm_warning(struct coll_comm *comm)

@@ -10,7 +10,7 @@
  * Locking: coll_dev.lock protects everything below a coll_dev, its
  * communicators and requests included. It is never held while an operation is
  * waited for. Calls that are kept (coll_comm.repeats) belong to who has made them busy, in
- * addition to the lock where they come or go. coll_comm.error_lock protects the error text
+ * addition to the lock where they come or go. coll_comm.error_lock protects the error texts
  * only, and is taken inside.
  */
 #ifndef COLL_INTERNAL_H
@@ -743,7 +743,7 @@ struct coll_comm {
 	uint32_t *machine;		/* by rank, NULL: all are on one */
 	char (*hosts)[64];		/* by machine: its name, or "" */
 	pthread_mutex_t error_lock;
-	char error[COLL_TEXT];
+	struct coll_error *errors;
 	char warning[COLL_TEXT];
 };
 
@@ -770,6 +770,9 @@ int coll_config_dev(const struct coll_config *config, unsigned int index,
 
 /* ---- error.c */
 
+struct coll_error;
+
+void coll_errors_free(struct coll_comm *comm);
 int coll_fail(struct coll_comm *comm, int rc, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 int coll_text(char *text, size_t size, int rc, const char *fmt, ...)

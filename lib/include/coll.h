@@ -22,8 +22,8 @@ extern "C" {
  * DOC: Rules that hold everywhere
  *
  * Functions that return int return 0 or more, or a negative errno. What went wrong,
- * where, and what to do about it is in coll_comm_last_error(); where there is no
- * communicator yet, in &coll_config.error_text. The library prints nothing.
+ * where, and what to do about it is in coll_comm_last_error(), for each thread; where there is
+ * no communicator yet, in &coll_config.error_text. The library prints nothing.
  *
  * All functions may be called by several threads at a time, also for one
  * communicator, except that a request belongs to one thread at a time and that
@@ -442,11 +442,12 @@ unsigned int coll_comm_size(const struct coll_comm *comm);
 int coll_comm_fd(struct coll_comm *comm);
 
 /**
- * coll_comm_last_error() - why the last call failed
+ * coll_comm_last_error() - why this thread's last call that failed in a communicator did
  * @comm: communicator
  *
- * Return: what, where, and what to do about it; "" if nothing has
- * failed yet. Valid until the next call that fails in @comm.
+ * Return: what, where, and what to do about it; "" if no call of this thread has failed
+ * in @comm. Stays as it is, whatever other threads do, until the next call of this thread that
+ * fails in @comm, or coll_comm_destroy().
  */
 const char *coll_comm_last_error(struct coll_comm *comm);
 
