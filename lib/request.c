@@ -267,6 +267,20 @@ int coll_start(struct coll_request *req)
 	return coll_request_start(req);
 }
 
+/*
+ * Starting them has failed with @rc. The caller knows it by that of those that were not started,
+ * and need not wait for them to be told once more. (Nor of one that was, and has failed so.)
+ */
+static void forget_failed(struct coll_dev *dev, unsigned int n, struct coll_request **requests,
+			  int rc)
+{
+	pthread_mutex_lock(&dev->lock);
+	for (unsigned int i = 0; i < n; i++)
+		if (requests[i]->state == COLL_REQ_DONE && requests[i]->op.status == rc)
+			atomic_store(&requests[i]->state, COLL_REQ_IDLE);
+	pthread_mutex_unlock(&dev->lock);
+}
+
 int coll_startall(unsigned int n, struct coll_request **requests)
 {
 	struct coll_comm *comm = NULL;
@@ -286,7 +300,10 @@ int coll_startall(unsigned int n, struct coll_request **requests)
 			return coll_group_refuse(comm, coll_fail(comm, -EINVAL,
 						 "%s: not a persistent request of this communicator",
 						 __func__));
-	return coll_group_start_all(comm, n, requests);
+	rc = coll_group_start_all(comm, n, requests);
+	if (rc)
+		forget_failed(comm->dev, n, requests, rc);
+	return rc;
 }
 
 /* ---- ending */

@@ -555,7 +555,15 @@ int coll_waitall(unsigned int n, struct coll_request **requests);
  */
 int coll_start(struct coll_request *request);
 
-/* Starts n different requests of one communicator with one system call. */
+/**
+ * coll_startall() - start several persistent requests with one system call
+ * @n: how many
+ * @requests: different ones, of one communicator
+ *
+ * Return: 0, or why one could not be started, as coll_start(). Then those before it may have been
+ * started, and are to be waited for; it and those behind it are not in flight, as after a
+ * coll_start() that fails. coll_waitall() of all of them is right in any case.
+ */
 int coll_startall(unsigned int n, struct coll_request **requests);
 
 /* Frees a persistent request, and sets it to NULL. -EBUSY: it is in flight. */

@@ -381,6 +381,68 @@ static void test_startall(void)
 	comms_free(comms, 2);
 }
 
+/* Whether one of rank 0's requests is in flight; if not, it is now. */
+static bool in_flight(struct coll_request *req)
+{
+	int rc = coll_start(req);
+
+	if (rc && rc != -EBUSY)
+		ksft_exit_fail_msg("start: %d\n", rc);
+	return rc;
+}
+
+/* What could not be started is as before; what was goes on. */
+static void test_startall_fails(void)
+{
+	static int in[2][2][40000], out[2][2][40000];
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_request *req[2][2];
+	int bad;
+
+	config.inflight = 1;
+	bad = comms_make(comms, 2, config);
+	for (int r = 0; r < 2; r++) {
+		for (int i = 0; i < 2; i++) {
+			in[r][i][0] = 1 + r + 10 * i;
+			bad |= coll_allreduce_init(comms[r], in[r][i], out[r][i], i ? 40000 : 1,
+						   COLL_INT32, COLL_SUM, &req[r][i]);
+		}
+	}
+	bad |= coll_startall(2, req[0]) != -EBUSY || coll_waitall(2, req[0]);
+	bad |= in_flight(req[0][0]) || coll_start(req[1][0]) || coll_wait(&req[0][0]) ||
+	       coll_wait(&req[1][0]);
+	ksft_test_result(!bad && out[0][0][0] == 3,
+			 "persistent: too many are idle again\n");
+	comms_free(comms, 2);
+
+	bad = make_comms(2, NULL);
+	for (int r = 0; r < 2; r++)
+		for (int i = 0; i < 2; i++)
+			bad |= coll_allreduce_init(comms[r], in[r][i], out[r][i], i ? 40000 : 1,
+						   COLL_INT32, COLL_SUM, &req[r][i]);
+	mock_fail(NPULINK_BUF_REGISTER, -EFAULT, 0, 99, false);
+	bad |= coll_startall(2, req[0]) != -EFAULT;
+	mock_fail(NPULINK_BUF_REGISTER, 0, 0, 0, false);
+	bad |= in_flight(req[0][0]) || in_flight(req[0][1]) || coll_startall(2, req[1]) ||
+	       coll_waitall(2, req[0]) || coll_waitall(2, req[1]);
+	ksft_test_result(!bad && out[0][0][0] == 3 && out[1][1][0] == 23,
+			 "persistent: those of which one has bad buffers are idle again\n");
+
+	/* The first is posted, the second is not. */
+	mock.fail[31].rc = -ENOMEM;
+	mock.fail[31].skip = 1;
+	mock.fail[31].times = 1;
+	bad = coll_startall(2, req[0]) != -ENOMEM;
+	bad |= !in_flight(req[0][0]) || in_flight(req[0][1]);
+	bad |= coll_startall(2, req[1]) || coll_waitall(2, req[0]) || coll_waitall(2, req[1]);
+	ksft_test_result(!bad, "persistent: what was started before one that fails goes on\n");
+	bad = coll_comm_abort(comms[1], 1);
+	bad |= coll_startall(2, req[0]) != -ECANCELED || coll_waitall(2, req[0]) ||
+	       coll_request_free(&req[0][0]) || coll_request_free(&req[0][1]);
+	ksft_test_result(!bad, "persistent: idle again after the communicator has failed\n");
+	comms_free(comms, 2);
+}
+
 /* ---- what is refused, and with which words */
 
 static bool refused(struct coll_comm *comm, int rc, int want, const char *words)
@@ -773,13 +835,14 @@ int main(void)
 {
 	ksft_print_header();
 	ksft_set_plan(NPULINK_COLL_P2P + 3 + 7 + 4 + 3 + 2 + 20 + 2 + 6 + 5 + 10 + 2 + 1 + 4 +
-		      2);
+		      2 + 4);
 	test_collectives();
 	test_in_place_by_address();
 	test_groups();
 	test_self();
 	test_persistent();
 	test_startall();
+	test_startall_fails();
 	test_bad_arguments();
 	test_alone();
 	test_failures();
