@@ -290,6 +290,7 @@ static void leave_in_child(struct coll_comm *comm)
 {
 	struct coll_dev *dev = comm->dev;
 
+	coll_dev_check(dev);
 	coll_plan_free_all(comm, false);
 	/* Nor are the mappings. */
 	comm->board = (struct coll_board) { };
@@ -312,7 +313,12 @@ int coll_comm_destroy(struct coll_comm *comm)
 		leave_in_child(comm);
 		return 0;
 	}
-	failed = !coll_drv_comm_status(&dev->drv, comm->id, &st) && st.out_cause;
+	pthread_mutex_lock(&dev->lock);
+	coll_dev_check(dev);
+	pthread_mutex_unlock(&dev->lock);
+	rc = coll_drv_comm_status(&dev->drv, comm->id, &st);
+	/* Without its descriptor, nothing that is in flight can be waited for. */
+	failed = rc == -EBADF || (!rc && st.out_cause);
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_requests_leave(comm, failed);
 	if (!rc) {

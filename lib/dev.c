@@ -115,6 +115,21 @@ void coll_dev_free(struct coll_dev *dev)
 }
 
 /*
+ * Before it is used once more without need: is it still open? If not, nothing is done with the
+ * descriptor any more, which is somebody else's now. Lock held, if it is not a child.
+ */
+void coll_dev_check(struct coll_dev *dev)
+{
+	bool child = coll_dev_is_child(dev);
+	ptrdiff_t mark = child ? -1 : coll_arena_get(dev, 1);
+
+	if (!coll_drv_is_ours(&dev->drv, child ? NULL : dev->arena, dev->arena_size, mark))
+		dev->drv.fd = -1;
+	if (mark >= 0)
+		coll_arena_put(dev, mark, 1);
+}
+
+/*
  * A communicator of nranks is made. The limit on locked memory is for all processes
  * of a user, so each of its ranks may keep only a part of it pinned for later; what
  * operations in flight use does not count. No limit for root, who has CAP_IPC_LOCK.

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "internal.h"
 
@@ -37,10 +38,43 @@ static int drv_call_again(struct coll_drv *drv, unsigned long cmd, void *arg)
 
 int coll_drv_open(struct coll_drv *drv, const char *path)
 {
+	struct stat st;
+
 	do
 		drv->fd = open(path, O_RDWR | O_CLOEXEC);
 	while (drv->fd < 0 && errno == EINTR);
-	return drv->fd < 0 ? -errno : 0;
+	if (drv->fd < 0 || fstat(drv->fd, &st))
+		return -errno;
+	drv->node = st.st_ino;
+	drv->node_dev = st.st_dev;
+	return 0;
+}
+
+/*
+ * Whether the descriptor still is what was opened: who closes all that there are, as daemons do,
+ * closes it, too, and what is opened next gets its number. That may be the same device: then its
+ * arena, of @len bytes, is another one, in which a byte at @mark does not change with ours.
+ * @arena is NULL in a forked child, where ours is the one that has none for it.
+ */
+bool coll_drv_is_ours(const struct coll_drv *drv, unsigned char *arena, size_t len, ptrdiff_t mark)
+{
+	volatile unsigned char *there;
+	bool ours = arena;
+	struct stat st;
+	void *p;
+
+	if (fstat(drv->fd, &st) || st.st_ino != drv->node || st.st_dev != drv->node_dev)
+		return false;
+	p = mmap(NULL, len, PROT_READ, MAP_SHARED, drv->fd, NPULINK_MMAP_ARENA);
+	if (p == MAP_FAILED)
+		return arena ? errno != EPERM && errno != EINVAL : errno != EINVAL;
+	there = p;
+	if (arena && mark >= 0) {
+		arena[mark] = ~there[mark];
+		ours = there[mark] == arena[mark];
+	}
+	munmap(p, len);
+	return ours;
 }
 
 void coll_drv_close(struct coll_drv *drv)

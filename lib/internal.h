@@ -23,6 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 #include <linux/npulink.h>
 #include <linux/npulink_board.h>
 #include "coll.h"
@@ -42,12 +43,23 @@ uint64_t coll_now_ns(void);
 
 /* ---- drv.c: the ioctls */
 
+/**
+ * struct coll_drv - the open file
+ * @fd: descriptor, or -1
+ * @node: inode of what was opened
+ * @node_dev: where that is
+ * @calls: ioctls made
+ */
 struct coll_drv {
 	int fd;
+	ino_t node;
+	dev_t node_dev;
 	_Atomic uint64_t calls;
 };
 
 int coll_drv_open(struct coll_drv *drv, const char *path);
+bool coll_drv_is_ours(const struct coll_drv *drv, unsigned char *arena, size_t len,
+		      ptrdiff_t mark);
 void coll_drv_close(struct coll_drv *drv);
 int coll_drv_device(const char *name, unsigned int index, char *path, size_t size);
 int coll_drv_map(struct coll_drv *drv, uint64_t offset, size_t len, void **addr);
@@ -178,6 +190,7 @@ struct coll_dev {
 int coll_dev_open(struct coll_dev **dev, const struct coll_config *config, unsigned int index,
 		  char *text, size_t size);
 void coll_dev_free(struct coll_dev *dev);
+void coll_dev_check(struct coll_dev *dev);
 void coll_dev_put(struct coll_dev *dev);
 void coll_dev_limit(struct coll_dev *dev, unsigned int nranks);
 bool coll_dev_is_child(const struct coll_dev *dev);
