@@ -179,6 +179,23 @@ static int check_races(struct coll_comm *comm, const struct coll_args *args,
 	return rc ? coll_fail_plan(comm, args, rc, &refused) : 0;
 }
 
+/* To the kernel it would be a plan that races with itself. Leaves an error text. */
+static int check_blocks(struct coll_comm *comm, const struct coll_args *args)
+{
+	bool either = args->collective == NPULINK_COLL_REDUCE_SCATTERV;
+	bool alltoall = args->collective == NPULINK_COLL_ALLTOALLV;
+	uint32_t ranks[2];
+	int rc = coll_args_overlap(args, ranks);
+	char what[128];
+
+	if (rc != -EINVAL)
+		return rc ? coll_fail(comm, rc, "out of memory") : 0;
+	coll_describe(args, what, sizeof(what));
+	return coll_fail(comm, rc, "%s: the blocks of ranks %u and %u in %s overlap (%s)", what,
+			 ranks[0], ranks[1], either ? "the buffer" : "recv",
+			 alltoall ? "rdispls" : "displs");
+}
+
 static int plan_create(struct coll_comm *comm, const struct coll_args *call, struct coll_cached *e)
 {
 	struct coll_args wired = *call, *args = &wired;
@@ -194,6 +211,9 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	coll_describe(args, what, sizeof(what));
 	if (bad)
 		return coll_fail(comm, -EINVAL, "%s: %s", what, bad);
+	rc = check_blocks(comm, args);
+	if (rc)
+		return rc;
 	rc = coll_tune_choose(&comm->tune, args, &e->alg, &seconds, why, sizeof(why));
 	if (rc)
 		return coll_fail(comm, rc, "%s: %s", what, why);

@@ -182,33 +182,6 @@ int coll_op_rebind(struct coll_operation *op)
 	return rc;
 }
 
-/* The shards that a slot consists of; false if it is all one piece. */
-static bool slot_shards(const struct coll_operation *op, unsigned int slot, const uint64_t **counts,
-			const uint64_t **displs)
-{
-	const struct coll_args *a = &op->args;
-	bool recv = slot == NPULINK_SLOT_RECV;
-
-	*counts = a->counts;
-	*displs = a->displs;
-	switch (a->collective) {
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-		return recv;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return recv == a->in_place;
-	case NPULINK_COLL_ALLTOALLV:
-		if (recv) {
-			*counts = a->rcounts;
-			*displs = a->rdispls;
-		}
-		return true;
-	default:
-		return false;
-	}
-}
-
 /* Only data is copied: what lies between shards may be another thread's. */
 static void op_copy(const struct coll_operation *op, unsigned int slot, bool in)
 {
@@ -219,7 +192,7 @@ static void op_copy(const struct coll_operation *op, unsigned int slot, bool in)
 
 	if (!len)
 		return;
-	if ((!op->args.counts && !op->args.rcounts) || !slot_shards(op, slot, &counts, &displs)) {
+	if (!coll_args_blocks(&op->args, slot, &counts, &displs)) {
 		memcpy(in ? arena : user, in ? user : arena, len);
 		return;
 	}

@@ -220,6 +220,13 @@ struct npulink_plan_desc coll_plan_desc(const struct coll_plan *plan);
 /* NULL if the arguments are well formed, else what is wrong, one clause. */
 const char *coll_args_check(const struct coll_args *args);
 
+/* The blocks, one per rank, of a slot of a v form; false if it has none. */
+bool coll_args_blocks(const struct coll_args *args, uint32_t slot, const uint64_t **counts,
+		      const uint64_t **displs);
+
+/* 0; -EINVAL: two ranks' blocks overlap where they are written to; -ENOMEM. O(p log p). */
+int coll_args_overlap(const struct coll_args *args, uint32_t ranks[2]);
+
 /* Names: "allreduce", "float32", "sum". Return -1 if the text is none. */
 const char *coll_collective_name(uint32_t collective);
 int coll_collective_parse(const char *text);

@@ -131,6 +131,79 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 	return 0;
 }
 
+/* ---- blocks */
+
+bool coll_args_blocks(const struct coll_args *args, uint32_t slot, const uint64_t **counts,
+		      const uint64_t **displs)
+{
+	bool recv = slot == NPULINK_SLOT_RECV;
+
+	*counts = args->counts;
+	*displs = args->displs;
+	if (!has_large_buffer(args))
+		return false;
+	switch (args->collective) {
+	case NPULINK_COLL_GATHERV:
+	case NPULINK_COLL_ALLGATHERV:
+		return recv;
+	case NPULINK_COLL_SCATTERV:
+	case NPULINK_COLL_REDUCE_SCATTERV:
+		return recv == args->in_place;
+	case NPULINK_COLL_ALLTOALLV:
+		if (recv) {
+			*counts = args->rcounts;
+			*displs = args->rdispls;
+		}
+		return recv || !args->in_place;
+	default:
+		return false;
+	}
+}
+
+struct block {
+	uint64_t from, to;
+	uint32_t rank;
+};
+
+static int compare_blocks(const void *a, const void *b)
+{
+	const struct block *x = a, *y = b;
+
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return x->rank < y->rank ? -1 : x->rank > y->rank;
+}
+
+int coll_args_overlap(const struct coll_args *args, uint32_t ranks[2])
+{
+	const uint64_t *counts, *displs;
+	uint32_t i, n = 0;
+	struct block *v;
+	int rc = 0;
+
+	/* What the root of a scatterv sends is only read. */
+	if (args->collective == NPULINK_COLL_SCATTERV ||
+	    !coll_args_blocks(args, NPULINK_SLOT_RECV, &counts, &displs) || !displs)
+		return 0;
+	v = malloc(args->nranks * sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (i = 0; i < args->nranks; i++)
+		if (counts[i])
+			/* One that has no end is found too large by plan_buffers(). */
+			v[n++] = (struct block) { displs[i], displs[i] + counts[i], i };
+	qsort(v, n, sizeof(*v), compare_blocks);
+	for (i = 1; i < n && !rc; i++) {
+		if (v[i].from >= v[i - 1].to)
+			continue;
+		ranks[0] = min_u32(v[i].rank, v[i - 1].rank);
+		ranks[1] = v[i].rank + v[i - 1].rank - ranks[0];
+		rc = -EINVAL;
+	}
+	free(v);
+	return rc;
+}
+
 /* ---- sizes */
 
 static int bytes_of(uint64_t a, uint64_t b, uint64_t esize, uint64_t *bytes)

@@ -45,7 +45,8 @@ extern "C" {
  * A call must not be left by longjmp() or by the cancellation of its thread: others would
  * wait for it.
  *
- * Counts are in elements, offsets ("displs") as well. A count of 0 is allowed.
+ * Counts are in elements, offsets ("displs") as well. A count of 0 is allowed. Blocks that
+ * are written to must not overlap; those that are only read may.
  * Buffers of reductions must be aligned to their type, others need not be.
  * Buffers need no registration: small ones are copied, larger ones are pinned
  * on first use and stay so (see coll_register()).
