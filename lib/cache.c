@@ -38,7 +38,7 @@ static uint64_t args_hash(const struct coll_args *a)
 
 	hash = mix(hash, (uint64_t)a->dtype << 32 | a->redop);
 	hash = mix(hash, (uint64_t)a->root << 32 | a->peer);
-	hash = mix(hash, a->in_place | a->send << 1);
+	hash = mix(hash, a->in_place | a->send << 1 | a->packed[0] << 2 | a->packed[1] << 3);
 	hash = mix_array(hash, a->counts, a->nranks);
 	hash = mix_array(hash, a->displs, a->nranks);
 	hash = mix_array(hash, a->rcounts, a->nranks);
@@ -58,7 +58,8 @@ static bool same_args(const struct coll_args *a, const struct coll_args *b)
 		return false;
 	if (!a->counts && !b->counts && !a->rcounts && !b->rcounts)
 		return true;	/* those without counts have no displacements */
-	return same_array(a->counts, b->counts, a->nranks) &&
+	return a->packed[0] == b->packed[0] && a->packed[1] == b->packed[1] &&
+	       same_array(a->counts, b->counts, a->nranks) &&
 	       same_array(a->displs, b->displs, a->nranks) &&
 	       same_array(a->rcounts, b->rcounts, a->nranks) &&
 	       same_array(a->rdispls, b->rdispls, a->nranks);

@@ -98,6 +98,8 @@ void coll_dev_free(struct coll_dev *dev)
 	coll_reg_free_all(dev, !child);
 	while ((s = dev->scratch)) {
 		dev->scratch = s->next;
+		if (s->map && !child)
+			coll_drv_unmap(s->map, s->len);
 		free(s);
 	}
 	if (dev->arena && !child)
@@ -265,13 +267,22 @@ int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scr
 		free(s);
 		return rc;
 	}
+	s->offset = offset;
 	dev->scratch_bytes += s->len;
 	*scratch = s;
 	return 0;
 }
 
+/* Makes it memory of this process, too. */
+int coll_scratch_map(struct coll_dev *dev, struct coll_scratch *s)
+{
+	return s->map ? 0 : coll_drv_map(&dev->drv, s->offset, s->len, &s->map);
+}
+
 static void scratch_free(struct coll_dev *dev, struct coll_scratch *s)
 {
+	if (s->map)
+		coll_drv_unmap(s->map, s->len);
 	coll_drv_destroy(&dev->drv, s->id);
 	dev->scratch_bytes -= s->len;
 	free(s);

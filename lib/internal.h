@@ -135,11 +135,13 @@ struct coll_regs {
 	uint64_t hits, misses, stale;
 };
 
-/* A buffer for intermediate results; never mapped. */
+/* A buffer for intermediate results, or for a copy of what cannot be pinned; then @map is its. */
 struct coll_scratch {
 	struct coll_scratch *next;
 	uint32_t id;
 	size_t len;
+	uint64_t offset;
+	void *map;
 };
 
 /* ---- dev.c: an open device */
@@ -197,11 +199,13 @@ bool coll_dev_is_child(const struct coll_dev *dev);
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len);
 void coll_arena_put(struct coll_dev *dev, size_t off, size_t len);
 int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scratch);
+int coll_scratch_map(struct coll_dev *dev, struct coll_scratch *scratch);
 void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *scratch);
 bool coll_scratch_trim(struct coll_dev *dev);
 
 int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 		 struct coll_reg **reg);
+bool coll_reg_has(const struct coll_dev *dev, const void *addr, size_t len);
 void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg);
 void coll_reg_stale(struct coll_dev *dev, struct coll_reg *reg);
 bool coll_reg_evict(struct coll_dev *dev);
@@ -425,6 +429,7 @@ void coll_plan_free_all(struct coll_comm *comm, bool destroy);
  * @buf: the caller's send and receive buffer, by slot
  * @plan: the plan, a reference held
  * @reg: pinned ranges bound to the slots
+ * @staged: buffers bound to the slots in place of the caller's, to copy by
  * @scratch: buffer bound to the scratch slot, if it is not in the arena
  * @arena_off: place in the arena, if @arena_len
  * @arena_len: bytes there
@@ -444,7 +449,7 @@ struct coll_operation {
 	void *buf[2];
 	struct coll_cached *plan;
 	struct coll_reg *reg[2];
-	struct coll_scratch *scratch;
+	struct coll_scratch *staged[2], *scratch;
 	size_t arena_off, arena_len;
 	bool copied, scratched;
 	size_t slot_off[2];
@@ -491,6 +496,12 @@ struct coll_copy {
 };
 
 struct coll_repeat;
+
+/* Nothing that it has bound lies outside of the arena. */
+static inline bool coll_op_in_arena(const struct coll_operation *op)
+{
+	return !op->reg[0] && !op->reg[1] && !op->staged[0] && !op->staged[1] && !op->scratch;
+}
 
 int coll_op_plan(struct coll_operation *op);
 void coll_op_unplan(struct coll_operation *op);

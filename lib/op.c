@@ -5,7 +5,8 @@
  *
  * A blocking call with a cached plan is one system call, POST that waits. A
  * small payload is copied through the arena, so nothing is pinned for it; a
- * large one is bound to pinned memory.
+ * large one is bound to pinned memory, or staged in memory of our own where that
+ * cannot be pinned, or mostly in vain.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,9 +19,40 @@ static size_t slot_len(const struct coll_operation *op, unsigned int slot)
 	return op->plan->len[slot];
 }
 
+/* A buffer that is so many times as large as the blocks in it is not worth pinning. */
+#define SPARSE		4
+
+/*
+ * How far the blocks of a v form reach in the caller's buffer, in bytes. Those of a sparse one,
+ * unless it is pinned already, are packed into memory of our own.
+ */
+static size_t op_pack(struct coll_operation *op, unsigned int slot)
+{
+	const uint64_t *counts, *displs;
+	uint64_t end, span = 0, sum = 0, size = npulink_dtype_size(op->args.dtype);
+
+	if (!op->buf[slot] || !coll_args_blocks(&op->args, slot, &counts, &displs) || !counts ||
+	    !displs)
+		return 0;
+	for (uint32_t i = 0; i < op->args.nranks; i++) {
+		if (!counts[i])
+			continue;
+		if (__builtin_add_overflow(displs[i], counts[i], &end) ||
+		    __builtin_mul_overflow(end, size, &end))
+			return 0;
+		span = end > span ? end : span;
+		if (__builtin_add_overflow(sum, counts[i] * size, &sum))
+			return 0;
+	}
+	op->args.packed[slot] = span / SPARSE > sum &&
+				!coll_reg_has(op->comm->dev, op->buf[slot], span);
+	return span;
+}
+
 /* Finds or makes the plan. From here on the caller's arrays are not needed any more. */
 int coll_op_plan(struct coll_operation *op)
 {
+	size_t len[2] = { op_pack(op, NPULINK_SLOT_SEND), op_pack(op, NPULINK_SLOT_RECV) };
 	int rc = coll_plan_get(op->comm, &op->args, &op->plan);
 
 	if (rc)
@@ -36,8 +68,10 @@ int coll_op_plan(struct coll_operation *op)
 	op->post.slow_ns = op->plan->slow_ns;
 	op->post.in_fence = -1;
 	op->post.out_fence = -1;
-	rc = coll_buffers_check(op, slot_len(op, NPULINK_SLOT_SEND),
-				slot_len(op, NPULINK_SLOT_RECV));
+	for (unsigned int i = 0; i < 2; i++)
+		if (!op->args.packed[i])
+			len[i] = slot_len(op, i);
+	rc = coll_buffers_check(op, len[NPULINK_SLOT_SEND], len[NPULINK_SLOT_RECV]);
 	if (rc)
 		coll_op_unplan(op);
 	return rc;
@@ -71,6 +105,9 @@ void coll_op_unbind(struct coll_operation *op)
 		if (op->reg[i])
 			coll_reg_put(dev, op->reg[i]);
 		op->reg[i] = NULL;
+		if (op->staged[i])
+			coll_scratch_put(dev, op->staged[i]);
+		op->staged[i] = NULL;
 	}
 	if (op->scratch)
 		coll_scratch_put(dev, op->scratch);
@@ -124,6 +161,21 @@ static void bind_arena(struct coll_operation *op)
 		bind_set(op, NPULINK_SLOT_SCRATCH, 0, off + (copy ? payload : 0));
 }
 
+/* Memory of our own in place of the caller's. */
+static int bind_staged(struct coll_operation *op, unsigned int slot)
+{
+	struct coll_dev *dev = op->comm->dev;
+	size_t len = slot_len(op, slot);
+	int rc = coll_scratch_get(dev, len, &op->staged[slot]);
+
+	if (!rc)
+		rc = coll_scratch_map(dev, op->staged[slot]);
+	if (rc)
+		return coll_fail_pin(op->comm, &op->args, NULL, len, rc);
+	bind_set(op, slot, op->staged[slot]->id, 0);
+	return 0;
+}
+
 static int bind_pinned(struct coll_operation *op, unsigned int slot)
 {
 	size_t len = slot_len(op, slot);
@@ -133,7 +185,12 @@ static int bind_pinned(struct coll_operation *op, unsigned int slot)
 	bind_set(op, slot, 0, 0);
 	if (!len)
 		return 0;
+	if (op->args.packed[slot])
+		return bind_staged(op, slot);
 	rc = coll_reg_get(op->comm->dev, op->buf[slot], len, write, &op->reg[slot]);
+	/* Of a file, say, that others may cut off: it can be read. */
+	if (rc == -EOPNOTSUPP && !write)
+		return bind_staged(op, slot);
 	if (rc)
 		return coll_fail_pin(op->comm, &op->args, op->buf[slot], len, rc);
 	bind_set(op, slot, op->reg[slot]->id, (uintptr_t)op->buf[slot] - op->reg[slot]->start);
@@ -182,38 +239,47 @@ int coll_op_rebind(struct coll_operation *op)
 	return rc;
 }
 
+/* Where the payload of a slot is copied to or from; NULL: it is where the caller has it. */
+static unsigned char *own_memory(const struct coll_operation *op, unsigned int slot)
+{
+	if (op->staged[slot])
+		return op->staged[slot]->map;
+	return op->copied ? op->comm->dev->arena + op->slot_off[slot] : NULL;
+}
+
 /* Only data is copied: what lies between shards may be another thread's. */
 static void op_copy(const struct coll_operation *op, unsigned int slot, bool in)
 {
-	unsigned char *arena = op->comm->dev->arena + op->slot_off[slot], *user = op->buf[slot];
+	unsigned char *own = own_memory(op, slot), *user = op->buf[slot];
 	size_t len = slot_len(op, slot), size;
 	const uint64_t *counts, *displs;
 	uint64_t next = 0;
 
-	if (!len)
+	if (!len || !own)
 		return;
 	if (!coll_args_blocks(&op->args, slot, &counts, &displs)) {
-		memcpy(in ? arena : user, in ? user : arena, len);
+		memcpy(in ? own : user, in ? user : own, len);
 		return;
 	}
 	size = npulink_dtype_size(op->args.dtype);
 	for (uint32_t i = 0; i < op->args.nranks; i++) {
-		uint64_t off = (displs ? displs[i] : next) * size;
+		unsigned char *theirs = user + (displs ? displs[i] : next) * size;
+		unsigned char *ours = own + (displs && !op->args.packed[slot] ? displs[i] : next) *
+					    size;
 
-		memcpy((in ? arena : user) + off, (in ? user : arena) + off, counts[i] * size);
+		memcpy(in ? ours : theirs, in ? theirs : ours, counts[i] * size);
 		next += counts[i];
 	}
 }
 
 void coll_op_copy_in(struct coll_operation *op)
 {
-	if (op->copied)
-		op_copy(op, op->args.in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND, true);
+	op_copy(op, op->args.in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND, true);
 }
 
 static bool has_results(const struct coll_operation *op)
 {
-	return op->copied && op->plan->nslots > NPULINK_SLOT_RECV &&
+	return own_memory(op, NPULINK_SLOT_RECV) && op->plan->nslots > NPULINK_SLOT_RECV &&
 	       op->plan->slots[NPULINK_SLOT_RECV].access & NPULINK_SLOT_WRITE;
 }
 
@@ -390,7 +456,7 @@ static enum coll_board_state try_board(const struct coll_operation *op,
 	struct coll_comm *comm = op->comm;
 	enum coll_board_state state = COLL_BOARD_NOT;
 
-	if (!op->plan->board.code || op->reg[0] || op->reg[1] || op->scratch ||
+	if (!op->plan->board.code || !coll_op_in_arena(op) ||
 	    !coll_repeats_hold(comm))
 		return state;
 	if (!comm->board.never) {

@@ -53,6 +53,8 @@ struct coll_topo {
  *	      input is in RECV, which ranks other than the root only read.
  *	      reduce_scatter(v): the result is left in the own shard, the rest of
  *	      the buffer is undefined. alltoallv: @counts and @displs are unused
+ * @packed: by slot: blocks of a v form are one after the other in what is bound, whatever
+ *	    @displs and @rdispls say
  * @chunks: pipelined algorithms: number of chunks, 0: choose by cost
  * @topo: wiring, or NULL
  */
@@ -63,6 +65,7 @@ struct coll_args {
 	uint32_t peer;
 	bool send;
 	bool in_place;
+	bool packed[2];
 	uint32_t chunks;
 	const struct coll_topo *topo;
 };

@@ -87,8 +87,18 @@ static bool has_large_buffer(const struct coll_args *args)
 	return !npulink_coll_has_root(args->collective) || args->rank == args->root;
 }
 
+/* Whose blocks @counts and @displs are about: those of the send buffer, or of the other one? */
+static bool is_large_sent(const struct coll_args *args)
+{
+	return !args->in_place && (args->collective == NPULINK_COLL_SCATTERV ||
+				   args->collective == NPULINK_COLL_REDUCE_SCATTERV ||
+				   args->collective == NPULINK_COLL_ALLTOALLV);
+}
+
 int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t **mem)
 {
+	uint32_t large = is_large_sent(in) ? NPULINK_SLOT_SEND : NPULINK_SLOT_RECV;
+
 	*out = *in;
 	*mem = NULL;
 	if (!npulink_coll_has_root(in->collective))
@@ -112,8 +122,10 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->counts = in->rcounts;
 		out->displs = in->rdispls;
 	}
-	if (!has_large_buffer(in))
+	if (!has_large_buffer(in) || in->packed[large])
 		out->displs = NULL;
+	if (in->packed[NPULINK_SLOT_RECV])
+		out->rdispls = NULL;
 	if (out->displs && (out->rdispls || in->collective != NPULINK_COLL_ALLTOALLV))
 		return 0;
 

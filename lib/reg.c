@@ -350,6 +350,15 @@ found:
 	return 0;
 }
 
+/* Is all of it pinned already? */
+bool coll_reg_has(const struct coll_dev *dev, const void *addr, size_t len)
+{
+	unsigned int i = reg_find(&dev->regs, (uintptr_t)addr);
+	const struct coll_reg *reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+
+	return reg && reg->start <= (uintptr_t)addr && reg->end - (uintptr_t)addr >= len;
+}
+
 void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg)
 {
 	if (--reg->refs)

@@ -166,7 +166,7 @@ bool coll_repeat_keep(const struct coll_operation *op)
 		op->plan->blocked = true;
 		return false;
 	}
-	if (op->reg[0] || op->reg[1] || op->scratch || !coll_op_may_repeat(op) ||
+	if (!coll_op_in_arena(op) || !coll_op_may_repeat(op) ||
 	    op->arena_len > dev->arena_size / KEEP_ONE || !take(r))
 		return false;
 	if (is_kept(r, op) || !make_room(r, dev, op->arena_len)) {

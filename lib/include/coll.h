@@ -49,7 +49,10 @@ extern "C" {
  * are written to must not overlap; those that are only read may.
  * Buffers of reductions must be aligned to their type, others need not be.
  * Buffers need no registration: small ones are copied, larger ones are pinned
- * on first use and stay so (see coll_register()).
+ * on first use and stay so (see coll_register()). Two kinds are copied whatever their size, by
+ * way of as much memory: a shared mapping of a file, which can be sent from, but not received
+ * into (-EOPNOTSUPP); and blocks of a v form in a buffer of more than four times their size
+ * that is not pinned yet.
  *
  * A communicator must not be used by a process that fork() made: it gets -EPERM.
  * There it may only be destroyed, which does not concern the parent.
