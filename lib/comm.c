@@ -210,7 +210,7 @@ void coll_comm_discard(struct coll_comm *comm)
 	free(comm->survivors);
 	free(comm->machine);
 	free(comm->hosts);
-	coll_group_free(&comm->group);
+	coll_group_free_all(comm);
 	coll_errors_free(comm);
 	pthread_mutex_destroy(&comm->error_lock);
 	free(comm);
@@ -419,7 +419,7 @@ int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	known.plans = comm->plans.n;
 	known.plan_hits = comm->plans.hits +
 			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed) +
-			  atomic_load_explicit(&comm->group.hits, memory_order_relaxed);
+			  coll_group_hits(comm);
 	known.plan_misses = comm->plans.misses;
 	known.registrations = dev->regs.n;
 	known.reg_hits = dev->regs.hits;

@@ -62,35 +62,104 @@ void coll_self_cancel(struct coll_request *req, int status)
 	self_end(req, status);
 }
 
-/* ---- collecting */
+/* ---- opening */
 
-COLL_HOT bool coll_group_mine(struct coll_comm *comm)
+/*
+ * The groups that this thread has open, of whichever communicators: all of them end with the last
+ * one. They have nothing else in common than their thread.
+ */
+static __thread struct coll_group *opened;
+
+/* The one that calls of this thread in @comm go into, or NULL. */
+COLL_HOT struct coll_group *coll_group_mine(const struct coll_comm *comm)
 {
-	struct coll_group *g = &comm->group;
+	if (!atomic_load_explicit(&comm->collecting, memory_order_relaxed))
+		return NULL;
+	for (struct coll_group *g = opened; g; g = g->later)
+		if (atomic_load_explicit(&g->comm, memory_order_relaxed) == comm)
+			return g;
+	return NULL;
+}
 
-	return atomic_load_explicit(&g->open, memory_order_acquire) &&
-	       pthread_equal(g->owner, pthread_self());
+static void free_arrays(struct coll_group *g)
+{
+	free(g->v);
+	free(g->kernels);
+	free(g->posts);
+}
+
+static void free_group(struct coll_group *g)
+{
+	free_arrays(g);
+	free(g);
+}
+
+/* Those whose communicators another thread has destroyed, or that the parent had before fork(). */
+static void forget_strange(void)
+{
+	struct coll_group **p = &opened, *g;
+
+	while ((g = *p)) {
+		struct coll_comm *comm = atomic_load(&g->comm);
+
+		if (comm && !coll_dev_is_child(comm->dev)) {
+			p = &g->later;
+			continue;
+		}
+		*p = g->later;
+		if (!comm)
+			free_group(g);
+	}
+}
+
+/* One for this thread, rather that which it had before. Lock held. */
+static struct coll_group *get_group(struct coll_comm *comm)
+{
+	struct coll_group *g, *found = NULL;
+
+	for (g = comm->groups; g; g = g->next)
+		if (!g->open && !g->running && (!found || pthread_equal(g->owner, pthread_self())))
+			found = g;
+	if (found)
+		return found;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return NULL;
+	atomic_store(&g->comm, comm);
+	g->next = comm->groups;
+	comm->groups = g;
+	return g;
 }
 
 int coll_group_start(struct coll_comm *comm)
 {
-	struct coll_group *g;
+	struct coll_group *g, **last;
 	int rc = coll_comm_enter(comm);
 
 	if (rc)
 		return rc;
-	g = &comm->group;
+	g = coll_group_mine(comm);
+	if (g) {
+		g->depth++;
+		return 0;
+	}
+	forget_strange();
 	pthread_mutex_lock(&comm->dev->lock);
-	if (g->open || g->running) {
-		rc = -EBUSY;
-	} else {
+	g = get_group(comm);
+	if (g) {
 		g->owner = pthread_self();
+		g->open = true;
+		g->depth = 1;
 		g->n = 0;
 		g->refused = 0;
-		atomic_store_explicit(&g->open, true, memory_order_release);
+		g->later = NULL;
+		for (last = &opened; *last; last = &(*last)->later)
+			;
+		*last = g;
+		atomic_fetch_add(&comm->collecting, 1);
 	}
 	pthread_mutex_unlock(&comm->dev->lock);
-	return rc ? coll_fail(comm, rc, "%s: a group is open already", __func__) : 0;
+	return g ? 0 : coll_fail(comm, -ENOMEM, "out of memory");
 }
 
 /*
@@ -99,12 +168,34 @@ int coll_group_start(struct coll_comm *comm)
  */
 int coll_group_refuse(struct coll_comm *comm, int rc)
 {
-	struct coll_group *g = &comm->group;
+	struct coll_group *g = coll_group_mine(comm);
 
-	if (coll_group_mine(comm) && !g->refused)
+	if (g && !g->refused)
 		g->refused = rc;
 	return rc;
 }
+
+/* The communicator goes. A thread that has still a group open is to find that out by itself. */
+void coll_group_free_all(struct coll_comm *comm)
+{
+	struct coll_group *g, **p;
+
+	while ((g = comm->groups)) {
+		comm->groups = g->next;
+		for (p = &opened; *p && *p != g; p = &(*p)->later)
+			;
+		/* One that another thread has open is that thread's from here on. */
+		if (!*p && g->open) {
+			atomic_store(&g->comm, NULL);
+			continue;
+		}
+		if (*p)
+			*p = g->later;
+		free_group(g);
+	}
+}
+
+/* ---- collecting */
 
 /* Only what was collected is kept; the other arrays are for group_run(). */
 static bool grow(struct coll_group *g)
@@ -161,7 +252,7 @@ static int add_all(struct coll_comm *comm, struct coll_group *g, unsigned int n,
 
 int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 {
-	int rc = add(comm, &comm->group, req);
+	int rc = add(comm, coll_group_mine(comm), req);
 
 	return rc ? coll_group_refuse(comm, rc) : 0;
 }
@@ -175,7 +266,7 @@ int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 COLL_HOT bool coll_group_again(struct coll_comm *comm, const struct coll_args *args,
 			       const void *send, const void *recv)
 {
-	struct coll_group *g = &comm->group;
+	struct coll_group *g = coll_group_mine(comm);
 	struct coll_request *req = g->n < g->nkept ? g->kept[g->n] : NULL;
 
 	if (!req || !coll_op_is_call(&req->op, args))
@@ -216,25 +307,31 @@ static void keep(struct coll_group *g, unsigned int i, struct coll_request *req)
 }
 
 /*
- * Somebody needs what they hold, or it is the end. False if there is nothing, or another thread may
+ * Somebody needs what they hold, or it is the end. False if there is nothing, or other threads may
  * be looking at them. Lock held.
  */
 bool coll_group_forget(struct coll_comm *comm)
 {
-	struct coll_group *g = &comm->group;
+	bool some = false;
 
-	if (!g->nkept || (atomic_load(&g->open) && !coll_group_mine(comm)))
-		return false;
-	while (g->nkept)
-		drop(g, --g->nkept);
-	return true;
+	for (struct coll_group *g = comm->groups; g; g = g->next) {
+		if (g->open && !pthread_equal(g->owner, pthread_self()))
+			continue;
+		some |= g->nkept;
+		while (g->nkept)
+			drop(g, --g->nkept);
+	}
+	return some;
 }
 
-void coll_group_free(struct coll_group *g)
+/* Lock held. */
+uint64_t coll_group_hits(const struct coll_comm *comm)
 {
-	free(g->v);
-	free(g->kernels);
-	free(g->posts);
+	uint64_t hits = 0;
+
+	for (const struct coll_group *g = comm->groups; g; g = g->next)
+		hits += atomic_load_explicit(&g->hits, memory_order_relaxed);
+	return hits;
 }
 
 /* ---- starting; lock held */
@@ -466,24 +563,41 @@ static int has_room(struct coll_comm *comm, unsigned int n, unsigned int request
 	return rc;
 }
 
-/* Everything that was collected. Lock held. */
-static int group_run(struct coll_comm *comm, struct coll_group *g)
+/* How many calls the kernel gets; of them, requests, and messages. */
+static unsigned int tally(const struct coll_group *g, unsigned int *requests,
+			  unsigned int *messages)
 {
-	struct coll_request **v = g->kernels;
-	unsigned int n = 0, requests = 0, messages = 0, met;
-	bool claimed = false;
-	int rc;
+	unsigned int n = 0;
 
+	*requests = 0;
+	*messages = 0;
 	for (unsigned int i = 0; i < g->n; i++) {
 		const struct coll_request *req = g->v[i];
 
 		if (!is_kernels(req))
 			continue;
 		n++;
-		requests += !req->blocking;
-		messages += !coll_op_numbered(&req->op);
+		*requests += !req->blocking;
+		*messages += !coll_op_numbered(&req->op);
 	}
-	rc = has_room(comm, n, requests);
+	return n;
+}
+
+static void await(struct coll_dev *dev, struct coll_request **v, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++)
+		while (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
+			fetch_held(dev, v[i], COLL_NEVER);
+}
+
+/* Everything that was collected. Lock held. */
+static int group_run(struct coll_comm *comm, struct coll_group *g)
+{
+	struct coll_request **v = g->kernels;
+	unsigned int requests, messages, met, n = tally(g, &requests, &messages);
+	bool claimed = false;
+	int rc = has_room(comm, n, requests);
+
 	if (rc) {
 		fail_all(g->v, g->n, rc);
 		return rc;
@@ -511,33 +625,115 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	/* They have their numbers: others need not wait for their end. */
 	if (claimed)
 		let_go(comm);
-	for (unsigned int i = 0; i < n; i++)
-		while (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
-			fetch_held(comm->dev, v[i], COLL_NEVER);
+	await(comm->dev, v, n);
 	return rc;
 }
 
-int coll_group_end(struct coll_comm *comm)
-{
-	struct coll_group *g;
-	bool told;
-	int rc = coll_comm_enter(comm);
+/* ---- of several communicators, which may wait for each other: first start all, then wait */
 
-	if (rc)
+/* Together with what others of @groups have of the same device. Lock held. */
+static int check(struct coll_group *g, struct coll_group *groups)
+{
+	unsigned int n = 0, requests = 0, some, messages;
+
+	for (struct coll_group *o = groups; o; o = o->later) {
+		if (o->comm->dev != g->comm->dev)
+			continue;
+		n += tally(o, &some, &messages);
+		requests += some;
+	}
+	return g->refused ?: has_room(g->comm, n, requests);
+}
+
+static int prepare(struct coll_group *g, struct coll_group *groups)
+{
+	(void)groups;
+	for (unsigned int i = 0; i < g->n; i++)
+		g->nkernels += is_kernels(g->v[i]);
+	run_local(g, g->kernels);
+	return 0;
+}
+
+static int bind(struct coll_group *g, struct coll_group *groups)
+{
+	(void)groups;
+	return bind_all(g->kernels, g->nkernels);
+}
+
+static int post(struct coll_group *g, struct coll_group *groups)
+{
+	int rc = post_all(g->comm, g->posts, g->kernels, g->nkernels, false, false);
+
+	if (!rc || coll_is_failure(rc))
 		return rc;
-	g = &comm->group;
-	if (!coll_group_mine(comm))
-		return coll_fail(comm, -EINVAL, "%s: this thread has opened no group", __func__);
-	pthread_mutex_lock(&comm->dev->lock);
-	/* Closed for new calls, but nobody else's until its memory is not needed. */
-	g->running = true;
-	atomic_store_explicit(&g->open, false, memory_order_release);
-	rc = g->refused;
-	if (rc)
+	/* What is in flight may wait for that for ever. */
+	for (struct coll_group *o = groups; o != g; o = o->later)
+		if (o->nkernels)
+			coll_drv_comm_abort(&o->comm->dev->drv, o->comm->id, -rc);
+	return rc;
+}
+
+/* One thing for each group, until it fails for *culprit. */
+static int each(struct coll_group *groups, struct coll_group **culprit,
+		int (*step)(struct coll_group *g, struct coll_group *groups))
+{
+	int rc = 0;
+
+	for (struct coll_group *g = groups; g && !rc; g = g->later) {
+		pthread_mutex_lock(&g->comm->dev->lock);
+		rc = step(g, groups);
+		pthread_mutex_unlock(&g->comm->dev->lock);
+		*culprit = g;
+	}
+	return rc;
+}
+
+/* Everything that was collected: is started, or nothing is unless it is refused by the kernel. */
+static int start_several(struct coll_group *groups, struct coll_group **culprit)
+{
+	struct coll_group *first = groups;
+	int rc = each(groups, culprit, check);
+
+	if (!rc) {
+		each(groups, culprit, prepare);
+		rc = each(groups, culprit, bind);
+		if (!rc) {
+			rc = each(groups, culprit, post);
+			first = (*culprit)->later;
+		}
+		for (struct coll_group *g = first; rc && g; g = g->later) {
+			pthread_mutex_lock(&g->comm->dev->lock);
+			for (unsigned int i = 0; i < g->nkernels; i++)
+				coll_op_finish(&g->kernels[i]->op, rc);
+			fail_all(g->kernels, g->nkernels, rc);
+			pthread_mutex_unlock(&g->comm->dev->lock);
+		}
+		return rc;
+	}
+	for (struct coll_group *g = groups; g; g = g->later) {
+		pthread_mutex_lock(&g->comm->dev->lock);
 		fail_all(g->v, g->n, rc);
-	else
-		rc = group_run(comm, g);
-	told = rc;
+		pthread_mutex_unlock(&g->comm->dev->lock);
+	}
+	return rc;
+}
+
+/* ---- ending */
+
+/* For new calls, but it is nobody else's until its memory is not needed. Lock held. */
+static void close_group(struct coll_group *g)
+{
+	g->running = true;
+	g->open = false;
+	g->nkernels = 0;
+	atomic_fetch_sub(&g->comm->collecting, 1);
+}
+
+/* All of it has ended. Returns @rc, or the first error in the order of the calls. Lock held. */
+static int end_group(struct coll_group *g, int rc)
+{
+	bool told = rc;
+
 	for (unsigned int i = 0; i < g->n; i++) {
 		struct coll_request *req = g->v[i];
 
@@ -553,8 +749,80 @@ int coll_group_end(struct coll_comm *comm)
 		drop(g, --g->nkept);
 	g->nkept = g->n < COLL_GROUP_KEPT ? g->n : COLL_GROUP_KEPT;
 	g->running = false;
+	return rc;
+}
+
+static int end_one(struct coll_group *g)
+{
+	struct coll_comm *comm = g->comm;
+	int rc = g->refused;
+
+	pthread_mutex_lock(&comm->dev->lock);
+	close_group(g);
+	if (rc)
+		fail_all(g->v, g->n, rc);
+	else
+		rc = group_run(comm, g);
+	rc = end_group(g, rc);
 	pthread_mutex_unlock(&comm->dev->lock);
 	return rc;
+}
+
+/* @comm is to be told about it. */
+static int end_several(struct coll_comm *comm, struct coll_group *groups)
+{
+	struct coll_group *g, *later, *culprit = NULL;
+	struct coll_comm *failed;
+	int rc, one;
+
+	for (g = groups; g; g = g->later) {
+		pthread_mutex_lock(&g->comm->dev->lock);
+		close_group(g);
+		pthread_mutex_unlock(&g->comm->dev->lock);
+	}
+	rc = start_several(groups, &culprit);
+	failed = rc ? culprit->comm : NULL;
+	for (g = groups; g; g = g->later) {
+		pthread_mutex_lock(&g->comm->dev->lock);
+		await(g->comm->dev, g->kernels, g->nkernels);
+		pthread_mutex_unlock(&g->comm->dev->lock);
+	}
+	for (g = groups; g; g = later) {
+		struct coll_comm *its = g->comm;
+
+		later = g->later;
+		pthread_mutex_lock(&its->dev->lock);
+		one = end_group(g, its == failed ? rc : 0);
+		pthread_mutex_unlock(&its->dev->lock);
+		if (one && !rc) {
+			rc = one;
+			failed = its;
+		}
+	}
+	if (failed && failed != comm)
+		coll_fail(comm, rc, "rank %u of another communicator of the group: %s",
+			  failed->rank, coll_comm_last_error(failed));
+	return rc;
+}
+
+int coll_group_end(struct coll_comm *comm)
+{
+	struct coll_group *g, *groups;
+	int rc = coll_comm_enter(comm);
+
+	if (rc)
+		return rc;
+	g = coll_group_mine(comm);
+	if (!g || !g->depth)
+		return coll_fail(comm, -EINVAL, "%s: this thread has opened no group", __func__);
+	forget_strange();
+	g->depth--;
+	for (g = opened; g; g = g->later)
+		if (g->depth)
+			return 0;
+	groups = opened;
+	opened = NULL;
+	return groups->later ? end_several(comm, groups) : end_one(groups);
 }
 
 /*
@@ -563,11 +831,11 @@ int coll_group_end(struct coll_comm *comm)
  */
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests)
 {
-	struct coll_group own = { };
+	struct coll_group own = { }, *mine = coll_group_mine(comm);
 	int rc;
 
-	if (coll_group_mine(comm)) {
-		rc = add_all(comm, &comm->group, n, requests);
+	if (mine) {
+		rc = add_all(comm, mine, n, requests);
 		return rc ? coll_group_refuse(comm, rc) : 0;
 	}
 	rc = add_all(comm, &own, n, requests);
@@ -576,6 +844,6 @@ int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_req
 		rc = group_run(comm, &own);
 		pthread_mutex_unlock(&comm->dev->lock);
 	}
-	coll_group_free(&own);
+	free_arrays(&own);
 	return rc;
 }

@@ -679,12 +679,17 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
 #define COLL_GROUP_KEPT	32	/* calls of a group */
 
 /**
- * struct coll_group - calls that are being collected
- * @open: calls by @owner are
+ * struct coll_group - calls of a communicator that a thread collects
+ * @comm: whose; NULL: it has gone
+ * @next: another one of @comm
+ * @later: another communicator's that the thread has opened since
+ * @depth: how often it has been opened and not ended
+ * @open: calls by @owner are collected
  * @running: closed, but not yet at its end
  * @owner: thread
  * @v: the calls; only @owner touches them, or whose own group it is
  * @kernels: those of them that the kernel gets
+ * @nkernels: how many these are, where the group runs beside others
  * @posts: the batch
  * @n: how many calls
  * @cap: for how many there is room
@@ -694,12 +699,14 @@ int coll_requests_leave(struct coll_comm *comm, bool force);
  * @refused: 0, or why a call of the open group was, and so all of it will be
  */
 struct coll_group {
-	_Atomic bool open;
-	bool running;
+	struct coll_comm *_Atomic comm;
+	struct coll_group *next, *later;
+	unsigned int depth;
+	bool open, running;
 	pthread_t owner;
 	struct coll_request **v, **kernels;
 	struct npulink_post *posts;
-	unsigned int n, cap;
+	unsigned int n, nkernels, cap;
 	struct coll_request *kept[COLL_GROUP_KEPT];
 	unsigned int nkept;
 	_Atomic uint64_t hits;
@@ -707,12 +714,13 @@ struct coll_group {
 };
 
 int coll_group_refuse(struct coll_comm *comm, int rc);
-bool coll_group_mine(struct coll_comm *comm);
+struct coll_group *coll_group_mine(const struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
 bool coll_group_again(struct coll_comm *comm, const struct coll_args *args, const void *send,
 		      const void *recv);
 bool coll_group_forget(struct coll_comm *comm);
-void coll_group_free(struct coll_group *g);
+uint64_t coll_group_hits(const struct coll_comm *comm);
+void coll_group_free_all(struct coll_comm *comm);
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests);
 void coll_self_start(struct coll_request *req);
 void coll_self_cancel(struct coll_request *req, int status);
@@ -739,6 +747,8 @@ struct coll_survivors {
  * @failed: 0, or the -errno of all further operations
  * @posting: threads that post; -1: one has several calls on the board, so that none may
  * @posters: threads that wait for that one
+ * @collecting: groups that are open
+ * @groups: one of each thread that has one open, and those of earlier ones
  * @topo: how the ranks are wired
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
@@ -756,8 +766,9 @@ struct coll_comm {
 	_Atomic int failed;
 	_Atomic int posting;
 	_Atomic unsigned int posters;
+	_Atomic unsigned int collecting;
 	struct coll_board board;
-	struct coll_group group;
+	struct coll_group *groups;
 	struct coll_repeats repeats;
 	struct coll_plans plans;
 	struct coll_topo topo;

@@ -166,18 +166,9 @@ static void *thread_main(void *arg)
 	for (int i = 0; i < some(60) && !a->rc; i++) {
 		out = 10000 * a->id + 100 * rank + i;
 		a->rc = coll_group_start(a->comm);
-		if (a->rc == -EBUSY) {
-			/* Another thread has its group open. */
-			struct coll_request *req;
-
-			a->rc = coll_isend(a->comm, &out, 1, COLL_INT32, peer, &req);
-			a->rc = a->rc ? a->rc : coll_recv(a->comm, &in, 1, COLL_INT32, from);
-			a->rc = a->rc ? a->rc : coll_wait(&req);
-		} else if (!a->rc) {
-			a->rc = coll_send(a->comm, &out, 1, COLL_INT32, peer);
-			a->rc |= coll_recv(a->comm, &in, 1, COLL_INT32, from);
-			a->rc = a->rc ? a->rc : coll_group_end(a->comm);
-		}
+		a->rc |= coll_send(a->comm, &out, 1, COLL_INT32, peer);
+		a->rc |= coll_recv(a->comm, &in, 1, COLL_INT32, from);
+		a->rc = a->rc ? a->rc : coll_group_end(a->comm);
 		if (!a->rc && in != (int)(10000 * a->id + 100 * from + i))
 			a->rc = rank_fail(a->ranks, rank, "thread %d, round %d: %d", a->id, i, in);
 	}

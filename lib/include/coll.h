@@ -580,13 +580,16 @@ int coll_request_free(struct coll_request **request);
  * @comm: communicator
  *
  * Until coll_group_end(), calls that this thread makes in @comm are only
- * collected. Their buffers must not be touched, their requests not be waited
+ * collected; other threads' are not, and each may have a group of its own open. Groups
+ * may be opened in groups, and of several communicators at a time: until the last of them has
+ * been ended, all of them stay open, and then all of their calls start together. So one thread
+ * can make the calls of several ranks. Their buffers must not be touched, their requests not be waited
  * for. They run side by side: what one writes, no other may read or write.
  * Ranks need the same calls in the same order, but may group them differently. Needed
  * where blocking calls would wait for each other in a circle: all ranks send to the right
  * and receive from the left.
  *
- * Return: 0; -EBUSY: a group is open already.
+ * Return: 0, -ENOMEM.
  */
 int coll_group_start(struct coll_comm *comm);
 
@@ -594,7 +597,8 @@ int coll_group_start(struct coll_comm *comm);
  * coll_group_end() - start all that was collected, with one system call or none
  * @comm: communicator
  *
- * Returns when the blocking ones are done; coll_i*() and coll_start() among them
+ * Returns 0 at once while this thread has another group open, or this one once more. Else it
+ * returns when the blocking ones are done; coll_i*() and coll_start() among them
  * are then in flight.
  *
  * If a call was refused while they were collected, or there are too many, nothing is
@@ -602,10 +606,12 @@ int coll_group_start(struct coll_comm *comm);
  * be pinned (-EFAULT, -ENOMEM), small collectives before it and messages to the own rank may be
  * done (or, if it was pinned once and has changed since, all calls before it started), the rest
  * is not. The other ranks wait for those calls then: make them, or
- * coll_comm_abort(). That has been called already if others may have met this rank in some of them.
+ * coll_comm_abort(). That has been called already if others may have met this rank in some of
+ * them, or if calls in another communicator were started and would be waited for here.
  *
- * Return: 0, or the first error in the order of the calls; -EINVAL: no group is
- * open in this thread; -EBUSY: more calls than can be in flight, nothing is started.
+ * Return: 0, or the first error in the order of the calls, which is that of the communicators
+ * first; @comm has the text of it. -EINVAL: no group is open in this thread; -EBUSY: more calls
+ * than can be in flight, nothing is started.
  */
 int coll_group_end(struct coll_comm *comm);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * groups.c - groups of calls: what is kept of them, what is refused, and when there is no room:
- * against the mock.
+ * groups.c - groups of calls: what is kept of them, what is refused, when there is no room, groups
+ * in groups, of several threads, and of several communicators: against the mock.
  */
 #include "mock_pair.h"
 
@@ -32,7 +32,7 @@ static void *other_group(void *arg)
 /* By both ranks. Of how many calls rank 0 had the plan from its last group; -1: wrong. */
 static int group(const struct grouped *g)
 {
-	uint64_t before = comms[0]->group.hits;
+	uint64_t before = coll_group_hits(comms[0]);
 	pthread_t thread;
 	void *failed;
 	long bad;
@@ -52,7 +52,7 @@ static int group(const struct grouped *g)
 		}
 		bad |= out[0][end] || out[1][end];
 	}
-	return bad || failed ? -1 : (int)(comms[0]->group.hits - before);
+	return bad || failed ? -1 : (int)(coll_group_hits(comms[0]) - before);
 }
 
 /* The calls of a group that were in the last one, at the same place. */
@@ -91,10 +91,10 @@ static void test_groups_again(void)
 			 "groups: shorter and longer\n");
 
 	/* The kernel has no room for plans, of which it hears from rank 1 first: then they go. */
-	hits = comms[1]->group.nkept;
+	hits = comms[1]->groups->nkept;
 	mock_fail(NPULINK_PLAN_CREATE, -ENOMEM, 0, 3, false);
-	hits = !both(1000) && hits == 4 && !comms[1]->group.nkept;
-	ksft_test_result(hits && group(&g) == 4 && comms[1]->group.nkept == 4 && group(&g) == 4,
+	hits = !both(1000) && hits == 4 && !comms[1]->groups->nkept;
+	ksft_test_result(hits && group(&g) == 4 && comms[1]->groups->nkept == 4 && group(&g) == 4,
 			 "groups: give their plans back\n");
 
 	/* More than are kept. */
@@ -110,7 +110,7 @@ static void test_groups_again(void)
 	/* What they have goes with the communicator. */
 	for (const struct coll_request *r = comms[0]->dev->free; r; r = r->next)
 		free_before++;
-	ksft_test_result(free_before + comms[0]->group.nkept == comms[0]->dev->nchunks * 32 &&
+	ksft_test_result(free_before + comms[0]->groups->nkept == comms[0]->dev->nchunks * 32 &&
 			 !teardown(), "groups: gone with its communicator\n");
 }
 
@@ -206,10 +206,218 @@ static void test_group_room(void)
 			 "group: too many, the own rank's were not received\n");
 }
 
+/* ---- groups in groups, of several threads, of several communicators */
+
+/* The outermost end starts all. */
+static void *nested(void *arg)
+{
+	long rank = (long)arg, bad = coll_group_start(comms[rank]);
+
+	bad |= coll_allreduce(comms[rank], in[rank], out[rank], 4, COLL_INT32, COLL_SUM);
+	bad |= coll_group_start(comms[rank]);
+	bad |= coll_allreduce(comms[rank], in[rank] + 4, out[rank] + 4, 4, COLL_INT32, COLL_SUM);
+	bad |= coll_group_end(comms[rank]);
+	bad |= out[rank][1] || out[rank][5];
+	bad |= coll_allreduce(comms[rank], in[rank] + 8, out[rank] + 8, 4, COLL_INT32, COLL_SUM);
+	bad |= coll_group_end(comms[rank]);
+	bad |= coll_group_end(comms[rank]) != -EINVAL;
+	for (int i = 0; i < 12; i++)
+		bad |= out[rank][i] != 2 * i + 1;
+	return (void *)bad;
+}
+
+static void test_nested(void)
+{
+	unsigned int before;
+	pthread_t thread;
+	void *failed;
+	long bad;
+
+	setup(NULL);
+	memset(out, 0, sizeof(out));
+	before = mock_calls(NPULINK_POST_BATCH);
+	pthread_create(&thread, NULL, nested, (void *)1);
+	bad = (long)nested(NULL);
+	pthread_join(thread, &failed);
+	ksft_test_result(!bad && !failed && mock_calls(NPULINK_POST_BATCH) == before + 2,
+			 "nested: the outermost end starts all\n");
+
+	/* A call that is refused inside: nothing is started, as the last end says. */
+	bad = coll_group_start(comms[0]);
+	bad |= coll_isend(comms[0], in[0], 1, COLL_INT32, 1, NULL) != -EINVAL;
+	bad |= coll_group_start(comms[0]) | coll_group_end(comms[0]);
+	bad |= coll_group_end(comms[0]) != -EINVAL;
+	ksft_test_result(!bad && !teardown(), "nested: refused\n");
+}
+
+static pthread_barrier_t both_open;
+
+/* Has its own group of rank 0 open while the other thread has, too. */
+static void *own_group(void *arg)
+{
+	long id = (long)arg, bad = coll_group_start(comms[0]);
+
+	bad |= coll_recv(comms[0], &out[0][id], 1, COLL_INT32, 1);
+	pthread_barrier_wait(&both_open);
+	bad |= coll_recv(comms[0], &out[0][id + 2], 1, COLL_INT32, 1);
+	bad |= coll_group_end(comms[0]);
+	return (void *)bad;
+}
+
+static void *leave_open(void *arg)
+{
+	(void)arg;
+	return (void *)(long)coll_group_start(comms[0]);
+}
+
+static void test_threads(void)
+{
+	struct coll_request *req[4] = { };
+	long bad = 0, sum = 0;
+	pthread_t thread;
+	void *failed;
+
+	setup(NULL);
+	memset(out, 0, sizeof(out));
+	for (int i = 0; i < 4; i++)
+		bad |= coll_isend(comms[1], &in[1][i], 1, COLL_INT32, 0, &req[i]);
+	pthread_barrier_init(&both_open, NULL, 2);
+	pthread_create(&thread, NULL, own_group, (void *)1);
+	bad |= (long)own_group(NULL);
+	pthread_join(thread, &failed);
+	pthread_barrier_destroy(&both_open);
+	bad |= coll_waitall(4, req);
+	for (int i = 0; i < 4; i++)
+		sum += out[0][i];
+	ksft_test_result(!bad && !failed && sum == 1 + 2 + 3 + 4 && out[0][0] < out[0][2] &&
+			 out[0][1] < out[0][3], "threads: each has its group open\n");
+
+	/* One that ends, and leaves its group open, is in nobody's way. */
+	pthread_create(&thread, NULL, leave_open, NULL);
+	pthread_join(thread, &failed);
+	bad = coll_group_start(comms[0]) | coll_group_end(comms[0]);
+	ksft_test_result(!bad && !failed && !teardown(), "threads: one leaves its open\n");
+}
+
+/* A thread has both ranks, and calls that wait for each other. */
+static void test_several(void)
+{
+	const struct coll_config config = COLL_CONFIG_INIT;
+	unsigned int most = mock.max_inflight, posts;
+	struct coll_request *req[2] = { };
+	struct coll_comm *others[2];
+	long bad = 0;
+	int rc;
+
+	setup(NULL);
+	for (int k = 0; k < 3; k++) {
+		memset(out, 0, sizeof(out));
+		for (int r = 0; r < 2; r++)
+			bad |= coll_group_start(comms[r]);
+		for (int r = 0; r < 2; r++) {
+			/* Pinned in the last round. */
+			size_t n = k < 2 ? 4 : 9000;
+
+			bad |= coll_allreduce(comms[r], in[r], out[r], n, COLL_INT32, COLL_SUM);
+			bad |= coll_send(comms[r], &in[r][4], 1, COLL_INT32, !r);
+			bad |= coll_recv(comms[r], &out[r][BIG - 1], 1, COLL_INT32, !r);
+		}
+		bad |= coll_group_end(comms[k % 2]);
+		bad |= out[0][1] | out[1][1];
+		/* Still in it, though its own group was ended. */
+		bad |= coll_allreduce(comms[k % 2], in[0], out[0] + 20000, 4, COLL_INT32, COLL_MAX);
+		bad |= coll_allreduce(comms[!(k % 2)], in[1], out[1] + 20000, 4, COLL_INT32,
+				      COLL_MAX);
+		bad |= coll_group_end(comms[!(k % 2)]);
+		for (int r = 0; r < 2; r++)
+			bad |= out[r][1] != 3 || out[r][BIG - 1] != !r + 4 ||
+			       out[r][20001] != 2;
+	}
+	ksft_test_result(!bad, "several: one thread has all ranks\n");
+
+	/* Of a second communicator, too, and requests. */
+	bad = comms_make(others, 2, config);
+	memset(out, 0, sizeof(out));
+	for (int r = 0; r < 2; r++)
+		bad |= coll_group_start(others[r]) | coll_group_start(comms[r]);
+	for (int r = 1; r >= 0; r--) {
+		bad |= coll_allreduce(comms[r], in[r], out[r], 4, COLL_INT32, COLL_SUM);
+		bad |= coll_iallreduce(others[r], in[r], out[r] + 100, 4, COLL_INT32, COLL_SUM,
+				       &req[r]);
+	}
+	for (int r = 0; r < 2; r++)
+		bad |= coll_group_end(others[r]) | coll_group_end(comms[r]);
+	bad |= coll_waitall(2, req);
+	for (int r = 0; r < 2; r++)
+		bad |= out[r][1] != 3 || out[r][101] != 3;
+	ksft_test_result(!bad, "several: communicators and requests\n");
+
+	/* What one cannot start, none does; whoever is asked has the text. */
+	posts = mock_calls(NPULINK_POST_BATCH);
+	for (int what = 0; what < 3; what++) {
+		static const char *const words[] = { "buffer is NULL", "mapped", "in flight" };
+		static const int errors[] = { -EINVAL, -EFAULT, -EBUSY };
+		size_t n = what == 1 ? 9000 : 4;
+
+		bad = coll_group_start(comms[0]) | coll_group_start(others[0]);
+		bad |= coll_allreduce(others[0], in[0], out[0] + 100, 4, COLL_INT32, COLL_SUM);
+		rc = coll_allreduce(comms[0], what ? in[0] : NULL, out[0], n, COLL_INT32, COLL_SUM);
+		bad |= rc != (what ? 0 : -EINVAL);
+		while (coll_reg_evict(comms[0]->dev))
+			;
+		if (what == 1)
+			mock_fail(NPULINK_BUF_REGISTER, -EFAULT, 0, 9, false);
+		if (what == 2)
+			comms[0]->dev->info.out_max_inflight = 0;
+		bad |= coll_group_end(comms[0]);
+		rc = coll_group_end(others[0]);
+		mock_fail(NPULINK_BUF_REGISTER, 0, 0, 0, false);
+		comms[0]->dev->info.out_max_inflight = most;
+		bad |= rc != errors[what] || mock_calls(NPULINK_POST_BATCH) != posts ||
+		       !strstr(coll_comm_last_error(others[0]), words[what]);
+		ksft_test_result(!bad, "several: refused (%d)\n", what);
+	}
+	bad = 0;
+	for (int r = 0; r < 2; r++)
+		bad |= coll_group_start(comms[r]) | coll_group_start(others[r]);
+	/* Gone with its communicator. */
+	for (int r = 0; r < 2; r++)
+		bad |= coll_comm_destroy(others[r]) | coll_group_end(comms[r]);
+	ksft_test_result(!bad && !both(16) && !teardown(), "several: one goes while it is open\n");
+}
+
+/* One has been started when the next is refused: it is not waited for. */
+static void test_several_halfway(void)
+{
+	const struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_comm *others[2];
+	struct coll_state state;
+	long bad;
+	int rc;
+
+	setup(NULL);
+	bad = comms_make(others, 2, config);
+	bad |= coll_group_start(comms[0]) | coll_group_start(others[0]);
+	bad |= coll_allreduce(comms[0], in[0], out[0], 4, COLL_INT32, COLL_SUM);
+	bad |= coll_allreduce(others[0], in[0], out[0] + 100, 4, COLL_INT32, COLL_SUM);
+	mock.fail[31].rc = -EPERM;
+	mock.fail[31].skip = 1;
+	mock.fail[31].times = 1;
+	bad |= coll_group_end(comms[0]);
+	rc = coll_group_end(others[0]);
+	bad |= rc != -EPERM || coll_comm_status(comms[0], &state) || state.status != -ECANCELED;
+	ksft_test_result(!bad && !comms_free(others, 2) && !teardown(),
+			 "several: one is refused when the other was started\n");
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(7 + 7 + 3);
+	ksft_set_plan(7 + 7 + 3 + 2 + 2 + 6 + 1);
+	test_nested();
+	test_threads();
+	test_several();
+	test_several_halfway();
 	test_groups_again();
 	test_group_refused();
 	test_group_room();
