@@ -31,6 +31,8 @@ static size_t op_pack(struct coll_operation *op, unsigned int slot)
 	const uint64_t *counts, *displs;
 	uint64_t end, span = 0, sum = 0, size = npulink_dtype_size(op->args.dtype);
 
+	if (!op->args.displs && !op->args.rdispls)
+		return 0;
 	if (!op->buf[slot] || !coll_args_blocks(&op->args, slot, &counts, &displs) || !counts ||
 	    !displs)
 		return 0;

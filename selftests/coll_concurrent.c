@@ -233,8 +233,11 @@ static int many_comms(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-/* All ranks in one process, one thread: nothing that a call does may need another call. */
-static void test_one_thread(void)
+/*
+ * All ranks in one process, one thread: nothing that a call does may need another call. By
+ * requests, or by blocking calls in a group of all of them.
+ */
+static void test_one_thread(bool grouped)
 {
 	struct coll_comm *c[8];
 	struct coll_request *req[8];
@@ -247,20 +250,27 @@ static void test_one_thread(void)
 	for (int i = 0; i < 6 && !rc; i++) {
 		size_t count = i % 2 ? 30000 : 10;
 
+		for (int r = 0; r < 8 && grouped; r++)
+			rc |= coll_group_start(c[r]);
 		for (int r = 0; r < 8 && !rc; r++) {
 			for (size_t k = 0; k < count; k++)
 				in[r][k] = r + k + i;
-			rc = coll_iallreduce(c[r], in[r], out[r], count, COLL_INT32, COLL_SUM,
-					     &req[r]);
+			if (grouped)
+				rc = coll_allreduce(c[r], in[r], out[r], count, COLL_INT32, COLL_SUM);
+			else
+				rc = coll_iallreduce(c[r], in[r], out[r], count, COLL_INT32, COLL_SUM,
+						     &req[r]);
 		}
-		rc = rc ? rc : coll_waitall(8, req);
+		for (int r = 0; r < 8 && grouped; r++)
+			rc |= coll_group_end(c[r]);
+		rc = rc || grouped ? rc : coll_waitall(8, req);
 		for (int r = 0; r < 8 && !rc; r++)
 			for (size_t k = 0; k < count && !rc; k++)
 				rc = out[r][k] != (int)(28 + 8 * (k + i));
 	}
 	for (int r = 0; r < 8 && !rc; r++)
 		rc = coll_comm_destroy(c[r]);
-	ksft_test_result(!rc, "eight ranks in one thread\n");
+	ksft_test_result(!rc, "eight ranks in one thread%s\n", grouped ? ", as a group" : "");
 }
 
 /* ---- signals */
@@ -366,7 +376,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(10);
+	ksft_set_plan(11);
 	ksft_test_result(!ranks_of(RANKS, ring_group), "group: a ring, also to itself\n");
 	ksft_test_result(!ranks_of(RANKS, exchange_group), "group: everybody with everybody\n");
 	ksft_test_result(!ranks_of(RANKS, empty_messages), "messages without content\n");
@@ -374,7 +384,8 @@ int main(void)
 	ksft_test_result(!ranks_of(RANKS, many_requests), "200 requests, poll\n");
 	ksft_test_result(!ranks_of(RANKS, threads), "threads of one communicator\n");
 	ksft_test_result(!ranks_of(RANKS, many_comms), "communicators, some share a file\n");
-	test_one_thread();
+	test_one_thread(false);
+	test_one_thread(true);
 	test_storm();
 	test_begin_in_storm();
 	ksft_finished();

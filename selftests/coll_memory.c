@@ -312,12 +312,62 @@ static int unmapped_in_flight(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
+/* Blocks that are far apart cost what they hold: nothing between them is touched, or pinned. */
+static int far_apart(struct ranks *ranks, struct coll_comm *comm)
+{
+	const size_t gap = 1UL << 30, counts[2] = { 200000, 200000 }, displs[2] = { gap, 0 };
+	unsigned int rank = coll_comm_rank(comm);
+	static unsigned char pages[(1UL << 30) / 4096];
+	char *recv = mmap(NULL, 2 * gap, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *send = map(NULL, counts[0]);
+	size_t resident = 0;
+	int rc;
+
+	/* Huge pages are no concern of ours. */
+	madvise(recv, 2 * gap, MADV_NOHUGEPAGE);
+	memset(send, 'a' + rank, counts[0]);
+	rc = coll_allgatherv(comm, send, recv, counts, displs, COLL_INT8);
+	if (rc)
+		return rank_fail(ranks, rank, "%d: %s", rc, coll_comm_last_error(comm));
+	for (size_t i = 0; i < counts[0]; i++)
+		if (recv[i] != 'b' || recv[gap + i] != 'a')
+			return rank_fail(ranks, rank, "byte %zu is wrong", i);
+	if (mincore(recv, gap, pages))
+		return rank_fail(ranks, rank, "mincore: %s", strerror(errno));
+	for (size_t i = 0; i < sizeof(pages); i++)
+		resident += pages[i] & 1;
+	return resident > 64 ? rank_fail(ranks, rank, "%zu pages", resident) : 0;
+}
+
+/* The file of this program, which cannot be pinned. */
+static int mapped_file(struct ranks *ranks, struct coll_comm *comm)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), rc;
+	unsigned int rank = coll_comm_rank(comm);
+	char *file = mmap(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0), *recv = map(NULL, LEN);
+	size_t len = lseek(fd, 0, SEEK_END);
+
+	close(fd);
+	if (file == MAP_FAILED)
+		return rank_fail(ranks, rank, "cannot map it: %s", strerror(errno));
+	len = len < LEN ? len : LEN;
+	if (len < 65536)
+		return rank_fail(ranks, rank, "%zu bytes go through the arena", len);
+	rc = coll_broadcast(comm, file, recv, len, COLL_INT8, 0);
+	if (rc)
+		return rank_fail(ranks, rank, "%d: %s", rc, coll_comm_last_error(comm));
+	if (memcmp(recv, file, len))
+		return rank_fail(ranks, rank, "not what is in the file");
+	return 0;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(14);
+	ksft_set_plan(16);
 	ksft_test_result(!ranks_of(2, found_again), "pinned once, found again\n");
 	ksft_test_result(!ranks_of(2, mapped_again), "unmapped and mapped again\n");
 	ksft_test_result(!ranks_of(2, forked), "fork while pinned\n");
@@ -332,5 +382,7 @@ int main(void)
 	ksft_test_result(!ranks_of(2, registered_and_unmapped), "coll_register and munmap\n");
 	ksft_test_result(!ranks_of(2, not_mapped), "a hole\n");
 	ksft_test_result(!ranks_of(2, unmapped_in_flight), "unmapped in flight\n");
+	ksft_test_result(!ranks_of(2, far_apart), "blocks that are far apart\n");
+	ksft_test_result(!ranks_of(2, mapped_file), "a file that is mapped\n");
 	ksft_finished();
 }

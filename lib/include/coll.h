@@ -388,7 +388,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
  * @backend: "soft"
  * @engine: what moves and reduces the bytes
  * @arena_bytes: shared memory for small payloads
- * @scratch_bytes: buffers for intermediate results
+ * @scratch_bytes: buffers for intermediate results, and for copies of what is not pinned
  * @pinned_bytes: caller's memory that is pinned at present
  * @plans: plans in the cache
  * @plan_hits: calls that found their plan there
