@@ -362,6 +362,8 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 			addr += PAGE_SIZE;
 		}
 		unpin_user_pages(pages, n);
+		if (!rc && fatal_signal_pending(current))
+			rc = -EINTR;
 		cond_resched();
 	}
 	return rc;
@@ -610,12 +612,16 @@ int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma)
 
 		for (k = 0; k < n; k++, addr += PAGE_SIZE) {
 			rc = vm_insert_page(vma, addr, page + k);
+			/* A range may be a gigabyte. */
+			if (!rc && !(k & 0xfff) && fatal_signal_pending(current))
+				rc = -EINTR;
 			if (rc) {
 				npulink_buf_unuse(buf);
 				return rc;
 			}
+			if (!(k & 0xfff))
+				cond_resched();
 		}
-		cond_resched();
 	}
 	vma->vm_private_data = buf;
 	vma->vm_ops = &npulink_buf_vm_ops;

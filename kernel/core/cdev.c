@@ -349,6 +349,9 @@ static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsig
 		return -EFAULT;
 	if (ucmd.user_size < op->min_size)
 		return -EINVAL;
+	/* As openat2(): nobody looks through gigabytes for a byte that is not zero. */
+	if (ucmd.user_size > PAGE_SIZE)
+		return -E2BIG;
 	rc = copy_struct_from_user(&buf, op->size, ucmd.ubuffer, ucmd.user_size);
 	if (rc)
 		return rc;

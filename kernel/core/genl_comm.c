@@ -5,6 +5,7 @@
  */
 #include <linux/cred.h>
 #include <linux/pid_namespace.h>
+#include <linux/sched/signal.h>
 #include "genl.h"
 
 /* ---- who sees what -------------------------------------------------------------- */
@@ -62,8 +63,14 @@ struct npulink_rank *npulink_genl_rank(struct npulink_comm *comm, unsigned long 
 		rcu_read_unlock();
 		if (rank)
 			break;
-		if (!(*i & 0xfff))
+		if (!(*i & 0xfff)) {
 			cond_resched();
+			/* Then nobody reads the rest. */
+			if (fatal_signal_pending(current)) {
+				*i = comm->nranks;
+				break;
+			}
+		}
 	}
 	return rank;
 }

@@ -4,6 +4,7 @@
  * out what the reader may not see, and go on with the id, and the place inside, where the
  * buffer was full.
  */
+#include <linux/sched/signal.h>
 #include "genl.h"
 
 void *npulink_genl_put(struct sk_buff *skb, struct netlink_callback *cb, u8 cmd)
@@ -68,6 +69,8 @@ int npulink_genl_dump(struct sk_buff *skb, struct netlink_callback *cb,
 			return skb->len ?: rc;
 		if (attr)
 			break;
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		cond_resched();
 	}
 	cb->args[0] = NPULINK_GENL_END;

@@ -7,6 +7,7 @@
  */
 #include <linux/ktime.h>
 #include <linux/pid.h>
+#include <linux/sched/signal.h>
 #include "flight.h"
 #include "genl.h"
 
@@ -273,6 +274,8 @@ int npulink_genl_flight_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 			d->part = FLIGHT_HEAD;
 			d->pos = 0;
 		}
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		cond_resched();
 	}
 	return skb->len ?: rc;

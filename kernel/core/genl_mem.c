@@ -3,6 +3,7 @@
  * genl_mem.c - memory over netlink: open files, with what their processes have pinned,
  * and buffers; and the totals of the node.
  */
+#include <linux/sched/signal.h>
 #include "genl.h"
 
 /* ---- open files -------------------------------------------------------------------- */
@@ -154,6 +155,8 @@ static void npulink_count(struct npulink_counts *c)
 	for (id = 0; (file = npulink_file_next(&id)); id++) {
 		c->files++;
 		npulink_file_put(file);
+		if (fatal_signal_pending(current))
+			return;
 		cond_resched();
 	}
 	for (id = 0; (comm = npulink_comm_next(&id)); id++) {
@@ -167,6 +170,9 @@ static void npulink_count(struct npulink_counts *c)
 			cond_resched();
 		}
 		npulink_comm_put(comm);
+		/* Then nobody reads them. */
+		if (fatal_signal_pending(current))
+			break;
 	}
 }
 

@@ -33,7 +33,8 @@
  *
  *  - ENOTTY: no such ioctl
  *  - EINVAL: the structure is too small, or a value is out of its range
- *  - E2BIG: the structure is larger than known and the rest is not zero
+ *  - E2BIG: the structure is larger than known and the rest is not zero, or it is larger
+ *    than a page
  *  - EOPNOTSUPP: a flag or reserved member is set that this kernel does not know,
  *    or the device cannot do this
  *  - EFAULT: memory of the caller could not be read or written
