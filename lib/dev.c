@@ -10,8 +10,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 #include "internal.h"
+
+/* What this user has just freed may be on its way back: the kernel waits for that elsewhere. */
+static int dev_map_arena(struct coll_dev *dev, void **map)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	unsigned int tries;
+	int rc = -EAGAIN;
+
+	for (tries = 0; rc == -EAGAIN && tries < 300; tries++) {
+		rc = coll_drv_map(&dev->drv, NPULINK_MMAP_ARENA, dev->arena_size, map);
+		if (rc == -EAGAIN)
+			nanosleep(&pause, NULL);
+	}
+	return rc;
+}
 
 /* A device of the module, with everything that communicators on it will share. */
 int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsigned int index,
@@ -66,7 +82,7 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 		rc = coll_text(text, size, -ENOMEM, "out of memory");
 		goto err;
 	}
-	rc = coll_drv_map(&dev->drv, NPULINK_MMAP_ARENA, dev->arena_size, &map);
+	rc = dev_map_arena(dev, &map);
 	if (rc) {
 		snprintf(what, sizeof(what),
 			 "the arena of each rank that shares no device (coll_config.share, coll_config.arena), here on %s, ",

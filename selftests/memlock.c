@@ -176,6 +176,39 @@ TEST_F(memlock, file_that_outlives_its_process)
 		raw_sleep_ms(10);
 }
 
+/* What a user has just freed he can have again at once, however he has freed it. */
+TEST_F(memlock, freed_is_there_at_once)
+{
+	unsigned int round;
+	uint64_t off;
+	void *mem;
+	int id;
+
+	for (round = 0; round < 40; round++) {
+		id = raw_buf_alloc(self->fd, LIMIT, &off);
+		ASSERT_LT(0, id);
+		ASSERT_EQ(0, raw_destroy(self->fd, id));
+		mem = raw_anon(LIMIT);
+		id = raw_register(self->fd, mem, LIMIT, 0);
+		ASSERT_LT(0, id);
+		if (round & 1)
+			ASSERT_EQ(0, raw_destroy(self->fd, id));
+		munmap(mem, LIMIT);
+		if (~round & 1)
+			continue;
+		close(self->fd);
+		self->fd = raw_open(0);
+	}
+	/* An arena is made while others may not touch their memory: it is to be asked for again. */
+	id = raw_buf_alloc(self->fd, LIMIT, &off);
+	ASSERT_LT(0, id);
+	ASSERT_EQ(0, raw_destroy(self->fd, id));
+	do {
+		mem = mmap(NULL, 8 * PAGE, PROT_READ, MAP_SHARED, self->fd, NPULINK_MMAP_ARENA);
+	} while (mem == MAP_FAILED && errno == EAGAIN);
+	EXPECT_NE(MAP_FAILED, mem);
+}
+
 /* ---- what plans of communicators with checksums need */
 
 #define CHECKED	(64UL << 10)	/* of an allreduce */

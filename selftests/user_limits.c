@@ -402,4 +402,74 @@ TEST_F(user_limits, memory_cgroup)
 	team_close(&t);
 }
 
+#define MUCH	(256UL << 20)	/* takes a while to be given back */
+
+/* Somebody who has so much registered, and then lets go of it. */
+static pid_t let_go_of_much(int sk, int from_alice)
+{
+	pid_t pid = fork();
+	void *mem;
+	int fd, id;
+
+	if (pid)
+		return pid;
+	unlimit_memlock();
+	become(ALICE);
+	fd = raw_open(1);
+	mem = raw_anon(MUCH);
+	RAW_CHECK(!madvise(mem, MUCH, MADV_NOHUGEPAGE));
+	id = raw_register(fd, mem, MUCH, 0);
+	RAW_CHECK(id > 0 && !raw_destroy(fd, id));
+	/* From here on all is on its way. */
+	tell(sk, 1);
+	RAW_CHECK(write(from_alice, "d", 1) == 1);
+	pause();
+	_exit(0);
+}
+
+/* Who is at his limit is refused at once, whoever else has memory that is on its way back. */
+TEST_F(user_limits, nobody_waits_for_memory_of_another)
+{
+	long pinned = raw_pages_pinned();
+	unsigned int try, seen = 0;
+	pid_t alice;
+	int up[2];
+	char c;
+
+	ASSERT_EQ(0, pipe(up));
+	self->bob = fork();
+	if (!self->bob) {
+		struct rlimit limit = { 16 * PAGE, 16 * PAGE };
+		uint64_t off;
+		int fd;
+
+		RAW_CHECK(!setrlimit(RLIMIT_MEMLOCK, &limit));
+		become(BOB);
+		fd = raw_open(0);
+		RAW_CHECK(raw_buf_alloc(fd, 16 * PAGE, &off) > 0);
+		while (hear(self->sk[1])) {
+			RAW_CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd,
+				       NPULINK_MMAP_ARENA) == MAP_FAILED && errno == ENOMEM);
+			RAW_CHECK(raw_buf_alloc(fd, PAGE, &off) == -ENOMEM);
+			tell(self->sk[1], 2);
+		}
+		_exit(0);
+	}
+	for (try = 0; try < 6 && !seen; try++) {
+		alice = let_go_of_much(self->sk[0], up[1]);
+		ASSERT_EQ(2, hear(self->sk[0]));
+		/* Is something still on its way when he has been refused? */
+		seen += raw_pages_pinned() > pinned + (long)(MUCH / PAGE / 16);
+		ASSERT_EQ(1, read(up[0], &c, 1));
+		kill(alice, SIGKILL);
+		ASSERT_EQ(-SIGKILL, raw_reap(alice));
+		EXPECT_TRUE(RAW_EVENTUALLY(raw_pages_pinned() <= pinned));
+	}
+	close(up[0]);
+	close(up[1]);
+	tell(self->sk[0], 0);
+	EXPECT_EQ(0, raw_reap(self->bob));
+	EXPECT_LT(0, seen);
+}
+
 TEST_HARNESS_MAIN

@@ -36,11 +36,23 @@ void npulink_note_limit(struct npulink_file *file)
 	WRITE_ONCE(file->lock_limit, limit >> PAGE_SHIFT);
 }
 
+/* Has it come to an end: is there room, or will there be none by what is on its way back? */
+static bool npulink_charge_settled(struct npulink_file *file, unsigned long npages, int *rc)
+{
+	/* Looked at first: what has come back by then is there to be had. */
+	int returning = atomic_read_acquire(&file->quota->returning);
+
+	*rc = npulink_charge_user(file, npages);
+	return !*rc || !returning;
+}
+
 /*
  * Called by the owner of @file, or on its behalf by a worker or another rank, before anything is
- * pinned or allocated. May sleep.
+ * pinned or allocated. What the same user has just freed may be on its way back. With @wait, which
+ * is for an owner who holds no lock, that is waited for, else it is -EAGAIN.
  */
-int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages)
+int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned long npages,
+		   bool wait)
 {
 	bool owner = current->mm == file->mm;
 	int rc;
@@ -50,12 +62,14 @@ int npulink_charge(struct npulink_charge *c, struct npulink_file *file, unsigned
 		return 0;
 	if (owner)
 		npulink_note_limit(file);
-	rc = npulink_charge_user(file, npages);
-	/* What the user has just freed may be on its way back; of plans, twice. */
-	if (rc && owner) {
-		npulink_comm_flush();
-		npulink_buf_flush();
-		rc = npulink_charge_user(file, npages);
+	if (!npulink_charge_settled(file, npages, &rc)) {
+		if (!owner)
+			return rc;
+		if (!wait)
+			return -EAGAIN;
+		if (wait_event_killable(file->quota->returned,
+					npulink_charge_settled(file, npages, &rc)))
+			return -EINTR;
 	}
 	if (rc)
 		return rc;

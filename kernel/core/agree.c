@@ -435,7 +435,8 @@ static int npulink_agree_open_one(struct npulink_place *place)
 		.naddrs = place->at.naddrs,
 	};
 	memcpy(put->addrs, place->at.addrs, sizeof(put->addrs));
-	put->buf = npulink_buf_alloc_pages(agree->rank->file, NPULINK_MESSAGE_BYTES + PAGE_SIZE);
+	put->buf = npulink_buf_alloc_pages(agree->rank->file, NPULINK_MESSAGE_BYTES + PAGE_SIZE,
+					   false);
 	if (IS_ERR(put->buf)) {
 		rc = PTR_ERR(put->buf);
 		put->buf = NULL;

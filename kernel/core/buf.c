@@ -148,9 +148,9 @@ void npulink_bufs_unmap(struct npulink_device *dev)
 }
 
 /* Nobody needs the memory any more. */
-static void npulink_buf_work(struct work_struct *work)
+static void npulink_buf_free(struct npulink_buf *buf)
 {
-	struct npulink_buf *buf = container_of(work, struct npulink_buf, work);
+	struct npulink_quota *q = buf->quota;
 
 	if (buf->mn.mm)
 		mmu_interval_notifier_remove(&buf->mn);
@@ -162,13 +162,39 @@ static void npulink_buf_work(struct work_struct *work)
 	npulink_buf_free_memory(buf);
 	npulink_uncharge(&buf->charge);
 	npulink_object_put(&buf->obj);
+	npulink_quota_returned(q);
+	npulink_quota_put(q);
+}
+
+/*
+ * All buffers of a user, one after the other: others who are about to free theirs do not wait for
+ * a user who has very many.
+ */
+void npulink_buf_free_work(struct work_struct *work)
+{
+	struct npulink_quota *q = container_of(work, struct npulink_quota, free_work);
+	struct llist_node *list = llist_del_all(&q->freed);
+	struct npulink_buf *buf, *next;
+
+	llist_for_each_entry_safe(buf, next, llist_reverse_order(list), freed) {
+		npulink_buf_free(buf);
+		cond_resched();
+	}
+	npulink_quota_put(q);
 }
 
 /* Any context. */
 void npulink_buf_unuse(struct npulink_buf *buf)
 {
-	if (refcount_dec_and_test(&buf->users))
-		queue_work(npulink_buf_wq, &buf->work);
+	struct npulink_quota *q = buf->quota;
+
+	if (!refcount_dec_and_test(&buf->users))
+		return;
+	npulink_quota_returning(q);
+	/* Who is queued may find that another one has freed all, and has a reference of its own. */
+	npulink_quota_get(q);
+	if (!llist_add(&buf->freed, &q->freed) || !queue_work(npulink_buf_wq, &q->free_work))
+		npulink_quota_put(q);
 }
 
 /* The reference of the id, given up by DESTROY or when the memory was unmapped. */
@@ -176,14 +202,6 @@ void npulink_buf_drop_base(struct npulink_buf *buf)
 {
 	if (atomic_xchg(&buf->base, 0))
 		npulink_buf_unuse(buf);
-}
-
-static void npulink_buf_unmap_work(struct work_struct *work)
-{
-	struct npulink_buf *buf = container_of(work, struct npulink_buf, unmap_work);
-
-	npulink_buf_drop_base(buf);
-	npulink_object_put(&buf->obj);
 }
 
 void npulink_buf_destroy(struct npulink_object *obj)
@@ -216,8 +234,7 @@ struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
 	get_device(&buf->dev->dev);
 	INIT_LIST_HEAD(&buf->dev_node);
 	mutex_init(&buf->mutex);
-	INIT_WORK(&buf->work, npulink_buf_work);
-	INIT_WORK(&buf->unmap_work, npulink_buf_unmap_work);
+	buf->quota = npulink_quota_get(file->quota);
 	return buf;
 }
 
@@ -241,9 +258,8 @@ static bool npulink_buf_invalidate(struct mmu_interval_notifier *mn,
 	case MMU_NOTIFY_UNMAP:
 	case MMU_NOTIFY_RELEASE:
 		WRITE_ONCE(buf->unmapped, true);
-		if (kref_get_unless_zero(&buf->obj.kref) &&
-		    !queue_work(npulink_buf_wq, &buf->unmap_work))
-			npulink_object_put(&buf->obj);
+		/* Freed, it waits for us. */
+		npulink_buf_drop_base(buf);
 		fallthrough;
 	case MMU_NOTIFY_CLEAR:
 		/* Also for pages that stay (reclaim, KSM): POST will look. */
@@ -430,7 +446,7 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_object_reserve(ucmd->file, &buf->obj, NPULINK_OBJ_BUF);
 	if (rc)
 		goto err_discard;
-	rc = npulink_charge(&buf->charge, ucmd->file, npages);
+	rc = npulink_charge(&buf->charge, ucmd->file, npages, true);
 	if (rc)
 		goto err_abort;
 	/* Unmapped at once, it must not go before we are through with it. */
@@ -476,8 +492,11 @@ err_discard:
 
 /* ---- memory of our own --------------------------------------------------------------- */
 
-/* Zeroed pages, in blocks as large as can be had. Reference for the caller. */
-struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len)
+/*
+ * Zeroed pages, in blocks as large as can be had. Reference for the caller. @wait: as for
+ * npulink_charge().
+ */
+struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len, bool wait)
 {
 	struct npulink_ranges rs = {};
 	struct npulink_buf *buf;
@@ -490,7 +509,7 @@ struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len)
 	buf = npulink_buf_new(file, NPULINK_BUF_KERNEL);
 	if (!buf)
 		return ERR_PTR(-ENOMEM);
-	rc = npulink_charge(&buf->charge, file, len >> PAGE_SHIFT);
+	rc = npulink_charge(&buf->charge, file, len >> PAGE_SHIFT, wait);
 	while (!rc && rs.len < len) {
 		gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO;
 
@@ -555,7 +574,7 @@ int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)
 		return -EOPNOTSUPP;
 	if (!cmd->len || cmd->len > NPULINK_MAX_LEN)
 		return -EINVAL;
-	buf = npulink_buf_alloc_pages(ucmd->file, cmd->len);
+	buf = npulink_buf_alloc_pages(ucmd->file, cmd->len, true);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	rc = npulink_object_reserve(ucmd->file, &buf->obj, NPULINK_OBJ_BUF);
@@ -626,12 +645,6 @@ int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma)
 	vma->vm_private_data = buf;
 	vma->vm_ops = &npulink_buf_vm_ops;
 	return 0;
-}
-
-/* Wait until memory that nobody needs any more has been given back. May sleep. */
-void npulink_buf_flush(void)
-{
-	flush_workqueue(npulink_buf_wq);
 }
 
 int npulink_buf_init(void)

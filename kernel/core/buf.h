@@ -12,7 +12,7 @@ enum npulink_buf_kind { NPULINK_BUF_USER, NPULINK_BUF_KERNEL, NPULINK_BUF_DMABUF
 /*
  * struct npulink_buf - memory that plans can be run on
  * @users: who needs the memory: the id, each operation, each request, each
- *	   mapping, each dma-buf made of it. The last one frees it (in a worker)
+ *	   mapping, each dma-buf made of it. The last one frees it (by npulink_buf_free_work())
  * @suspect: the notifier saw an unmap or clear: compare pages before use
  * @mutex: revalidation
  */
@@ -30,8 +30,8 @@ struct npulink_buf {
 	struct mutex mutex;		/* see above */
 	unsigned long uaddr;
 	struct mmu_interval_notifier mn;
-	struct work_struct work;
-	struct work_struct unmap_work;
+	struct npulink_quota *quota;
+	struct llist_node freed;	/* quota->freed */
 	atomic_t base;		/* 1 while the id's user reference is held */
 	struct dma_buf *dmabuf;
 	void *dmabuf_va;
@@ -40,7 +40,7 @@ struct npulink_buf {
 
 #define NPULINK_MMAP_BUF(id)	(0x1000000000000ULL + ((id) << 41))
 
-struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len);
+struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len, bool wait);
 struct npulink_run;
 
 int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run);
@@ -72,7 +72,7 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_export_ioctl(struct npulink_ucmd *ucmd);
-void npulink_buf_flush(void);
+void npulink_buf_free_work(struct work_struct *work);
 int npulink_buf_init(void);
 void npulink_buf_exit(void);
 

@@ -376,7 +376,7 @@ static int npulink_arena_mmap(struct npulink_file *file, struct vm_area_struct *
 		return -EAGAIN;
 	arena = file->arena;
 	if (!arena) {
-		arena = npulink_buf_alloc_pages(file, len);
+		arena = npulink_buf_alloc_pages(file, len, false);
 		if (IS_ERR(arena)) {
 			rc = PTR_ERR(arena);
 			goto out;

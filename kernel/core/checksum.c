@@ -54,7 +54,7 @@ struct npulink_check *npulink_check_alloc(struct npulink_plan *plan)
 	if (!ck)
 		return NULL;
 	ck->room = min_t(u64, plan->max_len, plan->rank->dev->slice);
-	ck->landing = npulink_buf_alloc_pages(plan->rank->file, ck->room * plan->max_src);
+	ck->landing = npulink_buf_alloc_pages(plan->rank->file, ck->room * plan->max_src, true);
 	if (IS_ERR(ck->landing)) {
 		kvfree(ck);
 		return NULL;

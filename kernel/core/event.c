@@ -169,19 +169,20 @@ int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd)
 		if (IS_ERR(eventfd))
 			return -EBADF;
 	}
-	rc = npulink_lock(&file->mutex);
+	/* Before the lock, which mmap() wants. */
+	rc = npulink_charge(&charge, file, len >> PAGE_SHIFT, true);
 	if (rc)
 		goto err_eventfd;
+	rc = npulink_lock(&file->mutex);
+	if (rc)
+		goto err_uncharge;
 	rc = -EEXIST;
 	if (file->cq.ring)
-		goto err_unlock;
-	rc = npulink_charge(&charge, file, len >> PAGE_SHIFT);
-	if (rc)
 		goto err_unlock;
 	rc = -ENOMEM;
 	ring = __vmalloc(len, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
 	if (!ring)
-		goto err_uncharge;
+		goto err_unlock;
 	ring->entries = cmd->entries;
 	cmd->out_len = len;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
@@ -199,10 +200,10 @@ int npulink_ring_setup_ioctl(struct npulink_ucmd *ucmd)
 
 err_ring:
 	vfree(ring);
-err_uncharge:
-	npulink_uncharge(&charge);
 err_unlock:
 	mutex_unlock(&file->mutex);
+err_uncharge:
+	npulink_uncharge(&charge);
 err_eventfd:
 	if (eventfd)
 		eventfd_ctx_put(eventfd);

@@ -9,10 +9,8 @@
 #include <npulink/meet.h>
 #include "core.h"
 
-static void npulink_plan_free(struct work_struct *work)
+static void npulink_plan_free(struct npulink_plan *plan)
 {
-	struct npulink_plan *plan = container_of(work, struct npulink_plan, release_work);
-
 	npulink_plan_free_spares(plan);
 	npulink_remote_plan_free(plan);
 	kvfree(plan->steps);
@@ -29,10 +27,21 @@ static void npulink_plan_free(struct work_struct *work)
 	kfree(plan);
 }
 
+static void npulink_plan_free_work(struct work_struct *work)
+{
+	struct npulink_plan *plan = container_of(work, struct npulink_plan, release_work);
+	struct npulink_quota *q = plan->rank->file->quota;
+
+	npulink_plan_free(plan);
+	npulink_quota_returned(q);
+}
+
 void npulink_plan_release(struct kref *kref)
 {
 	struct npulink_plan *plan = container_of(kref, struct npulink_plan, obj.kref);
 
+	/* Its operations may have memory that is charged. */
+	npulink_quota_returning(plan->rank->file->quota);
 	/* With the ranks: what it puts may free one, and module removal waits there. */
 	npulink_comm_queue(&plan->release_work);
 }
@@ -446,13 +455,13 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	}
 	kref_init(&plan->obj.kref);
 	spin_lock_init(&plan->spare_lock);
-	INIT_WORK(&plan->release_work, npulink_plan_free);
+	INIT_WORK(&plan->release_work, npulink_plan_free_work);
 	plan->rank = container_of(obj, struct npulink_rank, obj);
 	cmd->out_bad_step = ~0U;
 	cmd->out_reason = NPULINK_BAD_NONE;
 	rc = npulink_object_reserve(ucmd->file, &plan->obj, NPULINK_OBJ_PLAN);
 	if (rc) {
-		npulink_plan_free(&plan->release_work);
+		npulink_plan_free(plan);
 		return rc;
 	}
 	rc = npulink_plan_name(plan, cmd);

@@ -24,7 +24,7 @@ module_param_named(max_user_workers, npulink_max_user_workers, uint, 0644);
 MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each has a kernel thread (0 at load: one per MiB of memory, 256 to 8192)");
 
 static DEFINE_HASHTABLE(npulink_quotas, 6);
-static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas, and npulink_quota.files */
+static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas; those in it have references */
 
 static struct npulink_quota *npulink_quota_find(kuid_t uid)
 {
@@ -100,15 +100,19 @@ struct npulink_quota *npulink_quota_open(void)
 	if (!fresh)
 		return ERR_PTR(-ENOMEM);
 	fresh->uid = npulink_quota_uid();
-	spin_lock(&npulink_quotas_lock);
+	refcount_set(&fresh->refs, 1);
+	INIT_WORK(&fresh->free_work, npulink_buf_free_work);
+	init_waitqueue_head(&fresh->returned);
+	spin_lock_irq(&npulink_quotas_lock);
 	q = npulink_quota_find(fresh->uid);
-	if (!q) {
+	if (q) {
+		npulink_quota_get(q);
+	} else {
 		q = fresh;
 		fresh = NULL;
 		hash_add(npulink_quotas, &q->node, __kuid_val(q->uid));
 	}
-	q->files++;
-	spin_unlock(&npulink_quotas_lock);
+	spin_unlock_irq(&npulink_quotas_lock);
 	kfree(fresh);
 	rc = npulink_quota_take(q);
 	if (!rc)
@@ -118,14 +122,37 @@ struct npulink_quota *npulink_quota_open(void)
 	return ERR_PTR(rc);
 }
 
+/* The file's one, and its reference. */
 void npulink_quota_close(struct npulink_quota *q)
 {
 	npulink_quota_give(q);
-	spin_lock(&npulink_quotas_lock);
-	if (--q->files)
-		q = NULL;
-	else
-		hash_del(&q->node);
-	spin_unlock(&npulink_quotas_lock);
+	npulink_quota_put(q);
+}
+
+/* Any context. */
+void npulink_quota_put(struct npulink_quota *q)
+{
+	unsigned long flags;
+
+	if (!refcount_dec_and_lock_irqsave(&q->refs, &npulink_quotas_lock, &flags))
+		return;
+	hash_del(&q->node);
+	spin_unlock_irqrestore(&npulink_quotas_lock, flags);
 	kfree(q);
+}
+
+/* From here on until npulink_quota_returned(), memory of this user is on its way back. */
+void npulink_quota_returning(struct npulink_quota *q)
+{
+	npulink_quota_get(q);
+	atomic_inc(&q->returning);
+}
+
+/* It is back, see npulink_charge(). Any context. */
+void npulink_quota_returned(struct npulink_quota *q)
+{
+	atomic_dec_return_release(&q->returning);
+	if (wq_has_sleeper(&q->returned))
+		wake_up_all(&q->returned);
+	npulink_quota_put(q);
 }

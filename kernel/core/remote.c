@@ -496,7 +496,7 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->put.addr = conn->at.addrs[0];
 	memcpy(remote->put.via, via, sizeof(via));
 	remote->put.buf = npulink_buf_alloc_pages(rank->file, NPULINK_MESSAGE_BYTES +
-						  NPULINK_LANDING_BYTES);
+						  NPULINK_LANDING_BYTES, true);
 	if (IS_ERR(remote->put.buf)) {
 		int rc = PTR_ERR(remote->put.buf);
 

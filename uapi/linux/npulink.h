@@ -71,7 +71,11 @@ enum {
 	NPULINK_CMD_BOARD_WAIT,
 };
 
-/* Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. */
+/*
+ * Where to mmap() what; buffers of BUF_ALLOC at their out_mmap_offset. The first mmap() of the
+ * arena makes it; EAGAIN: what this user has freed is on its way back, or another thread sets up
+ * something of this file, and mmap() waits for neither.
+ */
 #define NPULINK_MMAP_ARENA	0x000000000ULL
 #define NPULINK_MMAP_RING	0x100000000ULL
 #define NPULINK_MMAP_DOORBELL	0x200000000ULL
