@@ -11,6 +11,7 @@
 #include "nl.h"
 #include "team.h"
 #include "users.h"
+#include "worker.h"
 #include "harness.h"
 
 #define N	4	/* ranks, each a process */
@@ -40,8 +41,8 @@ static int group_make(void)
 }
 
 /*
- * Not by cgroup.events: in the group there is a thread of the kernel, too, which is never frozen,
- * so that this says "frozen 0" as long as a rank has its file open.
+ * Not by cgroup.events: in the group there may be a worker, too, which is never frozen, so that
+ * this says "frozen 0" as long as it is there.
  */
 static bool frozen(pid_t pid)
 {
@@ -451,6 +452,53 @@ TEST_F(cgroups, device_of_the_frozen_goes)
 		EXPECT_EQ(NPULINK_CAUSE_REMOVED, a.st.out_cause);
 		EXPECT_EQ(ODD, a.st.out_rank);
 	}
+}
+
+/* ---- moved */
+
+/* Moves from the group to the root's when it is told to, with a worker that is busy or idle. */
+static void mover_main(int sk, bool busy)
+{
+	struct aside a;
+
+	RAW_CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	unlimit_memlock();
+	RAW_CHECK(!group_write("cgroup.procs", "0"));
+	RAW_CHECK(!aside_open(&a, 0));
+	do {
+		RAW_CHECK(!aside_post(&a));
+		RAW_CHECK(RAW_EVENTUALLY(aside_done(&a)));
+	} while (!worker_of(getpid()));
+	RAW_CHECK(!raw_write("/sys/fs/cgroup/cgroup.procs", "0"));
+	tell(sk, 1);
+	while (busy) {
+		RAW_CHECK(!aside_post(&a));
+		RAW_CHECK(RAW_EVENTUALLY(aside_done(&a)));
+	}
+	for (;;)
+		pause();
+}
+
+/* Nothing of it stays in the group that it has left. */
+TEST_F(cgroups, moved_process_leaves_its_group)
+{
+	int sk[2], busy;
+	pid_t pid;
+
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sk));
+	for (busy = 0; busy < 2; busy++) {
+		ASSERT_EQ(0, group_make());
+		pid = fork();
+		if (!pid)
+			mover_main(sk[1], busy);
+		EXPECT_EQ(1, hear(sk[0]));
+		EXPECT_TRUE(RAW_EVENTUALLY(!rmdir(GROUP)))
+			TH_LOG("busy: %d", busy);
+		kill(pid, SIGKILL);
+		raw_reap(pid);
+	}
+	close(sk[0]);
+	close(sk[1]);
 }
 
 /* ---- slowed down */

@@ -7,10 +7,12 @@
  */
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <dirent.h>
+#include <sched.h>
 #include <signal.h>
 #include "board.h"
 #include "probes.h"
+#include "users.h"
+#include "worker.h"
 #include "harness.h"
 
 #define BIG	(192 << 10)	/* more than the arena: by interrupt, not inline */
@@ -18,30 +20,6 @@
 #define TRIES	3	/* of what a busy host may disturb, though not each time */
 
 /* ---- who is who */
-
-/* The worker of a process's only file; 0: none. */
-static pid_t worker_of(pid_t pid)
-{
-	char want[32], path[64], comm[32];
-	struct dirent *e;
-	pid_t found = 0;
-	FILE *f;
-	DIR *d;
-
-	snprintf(want, sizeof(want), "npulink-%d\n", pid);
-	d = opendir("/proc");
-	while (d && !found && (e = readdir(d))) {
-		snprintf(path, sizeof(path), "/proc/%.20s/comm", e->d_name);
-		f = fopen(path, "re");
-		if (f && fgets(comm, sizeof(comm), f) && !strcmp(comm, want))
-			found = atoi(e->d_name);
-		if (f)
-			fclose(f);
-	}
-	if (d)
-		closedir(d);
-	return found;
-}
 
 /* Sum of the numbers behind the lines of /proc/PID/@file that contain @key. */
 static long long proc_sum(pid_t pid, const char *file, const char *key)
@@ -356,8 +334,9 @@ static void bill(struct __test_metadata *_metadata, const char * const groups[2]
 		ASSERT_EQ(sizeof(own[r]), read(up[r][0], &own[r], sizeof(own[r])));
 	for (r = 0; r < 2; r++) {
 		used[r] = group_used(groups[r]) - used[r];
-		EXPECT_NE(0, worker_of(pid[r]));
-		EXPECT_TRUE(is_in_group(worker_of(pid[r]), groups[r]));
+		/* Who only sends need not have one. */
+		EXPECT_TRUE(r || worker_of(pid[r]));
+		EXPECT_TRUE(!worker_of(pid[r]) || is_in_group(worker_of(pid[r]), groups[r]));
 		ASSERT_EQ(1, write(down[r][1], "g", 1));
 	}
 	TH_LOG("receiver: %.1f ms of its own, %.1f ms of its group; sender: %.1f ms, %.1f ms",
@@ -401,6 +380,71 @@ TEST_F(properties, worker_is_on_the_openers_account)
 		snprintf(path, sizeof(path), GROUPS "/%s", groups[r]);
 		rmdir(path);
 	}
+}
+
+/* The processors, the class and the niceness of a thread, and whose it is. */
+struct schedule {
+	cpu_set_t cpus;
+	int policy, nice;
+	uid_t uid;
+};
+
+static bool is_scheduled(pid_t tid, const struct schedule *s)
+{
+	cpu_set_t cpus;
+
+	return tid && !sched_getaffinity(tid, sizeof(cpus), &cpus) && CPU_EQUAL(&cpus, &s->cpus) &&
+	       sched_getscheduler(tid) == s->policy && getpriority(PRIO_PROCESS, tid) == s->nice &&
+	       proc_sum(tid, "status", "Uid") == s->uid;
+}
+
+/* The first, or the last, of those that we may run on. */
+static int choose(struct schedule *s, const cpu_set_t *all, bool last, int policy, int nice)
+{
+	struct sched_param none = {};
+	int cpu, found = -1;
+
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, all) && (found < 0 || last))
+			found = cpu;
+	CPU_ZERO(&s->cpus);
+	CPU_SET(found, &s->cpus);
+	s->policy = policy;
+	s->nice = nice;
+	s->uid = getuid();
+	return sched_setaffinity(0, sizeof(s->cpus), &s->cpus) ||
+	       sched_setscheduler(0, policy, &none) || setpriority(PRIO_PROCESS, 0, nice);
+}
+
+static bool works_as(struct aside *a, const struct schedule *s)
+{
+	if (aside_done(a))
+		aside_post(a);
+	return is_scheduled(worker_of(getpid()), s);
+}
+
+/* A worker is scheduled as its process is, from the first, and also if that changes. */
+TEST_F(properties, worker_is_scheduled_as_its_process)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		struct schedule s;
+		struct aside a;
+		cpu_set_t all;
+
+		RAW_CHECK(!sched_getaffinity(0, sizeof(all), &all));
+		unlimit_memlock();
+		become(BOB);
+		RAW_CHECK(!aside_open(&a, 0));
+		RAW_CHECK(!choose(&s, &all, true, SCHED_BATCH, 3));
+		RAW_CHECK(!aside_post(&a));
+		RAW_CHECK(RAW_EVENTUALLY(works_as(&a, &s)));
+		RAW_CHECK(!choose(&s, &all, false, SCHED_OTHER, 5));
+		RAW_CHECK(RAW_EVENTUALLY(works_as(&a, &s)));
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(pid));
 }
 
 /* ---- how deep */
@@ -525,13 +569,11 @@ static void count_switches(const uint8_t *secret, uint32_t rank, size_t len, uin
 {
 	struct switches n, before = {};
 	struct member m;
+	pid_t w = 0, now;
 	uint32_t i;
-	pid_t w;
 	char c;
 
 	RAW_CHECK(!member_join(&m, rank, secret, rank, 2, len));
-	w = worker_of(getpid());
-	RAW_CHECK(w);
 	member_fill(&m, 0);
 	for (i = 0; i <= rounds; i++) {
 		/* The first is to warm up, and have the worker sleep. */
@@ -539,12 +581,16 @@ static void count_switches(const uint8_t *secret, uint32_t rank, size_t len, uin
 			raw_sleep_ms(20);
 			RAW_CHECK(write(up, "r", 1) == 1 && read(down, &c, 1) == 1);
 			before.own = proc_sum(getpid(), "status", "voluntary_ctxt_switches");
-			before.worker = proc_sum(w, "status", "ctxt_switches");
+			w = worker_of(getpid());
+			before.worker = w ? proc_sum(w, "status", "ctxt_switches") : 0;
 		}
 		RAW_CHECK(!member_run(&m, NULL));
 	}
 	n.own = proc_sum(getpid(), "status", "voluntary_ctxt_switches") - before.own;
-	n.worker = proc_sum(w, "status", "ctxt_switches") - before.worker;
+	/* It may have begun or ended meanwhile. */
+	now = worker_of(getpid());
+	n.worker = now ? proc_sum(now, "status", "ctxt_switches") : 0;
+	n.worker -= now == w ? before.worker : 0;
 	RAW_CHECK(!member_wrong(&m, 0));
 	RAW_CHECK(write(up, &n, sizeof(n)) == sizeof(n) && read(down, &c, 1) == 1);
 	_exit(0);

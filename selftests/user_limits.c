@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include "team.h"
 #include "users.h"
+#include "worker.h"
 #include "harness.h"
 
 #define PAGE	4096UL
@@ -235,7 +236,7 @@ TEST_F(user_limits, uids_of_a_user)
 #define WORKER_LIMIT	"/sys/module/npulink/parameters/max_user_workers"
 
 /*
- * A file has a kernel thread from its first communicator on until it is closed. A communicator
+ * A file may have a thread from its first communicator on until it is closed. A communicator
  * that could not be made costs none.
  */
 TEST_F(user_limits, workers_of_a_user)
@@ -292,6 +293,48 @@ TEST_F(user_limits, workers_of_a_user)
 	EXPECT_EQ(0, raw_write(WORKER_LIMIT, text));
 }
 
+#define FILES	6	/* that have work at a time */
+
+/* All of it is done, by no more than so many threads. */
+static void work_aside(unsigned int threads)
+{
+	struct aside a[FILES];
+	unsigned int i, round, most = 0, n;
+	pid_t last;
+
+	for (i = 0; i < FILES; i++)
+		RAW_CHECK(!aside_open(&a[i], i));
+	/* Nothing to do, no threads. */
+	RAW_CHECK(!workers_of(getpid(), &last));
+	for (round = 0; round < 4; round++) {
+		for (i = 0; i < FILES; i++)
+			RAW_CHECK(!aside_post(&a[i]));
+		for (i = 0; i < FILES; i++)
+			RAW_CHECK(RAW_EVENTUALLY(aside_done(&a[i])));
+		n = workers_of(getpid(), &last);
+		most = n > most ? n : most;
+	}
+	printf("# %u files have work, and %u threads at most\n", FILES, most);
+	fflush(stdout);
+	RAW_CHECK(most <= threads);
+}
+
+/* Workers are counted with the user's own threads, and what they did not get is done, too. */
+TEST_F(user_limits, workers_are_processes)
+{
+	self->bob = fork();
+	if (!self->bob) {
+		struct rlimit limit = { 3, 3 };
+
+		unlimit_memlock();
+		RAW_CHECK(!setrlimit(RLIMIT_NPROC, &limit));
+		become(BOB);
+		work_aside(limit.rlim_cur - 1);
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+}
+
 static long cgroup_read(const char *group, const char *file)
 {
 	char path[128];
@@ -315,6 +358,24 @@ static long grown(long *base)
 
 	*base = now;
 	return n;
+}
+
+/* ... and by the cgroup, where nobody is limited by who he is. */
+TEST_F(user_limits, workers_are_in_the_pids_cgroup)
+{
+	if (raw_write(CGROUP "/cgroup.subtree_control", "+pids") ||
+	    (mkdir(CGROUP "/npulink-test", 0755) && errno != EEXIST))
+		SKIP(return, "no pids cgroup");
+	ASSERT_EQ(0, cgroup_write("npulink-test", "pids.max", "3"));
+	self->bob = fork();
+	if (!self->bob) {
+		RAW_CHECK(!cgroup_write("npulink-test", "cgroup.procs", "0"));
+		work_aside(2);
+		RAW_CHECK(cgroup_read("npulink-test", "pids.current") <= 3);
+		_exit(0);
+	}
+	EXPECT_EQ(0, raw_reap(self->bob));
+	EXPECT_TRUE(RAW_EVENTUALLY(!rmdir(CGROUP "/npulink-test")));
 }
 
 /* At least that much, but for what processors had taken in advance. */

@@ -25,6 +25,7 @@ static void npulink_file_release(struct kref *kref)
 	put_device(&file->dev->dev);
 	npulink_quota_close(file->quota);
 	put_cred(file->cred);
+	put_pid(file->opener);
 	put_pid(file->tgid);
 	free_uid(file->user);
 	mmdrop(file->mm);
@@ -86,6 +87,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file->waits = NPULINK_FIRST_OF(u64, 20);
 	file->seq = NPULINK_FIRST_OF(u64, 20);
 	npulink_watchdog_init(file);
+	npulink_worker_init_file(file);
 	file->dev = dev;
 	file->doorbell = -1;
 	file->nmm = npulink_mm_attach(file);
@@ -100,6 +102,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	npulink_note_limit(file);
 	file->cred = get_current_cred();
 	file->tgid = get_pid(task_tgid(current));
+	file->opener = get_pid(task_pid(current));
 	mutex_lock(&dev->lock);
 	rc = dev->gone ? -ENODEV : 0;
 	/*
@@ -209,7 +212,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
 	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
 	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
-	npulink_file_end_worker(file);
+	npulink_worker_end(file);
 	if (file->arena) {
 		npulink_buf_drop_base(file->arena);
 		npulink_object_put(&file->arena->obj);

@@ -8,6 +8,7 @@
 
 #include <linux/cred.h>
 #include <linux/kref.h>
+#include <linux/kthread.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/rbtree.h>
@@ -109,8 +110,8 @@ struct npulink_cq {
 
 /*
  * struct npulink_file - one open file
- * @lock: ready, handed, waiters, slots, cq
- * @mutex: set-up of arena, ring, worker
+ * @lock: ready, handed, closing, worker, waiters, slots, cq
+ * @mutex: set-up of arena, ring; worker_users
  * @slots: operations in flight or held, found by seq % NPULINK_MAX_INFLIGHT
  */
 struct npulink_file {
@@ -127,6 +128,7 @@ struct npulink_file {
 	const struct cred *cred;
 	struct npulink_quota *quota;
 	struct pid *tgid;
+	struct pid *opener;		/* the thread */
 	bool dead;
 	int doorbell;			/* index of its doorbell page, -1: none yet */
 	struct mutex mutex;		/* see above */
@@ -134,12 +136,16 @@ struct npulink_file {
 	struct rb_root ranks;		/* that have joined by a secret; under npulink_comms_lock */
 	struct npulink_buf *arena;
 	u64 arena_len;		/* for people, who have no reference to it */
-	struct task_struct *worker;
 	u64 worker_users;	/* ranks that have been made, or are about to be */
+	struct work_struct start_work;
+	struct kthread_work spare_work;
 
 	spinlock_t lock ____cacheline_aligned;
 	struct list_head ready;
 	struct list_head handed;	/* ranks that others have left to our tasks */
+	bool closing;			/* and then it has none any more */
+	struct task_struct *worker;
+	unsigned long refused;		/* jiffies, until when it can have no worker */
 	struct list_head waiters;
 	u32 nwaiters;			/* that are on it */
 	u64 waits;			/* id of the last waiter */
@@ -166,6 +172,12 @@ static inline int npulink_notifier_error(int rc)
 	return rc == -EINTR ? -ERESTARTSYS : rc;
 }
 
+/* Is there something for a task of @file to run? */
+static inline bool npulink_file_has_work(const struct npulink_file *file)
+{
+	return !list_empty_careful(&file->ready) || !list_empty_careful(&file->handed);
+}
+
 static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 {
 	kref_get(&file->kref);
@@ -174,12 +186,19 @@ static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 
 void npulink_file_put(struct npulink_file *file);
 struct npulink_file *npulink_file_next(unsigned long *id);
-int npulink_file_start_worker(struct npulink_file *file);
-void npulink_file_unstart_worker(struct npulink_file *file);
-void npulink_file_end_worker(struct npulink_file *file);
 struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
 void npulink_mm_detach(struct npulink_file *file);
 void npulink_file_kill(struct npulink_file *file, u32 cause);
+
+/* ---- worker.c */
+
+int npulink_worker_reserve(struct npulink_file *file);
+void npulink_worker_unreserve(struct npulink_file *file);
+void npulink_worker_init_file(struct npulink_file *file);
+void npulink_worker_wake(struct npulink_file *file);
+void npulink_worker_end(struct npulink_file *file);
+int npulink_worker_init(void);
+void npulink_worker_exit(void);
 
 /* One ioctl in progress. */
 struct npulink_ucmd {

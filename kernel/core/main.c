@@ -27,9 +27,12 @@ static int __init npulink_init(void)
 	rc = npulink_run_init();
 	if (rc)
 		goto err_comm;
-	rc = npulink_agree_init();
+	rc = npulink_worker_init();
 	if (rc)
 		goto err_run;
+	rc = npulink_agree_init();
+	if (rc)
+		goto err_worker;
 	rc = npulink_device_init();
 	if (rc)
 		goto err_agree;
@@ -43,6 +46,8 @@ err_device:
 	npulink_device_exit();
 err_agree:
 	npulink_agree_exit();
+err_worker:
+	npulink_worker_exit();
 err_run:
 	npulink_run_exit();
 err_comm:
@@ -65,6 +70,7 @@ static void __exit npulink_exit(void)
 	npulink_genl_exit();
 	npulink_device_exit();
 	npulink_agree_exit();
+	npulink_worker_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_run_exit();
 	npulink_comm_exit();

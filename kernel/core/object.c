@@ -11,8 +11,8 @@ static const struct npulink_object_type_ops npulink_object_ops[NPULINK_OBJ_TYPES
 		.release = npulink_buf_release,
 	},
 	[NPULINK_OBJ_RANK] = {
-		.reserve = npulink_file_start_worker,
-		.abort = npulink_file_unstart_worker,
+		.reserve = npulink_worker_reserve,
+		.abort = npulink_worker_unreserve,
 		.busy = npulink_rank_busy,
 		.destroy = npulink_rank_destroy,
 		.release = npulink_rank_release,

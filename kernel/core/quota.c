@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * quota.c - how many files and objects a user may have. Their memory is charged to the
- * memory cgroup anyway; this is for machines that have none, and for ids. And how many workers:
- * these are kernel threads, which no other limit counts, and the machine has only so many.
+ * memory cgroup anyway; this is for machines that have none, and for ids. And how many workers,
+ * for those whose threads no other limit counts: the machine has only so many.
  *
  * A user may have many uids, each of them in a user namespace of his: all of them are he. Those
  * of a namespace that root has made, for a container, are users like any other.
@@ -21,7 +21,7 @@ MODULE_PARM_DESC(max_user_objects, "open files and objects of a user without CAP
 
 static unsigned int npulink_max_user_workers;
 module_param_named(max_user_workers, npulink_max_user_workers, uint, 0644);
-MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each has a kernel thread (0 at load: one per MiB of memory, 256 to 8192)");
+MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each may have a thread (0 at load: one per MiB of memory, 256 to 8192)");
 
 static DEFINE_HASHTABLE(npulink_quotas, 6);
 static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas; those in it have references */

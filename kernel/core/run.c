@@ -36,7 +36,7 @@ static void npulink_rank_hand(struct npulink_rank *rank)
 	bool handed;
 
 	spin_lock_irq(&file->lock);
-	handed = file->worker;
+	handed = !file->closing;
 	if (handed) {
 		list_add_tail(&rank->run_node, &file->handed);
 		npulink_file_wake_ready(file, false);

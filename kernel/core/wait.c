@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * wait.c - who runs the requests of a file: the task that waits for an operation, or,
- * while nobody waits, the file's worker; and how they sleep and are woken.
+ * wait.c - how tasks wait for operations, and meanwhile run the requests of their file. While
+ * nobody waits, the file's worker does (worker.c).
  */
-#include <linux/cgroup.h>
 #include <linux/hrtimer.h>
-#include <linux/kthread.h>
 #include <linux/moduleparam.h>
 #include <linux/sched/clock.h>
 #include <linux/sched/signal.h>
@@ -16,12 +14,6 @@
 unsigned int npulink_spin_ns = 20000;
 module_param_named(spin_ns, npulink_spin_ns, uint, 0644);
 MODULE_PARM_DESC(spin_ns, "nanoseconds that a waiter spins before it sleeps, while its CPU is idle otherwise");
-
-/* Is there something for a task of @file to run? */
-static bool npulink_file_has_work(const struct npulink_file *file)
-{
-	return !list_empty_careful(&file->ready) || !list_empty_careful(&file->handed);
-}
 
 /*
  * A request has been put on file->ready, or a rank on file->handed: get somebody to run it. A
@@ -44,122 +36,8 @@ void npulink_file_wake_ready(struct npulink_file *file, bool waits)
 		}
 		awake = true;
 	}
-	if (!awake && file->worker)
-		wake_up_process(file->worker);
-}
-
-
-static int npulink_worker(void *data)
-{
-	struct npulink_file *file = data;
-	const struct cred *old = override_creds(file->cred);
-
-	for (;;) {
-		struct npulink_req *req;
-
-		set_current_state(TASK_IDLE);
-		if (kthread_should_stop())
-			break;
-		spin_lock_irq(&file->lock);
-		req = npulink_ready_pop(file);
-		spin_unlock_irq(&file->lock);
-		if (!req && !list_empty_careful(&file->handed)) {
-			__set_current_state(TASK_RUNNING);
-			npulink_file_run_handed(file);
-			cond_resched();
-			continue;
-		}
-		if (!req) {
-			npulink_pass();
-			schedule();
-			continue;
-		}
-		__set_current_state(TASK_RUNNING);
-		npulink_req_run(req, NULL, ~0ULL);
-		cond_resched();
-	}
-	__set_current_state(TASK_RUNNING);
-	revert_creds(old);
-	return 0;
-}
-
-static struct task_struct *npulink_worker_new(struct npulink_file *file)
-{
-	struct task_struct *task;
-	int rc;
-
-	rc = npulink_quota_take_worker(file->quota);
-	if (rc)
-		return ERR_PTR(rc);
-	task = kthread_create(npulink_worker, file, "npulink-%d", task_tgid_vnr(current));
-	if (IS_ERR(task))
-		goto err_quota;
-	rc = cgroup_attach_task_all(current, task);
-	if (rc) {
-		kthread_stop(task);
-		task = ERR_PTR(rc);
-		goto err_quota;
-	}
-	set_user_nice(task, task_nice(current));
-	wake_up_process(task);
-	return task;
-
-err_quota:
-	npulink_quota_give_worker(file->quota);
-	return task;
-}
-
-/*
- * A rank is about to be made: it needs the worker, which the first one gets, in the cgroup of the
- * caller, who is the opener.
- */
-int npulink_file_start_worker(struct npulink_file *file)
-{
-	struct task_struct *task;
-	int rc;
-
-	rc = npulink_lock(&file->mutex);
-	if (rc)
-		return rc;
-	if (!file->worker) {
-		task = npulink_worker_new(file);
-		rc = PTR_ERR_OR_ZERO(task);
-		if (rc)
-			goto out;
-		spin_lock_irq(&file->lock);
-		file->worker = task;
-		spin_unlock_irq(&file->lock);
-	}
-	file->worker_users++;
-out:
-	mutex_unlock(&file->mutex);
-	return rc;
-}
-
-/* Nothing is left for it to run, and nothing will be. */
-void npulink_file_end_worker(struct npulink_file *file)
-{
-	struct task_struct *task = file->worker;
-
-	if (!task)
-		return;
-	spin_lock_irq(&file->lock);
-	file->worker = NULL;
-	spin_unlock_irq(&file->lock);
-	kthread_stop(task);
-	npulink_quota_give_worker(file->quota);
-	/* From now on nothing is handed to it. */
-	while (npulink_file_run_handed(file))
-		cond_resched();
-}
-
-/* That rank was not made. One that was keeps the worker until the file goes. */
-void npulink_file_unstart_worker(struct npulink_file *file)
-{
-	mutex_lock(&file->mutex);
-	if (!--file->worker_users)
-		npulink_file_end_worker(file);
-	mutex_unlock(&file->mutex);
+	if (!awake)
+		npulink_worker_wake(file);
 }
 
 /* Spin a little: a peer on another CPU is often about to complete the operation. */
