@@ -13,6 +13,7 @@
 
 /* One line of the trace. */
 struct probe_hit {
+	const char *task;
 	pid_t pid;
 	bool hardirq, softirq;
 	double at;		/* seconds */
@@ -53,20 +54,27 @@ static inline bool probe_symbol(const char *function, char symbol[128])
 	return found;
 }
 
-/* Have "@name @fetch" recorded whenever @function is called. */
-static inline int probe_add(const char *name, const char *function, const char *fetch)
+/* Have "@name @fetch" recorded whenever @function is called ('p') or returns ('r'). */
+static inline int probe_add_at(char where, const char *name, const char *function,
+			       const char *fetch)
 {
 	char symbol[128], text[256];
 	int rc;
 
 	if (!probe_symbol(function, symbol))
 		return -ENOENT;
-	snprintf(text, sizeof(text), "p:npulink_test/%s %s %s", name, symbol, fetch);
+	snprintf(text, sizeof(text), "%c:npulink_test/%s %s %s", where, name, symbol,
+		 fetch);
 	rc = raw_write(PROBES "/kprobe_events", text);
 	if (rc)
 		return rc;
 	snprintf(text, sizeof(text), PROBES "/events/npulink_test/%s/enable", name);
 	return raw_write(text, "1");
+}
+
+static inline int probe_add(const char *name, const char *function, const char *fetch)
+{
+	return probe_add_at('p', name, function, fetch);
 }
 
 static inline int probe_event(const char *event, const char *value)
@@ -122,6 +130,8 @@ static inline bool probe_parse(char *line, struct probe_hit *hit)
 	if (!dash || sscanf(cpu + 1, "[%*d] %15s %lf: %31[^:]", flags, &hit->at, hit->name) != 3)
 		return false;
 	hit->pid = atoi(dash + 1);
+	*dash = 0;
+	hit->task = line + strspn(line, " ");
 	hit->hardirq = strchr("hHzZ", flags[2]);
 	hit->softirq = strchr("sH", flags[2]);
 	hit->fields = strstr(cpu + 1, hit->name) + strlen(hit->name);

@@ -761,11 +761,14 @@ static void rank_that_waits(const uint8_t *secret, uint32_t rank, int up)
 }
 
 /*
- * A death is told by the dying task itself: it ends what all its peers wait for and wakes each of
- * them, when that is so and not before; no timer, no worker and no other task has to come by.
+ * A death is told by the dying task, or by a worker that it has set to it: they end what all its
+ * peers wait for and wake each of them, when that is so and not before; no timer and no other
+ * process has to come by. Not within the end of the address space: everybody's waits for that.
  */
-TEST_F(properties, the_dying_task_tells_all_peers)
+TEST_F(properties, a_death_is_told_and_holds_up_nobody)
 {
+	bool within = false, kprobes = probes_possible();
+	unsigned int releases = 0, held = 0;
 	unsigned int ended = 0, elsewhere = 0, woken[RANKS] = {}, early[RANKS] = {}, r;
 	bool over[RANKS] = {};
 	double died = 0, last = 0;
@@ -791,6 +794,10 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 	ASSERT_EQ(0, probe_event("npulink/npulink_abort", "1"));
 	ASSERT_EQ(0, probe_event("npulink/npulink_done", "1"));
 	ASSERT_EQ(0, probe_event("sched/sched_waking", "1"));
+	if (kprobes) {
+		ASSERT_EQ(0, probe_add("release", "npulink_mm_release", ""));
+		ASSERT_EQ(0, probe_add_at('r', "released", "npulink_mm_release", ""));
+	}
 	probes_start();
 	kill(pid[0], SIGKILL);
 	EXPECT_EQ(-SIGKILL, raw_reap(pid[0]));
@@ -800,21 +807,29 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 	f = fopen(PROBES "/trace", "re");
 	ASSERT_NE(NULL, f);
 	while (probe_next(f, line, &hit)) {
-		if (!strcmp(hit.name, "npulink_abort")) {
-			EXPECT_EQ(pid[0], hit.pid);
+		bool worker = !strncmp(hit.task, "kworker/", 8);
+
+		held += within && hit.pid == pid[0] && !strncmp(hit.name, "npulink_", 8);
+		if (!strncmp(hit.name, "release", 7)) {
+			if (hit.pid == pid[0]) {
+				within = !strcmp(hit.name, "release");
+				releases += within;
+			}
+		} else if (!strcmp(hit.name, "npulink_abort")) {
+			EXPECT_TRUE(hit.pid == pid[0] || worker);
 			EXPECT_EQ(0, died);
 			died = hit.at;
 		} else if (!strcmp(hit.name, "npulink_done")) {
 			EXPECT_EQ(-EOWNERDEAD, probe_field(&hit, "status="));
 			EXPECT_NE(0, died);
-			elsewhere += hit.pid != pid[0] || hit.hardirq || hit.softirq;
+			elsewhere += !(hit.pid == pid[0] || worker) || hit.hardirq || hit.softirq;
 			r = probe_field(&hit, "rank=");
 			ASSERT_LT(r, RANKS);
 			over[r] = true;
 			ended++;
 			last = hit.at;
-		} else if (died && hit.pid == pid[0]) {
-			/* Who is up again may wait for a lock of the dying task: not counted. */
+		} else if (died && (hit.pid == pid[0] || worker)) {
+			/* Who is up again may wait for a lock of theirs: not counted. */
 			for (r = 1; r < RANKS; r++)
 				if (probe_field(&hit, " pid=") == pid[r])
 					++*(over[r] ? &woken[r] : &early[r]);
@@ -823,6 +838,8 @@ TEST_F(properties, the_dying_task_tells_all_peers)
 	fclose(f);
 	TH_LOG("%u operations ended, %u of them by somebody else, within %.0f us", ended, elsewhere,
 	       (last - died) * 1e6);
+	EXPECT_EQ(kprobes, releases);
+	EXPECT_EQ(0, held);
 	EXPECT_EQ(RANKS - 1, ended);
 	EXPECT_EQ(0, elsewhere);
 	for (r = 1; r < RANKS; r++) {

@@ -139,18 +139,18 @@ err_file:
  * The process has died, or the file was closed: what its ranks take part in fails, on
  * all ranks. A second call finds nothing left to fail.
  */
-void npulink_file_kill(struct npulink_file *file, u32 cause)
+void npulink_file_fail(struct npulink_file *file, u32 cause,
+		       void (*fail)(struct npulink_comm *comm, const struct npulink_cause *cause))
 {
 	struct npulink_object *obj;
 	struct npulink_rank *rank;
 	unsigned long id;
 	struct npulink_cause c = {
 		.cause = cause,
-		.code = current->flags & PF_EXITING ? current->exit_code & 0x7f : 0,
+		.code = READ_ONCE(file->death_code),
 	};
 
-	WRITE_ONCE(file->dead, true);
-	smp_mb();	/* pairs with npulink_comm_make_child() */
+	smp_mb();	/* after @dead was set; pairs with npulink_comm_make_child() */
 	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
 		rank = container_of(obj, struct npulink_rank, obj);
 		c.rank = rank->rank;
@@ -158,8 +158,9 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		c.step = ~0U;
 		c.number = npulink_told(npulink_board_next(rank));
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
-		npulink_comm_fail_now(rank->comm, &c);
+		fail(rank->comm, &c);
 		npulink_object_put(obj);
+		cond_resched();
 	}
 	/* These want the lock of all communicators: last. */
 	c.step = ~0U;
@@ -168,6 +169,21 @@ void npulink_file_kill(struct npulink_file *file, u32 cause)
 		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
 		npulink_object_put(obj);
 	}
+}
+
+/* Nobody counts on it any more. By what it was killed is known if this is its own end. */
+void npulink_file_note_death(struct npulink_file *file)
+{
+	if (current->flags & PF_EXITING && task_tgid(current) == file->tgid)
+		WRITE_ONCE(file->death_code, current->exit_code & 0x7f);
+	WRITE_ONCE(file->dead, true);
+}
+
+/* When it returns, all ranks have been told. */
+static void npulink_file_kill(struct npulink_file *file, u32 cause)
+{
+	npulink_file_note_death(file);
+	npulink_file_fail(file, cause, npulink_comm_fail_now);
 }
 
 static bool npulink_file_idle(struct npulink_file *file)
@@ -198,11 +214,11 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	struct npulink_device *dev = file->dev;
 
 	xa_erase(&npulink_files, file->id);
+	npulink_mm_detach(file);
 	npulink_file_kill(file, NPULINK_CAUSE_DEATH);
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);
-	npulink_mm_detach(file);
 	mutex_lock(&dev->lock);
 	list_del(&file->dev_node);
 	if (file->doorbell >= 0)

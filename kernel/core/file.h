@@ -94,7 +94,6 @@ struct npulink_mm {
 	struct mmu_notifier mn;
 	spinlock_t lock;		/* files */
 	struct list_head files;
-	bool dead;
 };
 
 /* The completion ring. @ring is written by the user too: never read it back. */
@@ -130,6 +129,8 @@ struct npulink_file {
 	struct pid *tgid;
 	struct pid *opener;		/* the thread */
 	bool dead;
+	u32 death_code;		/* the signal that killed its process, if known */
+	struct work_struct death_work;
 	int doorbell;			/* index of its doorbell page, -1: none yet */
 	struct mutex mutex;		/* see above */
 	struct xarray objects;
@@ -188,7 +189,11 @@ void npulink_file_put(struct npulink_file *file);
 struct npulink_file *npulink_file_next(unsigned long *id);
 struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
 void npulink_mm_detach(struct npulink_file *file);
-void npulink_file_kill(struct npulink_file *file, u32 cause);
+void npulink_file_note_death(struct npulink_file *file);
+struct npulink_cause;
+struct npulink_comm;
+void npulink_file_fail(struct npulink_file *file, u32 cause,
+		       void (*fail)(struct npulink_comm *comm, const struct npulink_cause *cause));
 
 /* ---- worker.c */
 

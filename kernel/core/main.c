@@ -70,6 +70,8 @@ static void __exit npulink_exit(void)
 	npulink_genl_exit();
 	npulink_device_exit();
 	npulink_agree_exit();
+	/* The last address space that was watched has gone: no more work for the workers below. */
+	mmu_notifier_synchronize();
 	npulink_worker_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_run_exit();
@@ -77,7 +79,6 @@ static void __exit npulink_exit(void)
 	npulink_flight_exit();
 	npulink_ops_exit();
 	npulink_buf_exit();
-	mmu_notifier_synchronize();
 	rcu_barrier();
 	npulink_board_exit();
 	npulink_pass_exit();

@@ -23,29 +23,33 @@ static void npulink_mm_free(struct mmu_notifier *mn)
 	kfree(container_of(mn, struct npulink_mm, mn));
 }
 
+static void npulink_death_work(struct work_struct *work)
+{
+	struct npulink_file *file = container_of(work, struct npulink_file, death_work);
+
+	npulink_file_fail(file, NPULINK_CAUSE_DEATH, npulink_comm_fail);
+	npulink_file_put(file);
+}
+
+/*
+ * Every address space of the machine that ends meanwhile waits for this: it notes who has died, and
+ * workers tell the others, if the process itself does not come to it first (npulink_flush()).
+ */
 static void npulink_mm_release(struct mmu_notifier *mn, struct mm_struct *mm)
 {
 	struct npulink_mm *nmm = container_of(mn, struct npulink_mm, mn);
 	struct npulink_file *file;
 
-	for (;;) {
-		spin_lock(&nmm->lock);
-		nmm->dead = true;
-		file = list_first_entry_or_null(&nmm->files, struct npulink_file, mm_node);
-		if (file) {
-			list_del_init(&file->mm_node);
-			if (!kref_get_unless_zero(&file->kref))
-				file = NULL;
-			spin_unlock(&nmm->lock);
-		} else {
-			spin_unlock(&nmm->lock);
-			return;
+	spin_lock(&nmm->lock);
+	while ((file = list_first_entry_or_null(&nmm->files, struct npulink_file, mm_node))) {
+		list_del_init(&file->mm_node);
+		if (kref_get_unless_zero(&file->kref)) {
+			npulink_file_note_death(file);
+			npulink_comm_queue(&file->death_work);
 		}
-		if (file) {
-			npulink_file_kill(file, NPULINK_CAUSE_DEATH);
-			npulink_file_put(file);
-		}
+		cond_resched_lock(&nmm->lock);
 	}
+	spin_unlock(&nmm->lock);
 }
 
 static const struct mmu_notifier_ops npulink_mm_ops = {
@@ -63,6 +67,7 @@ struct npulink_mm *npulink_mm_attach(struct npulink_file *file)
 	if (IS_ERR(mn))
 		return ERR_PTR(npulink_notifier_error(PTR_ERR(mn)));
 	nmm = container_of(mn, struct npulink_mm, mn);
+	INIT_WORK(&file->death_work, npulink_death_work);
 	spin_lock(&nmm->lock);
 	list_add_tail(&file->mm_node, &nmm->files);
 	spin_unlock(&nmm->lock);
@@ -77,4 +82,7 @@ void npulink_mm_detach(struct npulink_file *file)
 	list_del_init(&file->mm_node);
 	spin_unlock(&nmm->lock);
 	mmu_notifier_put(&nmm->mn);
+	/* Whoever closes the file does it himself. */
+	if (cancel_work_sync(&file->death_work))
+		npulink_file_put(file);
 }
