@@ -112,6 +112,70 @@ TEST_F(bufs, readonly_constant_data)
 	EXPECT_EQ(-EACCES, copy_between(self, self->dst, 0, buf, 0));
 }
 
+/* How much of the mapping at @mem is not the file's but the process's own. */
+static long anonymous_kb(const void *mem)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	unsigned long from, to;
+	char line[512];
+	long kb = -1;
+	bool in = false;
+
+	while (f && kb < 0 && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			in = from <= (uintptr_t)mem && (uintptr_t)mem < to;
+		else if (in)
+			sscanf(line, "Anonymous: %ld kB", &kb);
+	}
+	if (f)
+		fclose(f);
+	return kb;
+}
+
+/* Who only reads a file gets no copy of it; what he has written to it himself is sent all the same. */
+static void private_mapping(struct __test_metadata *_metadata, struct _test_data_bufs *self,
+			    int fd, size_t len, int prot)
+{
+	char *mem = mmap(NULL, len, PROT_READ | prot, MAP_PRIVATE, fd, 0);
+	int buf;
+
+	ASSERT_NE(MAP_FAILED, mem);
+	buf = raw_register(self->fd, mem, len, NPULINK_BUF_READONLY);
+	ASSERT_GT(buf, 0);
+	EXPECT_EQ(0, copy_out(self, buf));
+	EXPECT_EQ(0, memcmp(mem, self->out, LEN));
+	EXPECT_EQ(0, anonymous_kb(mem));
+	if (prot & PROT_WRITE) {
+		pattern(mem, LEN, 5);
+		EXPECT_EQ(-ESTALE, copy_out(self, buf));
+		EXPECT_EQ(0, raw_destroy(self->fd, buf));
+		buf = raw_register(self->fd, mem, len, NPULINK_BUF_READONLY);
+		ASSERT_GT(buf, 0);
+		EXPECT_EQ(0, copy_out(self, buf));
+		EXPECT_EQ(0, differs(self->out, LEN, 5));
+		pattern(mem, LEN, 6);
+		EXPECT_EQ(0, copy_out(self, buf));
+		EXPECT_EQ(0, differs(self->out, LEN, 6));
+		EXPECT_EQ(LEN / 1024, anonymous_kb(mem));
+	}
+	EXPECT_EQ(0, raw_destroy(self->fd, buf));
+	munmap(mem, len);
+}
+
+TEST_F(bufs, readonly_private_mapping_of_a_file)
+{
+	int exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd = memory_file("bufs", 0);
+
+	ASSERT_GE(exe, 0);
+	ASSERT_GE(fd, 0);
+	private_mapping(_metadata, self, exe, 2 * LEN, 0);
+	private_mapping(_metadata, self, exe, 2 * LEN, PROT_WRITE);
+	private_mapping(_metadata, self, fd, LEN, 0);
+	private_mapping(_metadata, self, fd, LEN, PROT_WRITE);
+	close(exe);
+	close(fd);
+}
+
 static bool file_copies(struct _test_data_bufs *self, int fd, int how, size_t len)
 {
 	char *mem = mmap(NULL, len, PROT_READ | PROT_WRITE, how, fd, 0);

@@ -275,20 +275,64 @@ static const struct mmu_interval_notifier_ops npulink_buf_mn_ops = {
 	.invalidate = npulink_buf_invalidate,
 };
 
-static int npulink_pin_pages(const struct npulink_buf *buf, unsigned long addr, int n,
-			     struct page **pages)
+/* How a buffer's memory is pinned, up to the end of the mapping that it was asked for last. */
+struct npulink_pinning {
+	unsigned long end;
+	unsigned int flags;
+};
+
+/*
+ * Who only reads takes the pages that are there, a file's, too: if they are exchanged at a write,
+ * the notifier hears of it. But not a page of zeros that stands for memory without any.
+ */
+static unsigned int npulink_pin_flags_readonly(const struct vm_area_struct *vma)
 {
+	if (vma->vm_flags & VM_MAYSHARE)
+		return FOLL_LONGTERM;
+	if (vma_is_anonymous(vma))
+		return NPULINK_PIN_ANON;
+	if (is_vm_hugetlb_page(vma))
+		return FOLL_LONGTERM | (vma->vm_flags & VM_WRITE ? FOLL_WRITE : 0);
+	return NPULINK_PIN_FILE;
+}
+
+static int npulink_pinning_at(struct npulink_pinning *p, const struct npulink_buf *buf,
+			      unsigned long addr)
+{
+	struct mm_struct *mm = current->mm;
+	struct vm_area_struct *vma;
 	int rc;
 
-	if (!buf->readonly)
-		return pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE, pages);
-	/*
-	 * Writable also where only reads will follow: a read-only pin of memory that
-	 * was never touched would pin the zero page, and send zeros for ever.
-	 */
-	rc = pin_user_pages_fast(addr, n, FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE, pages);
-	/* That is no danger, and not allowed, in shared memory mapped read-only. */
-	return rc == -EFAULT ? pin_user_pages_fast(addr, n, FOLL_LONGTERM, pages) : rc;
+	if (addr < p->end)
+		return 0;
+	if (!buf->readonly) {
+		*p = (struct npulink_pinning) { ULONG_MAX, FOLL_LONGTERM | FOLL_WRITE };
+		return 0;
+	}
+	rc = mmap_read_lock_killable(mm);
+	if (rc)
+		return rc;
+	vma = find_vma(mm, addr);
+	if (vma && vma->vm_start <= addr)
+		*p = (struct npulink_pinning) { vma->vm_end, npulink_pin_flags_readonly(vma) };
+	else
+		rc = -EFAULT;
+	mmap_read_unlock(mm);
+	return rc;
+}
+
+/* Pin some of the pages up to @end. Returns how many, or -errno. */
+static int npulink_pin_pages(const struct npulink_buf *buf, struct npulink_pinning *p,
+			     unsigned long addr, unsigned long end, struct page **pages)
+{
+	int rc = npulink_pinning_at(p, buf, addr);
+	unsigned long n;
+
+	if (rc)
+		return rc;
+	n = DIV_ROUND_UP(min(end, p->end) - addr, PAGE_SIZE);
+	rc = pin_user_pages_fast(addr, min_t(unsigned long, n, NPULINK_PIN_BATCH), p->flags, pages);
+	return rc ?: -EFAULT;
 }
 
 /* Pages of a file that somebody else may truncate or write back are not for DMA. */
@@ -326,14 +370,14 @@ static int npulink_buf_pin(struct npulink_buf *buf, u64 len)
 	unsigned long addr = buf->uaddr & PAGE_MASK;
 	unsigned long end = buf->uaddr + len;
 	struct page *pages[NPULINK_PIN_BATCH];
+	struct npulink_pinning pinning = {};
 	struct npulink_ranges rs = {};
 	int i, n, rc = 0;
 
 	while (!rc && addr < end) {
-		n = min_t(unsigned long, NPULINK_PIN_BATCH, DIV_ROUND_UP(end - addr, PAGE_SIZE));
-		n = npulink_pin_pages(buf, addr, n, pages);
-		if (n <= 0) {
-			rc = n ?: -EFAULT;
+		n = npulink_pin_pages(buf, &pinning, addr, end, pages);
+		if (n < 0) {
+			rc = n;
 			break;
 		}
 		for (i = 0; i < n; i++) {
@@ -361,12 +405,12 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 	unsigned long addr = buf->uaddr & PAGE_MASK;
 	unsigned long end = buf->uaddr + buf->mem.len;
 	struct page *pages[NPULINK_PIN_BATCH];
+	struct npulink_pinning pinning = {};
 	int i, n, rc = 0;
 
 	while (!rc && addr < end) {
-		n = min_t(unsigned long, NPULINK_PIN_BATCH, DIV_ROUND_UP(end - addr, PAGE_SIZE));
-		n = npulink_pin_pages(buf, addr, n, pages);
-		if (n <= 0)
+		n = npulink_pin_pages(buf, &pinning, addr, end, pages);
+		if (n < 0)
 			return n == -EINTR || n == -ENOMEM ? n : -ESTALE;
 		for (i = 0; i < n; i++) {
 			u64 off = max(addr, buf->uaddr) - buf->uaddr;

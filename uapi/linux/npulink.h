@@ -150,6 +150,9 @@ struct npulink_device_info {
  * Pins memory of the caller. Unmapping it is allowed at any time: an operation
  * in flight keeps its pages, a later POST of the buffer gives -ESTALE.
  *
+ * With READONLY a private mapping of a file is not copied: the file's pages are pinned where
+ * the caller has not written yet. If it does so later, a later POST gives -ESTALE, too.
+ *
  *  - EFAULT: not all of the range is mapped with the needed access
  *  - EOPNOTSUPP: a shared mapping of a file other than shmem, memfd, hugetlbfs
  */

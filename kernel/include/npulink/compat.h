@@ -51,6 +51,18 @@ static inline struct class *npulink_class_create(const char *name)
 #endif
 }
 
+/*
+ * Pins of private memory that is only read. Since 6.2 FOLL_LONGTERM gives it pages of its own, where
+ * it has none: good for anonymous memory, while of a mapped file it would make a copy.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+#define NPULINK_PIN_ANON	FOLL_LONGTERM
+#define NPULINK_PIN_FILE	0
+#else
+#define NPULINK_PIN_ANON	(FOLL_LONGTERM | FOLL_WRITE | FOLL_FORCE)
+#define NPULINK_PIN_FILE	FOLL_LONGTERM
+#endif
+
 /* The devnode callback's argument became const. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define NPULINK_DEVNODE_CONST const
