@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include "team.h"
+#include "timens.h"
 #include "harness.h"
 
 #define LEN	4096
@@ -413,6 +414,67 @@ TEST_F(post, err_time_is_up)
 	EXPECT_EQ(0, member_run(&self->peer, NULL));
 	EXPECT_EQ(0, raw_wait(self->m.fd, post.out_seq, &res));
 	EXPECT_EQ(0, res.status);
+}
+
+/* All that wait until some time, and do so not until another one. */
+static void waits_end(struct __test_metadata *_metadata)
+{
+	struct npulink_wait wait = { .size = sizeof(wait) };
+	struct npulink_post post, posts[1];
+	struct npulink_post_batch batch = {
+		.size = sizeof(batch), .flags = NPULINK_POST_WAIT, .nposts = 1,
+		.posts = (uintptr_t)posts,
+	};
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct member m, peer;
+	uint8_t secret[16];
+
+	/* Too late comes as EINTR. */
+	sigaction(SIGALRM, &sa, NULL);
+	alarm(20);
+	raw_secret(secret);
+	RAW_CHECK(!member_join(&m, 0, secret, 0, 2, LEN));
+	RAW_CHECK(!member_join(&peer, 1, secret, 1, 2, LEN));
+	post = member_post_cmd(&m, NPULINK_POST_WAIT);
+	posts[0] = member_post_cmd(&m, 0);
+	post.wait_until_ns = raw_now() + 50000000;
+	EXPECT_EQ(-ETIME, raw_ioctl(m.fd, NPULINK_POST, &post));
+	EXPECT_GE(raw_now(), post.wait_until_ns);
+	batch.wait_until_ns = raw_now() + 50000000;
+	EXPECT_EQ(-ETIME, raw_ioctl(m.fd, NPULINK_POST_BATCH, &batch));
+	EXPECT_GE(raw_now(), batch.wait_until_ns);
+	wait.seq = post.out_seq;
+	wait.wait_until_ns = raw_now() + 50000000;
+	EXPECT_EQ(-ETIME, raw_ioctl(m.fd, NPULINK_WAIT, &wait));
+	EXPECT_GE(raw_now(), wait.wait_until_ns);
+	wait.wait_until_ns = 1;
+	EXPECT_EQ(-ETIME, raw_ioctl(m.fd, NPULINK_WAIT, &wait));
+	/* Neither of these is a time. */
+	wait.wait_until_ns = 0;
+	EXPECT_EQ(-ETIME, raw_ioctl(m.fd, NPULINK_WAIT, &wait));
+	EXPECT_EQ(0, member_run(&peer, NULL));
+	wait.wait_until_ns = RAW_FOREVER;
+	EXPECT_EQ(0, raw_ioctl(m.fd, NPULINK_WAIT, &wait));
+}
+
+TEST_F(post, time_is_that_of_the_callers_namespace)
+{
+	static const int ahead[] = { 1000, -2 };
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ahead); i++) {
+		pid_t pid = fork_in_time(ahead[i]);
+		int rc;
+
+		if (!pid) {
+			waits_end(_metadata);
+			_exit(!_metadata->passed);
+		}
+		rc = raw_reap(pid);
+		if (rc == NO_TIME_NAMESPACES)
+			SKIP(return, "no time namespaces");
+		EXPECT_EQ(0, rc);
+	}
 }
 
 TEST_F(post, err_look_only)

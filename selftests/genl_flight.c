@@ -10,6 +10,7 @@
 #include "harness.h"
 #include "nl.h"
 #include "raw.h"
+#include "timens.h"
 
 #define PARAMS	"/sys/module/npulink/parameters/"
 #define STEPS	512	/* of the default ring */
@@ -18,7 +19,7 @@
 struct recorder {
 	uint32_t comm, rank, nranks, dev, pid, uid;
 	bool left;
-	uint64_t ops_done, steps_done;
+	uint64_t ops_done, steps_done, now;
 	uint32_t nops, nsteps, npeers;
 	struct npulink_flight_op ops[256];
 	struct npulink_flight_step steps[2 * STEPS];
@@ -57,6 +58,7 @@ static void take_message(struct nlmsghdr *nlh)
 		r->left = attrs[NPULINK_A_FLIGHT_LEFT];
 		r->ops_done = nl_u64(attrs[NPULINK_A_FLIGHT_OPS_DONE]);
 		r->steps_done = nl_u64(attrs[NPULINK_A_FLIGHT_STEPS_DONE]);
+		r->now = nl_u64(attrs[NPULINK_A_FLIGHT_NOW_MONOTONIC]);
 	}
 	if (!nrecorders)
 		return;
@@ -387,6 +389,27 @@ static pid_t victim(uid_t uid)
 		fprintf(stderr, "# the child could not run anything\n");
 	close(to[0]);
 	return pid;
+}
+
+TEST(on_the_readers_clock)
+{
+	struct pair p;
+	pid_t pid;
+	int rc;
+
+	ASSERT_EQ(0, pair_open(&p));
+	pid = fork_in_time(1000);
+	if (!pid) {
+		uint64_t before = raw_now();
+
+		RAW_CHECK(!dump(0, 32768) && nrecorders);
+		_exit(recorders[0].now < before || recorders[0].now > raw_now());
+	}
+	rc = raw_reap(pid);
+	if (rc == NO_TIME_NAMESPACES)
+		SKIP(return, "no time namespaces");
+	EXPECT_EQ(0, rc);
+	pair_close(&p);
 }
 
 TEST(after_death)

@@ -73,7 +73,8 @@ static int npulink_flight_put_head(struct sk_buff *skb, const struct npulink_fli
 	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_STEPS_DONE,
 				   READ_ONCE(flight->nsteps)) ||
 	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_NOW, npulink_clock()) ||
-	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_NOW_MONOTONIC, ktime_get_ns()) ||
+	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_NOW_MONOTONIC,
+				   ktime_get_ns() + npulink_clock_offset()) ||
 	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_NOW_REAL, ktime_get_real_ns()))
 		return -EMSGSIZE;
 	return 0;

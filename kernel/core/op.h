@@ -6,6 +6,7 @@
 #define NPULINK_OP_H
 
 #include <linux/sched/clock.h>
+#include <linux/time_namespace.h>
 #include "buf.h"
 #include "plan.h"
 
@@ -177,6 +178,15 @@ struct npulink_run {
 static inline u64 npulink_clock(void)
 {
 	return local_clock();
+}
+
+/* What CLOCK_MONOTONIC of this task, which may be in a time namespace, is ahead of the kernel's. */
+static inline s64 npulink_clock_offset(void)
+{
+	struct timespec64 offset = {};
+
+	timens_add_monotonic(&offset);
+	return timespec64_to_ns(&offset);
 }
 
 /* The time. What a run does between two pieces of work takes none. */

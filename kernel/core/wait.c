@@ -106,9 +106,19 @@ static int npulink_waiter_sleep(const struct npulink_waiter *w, ktime_t until)
 	return 0;
 }
 
+/* On the kernel's clock. A time that the caller's can never have shown is over. */
+static ktime_t npulink_until(u64 until_ns)
+{
+	s64 until = min_t(u64, until_ns, KTIME_MAX);
+
+	if (check_sub_overflow(until, npulink_clock_offset(), &until))
+		until = KTIME_MAX;
+	return ns_to_ktime(max(until, 0LL));
+}
+
 /*
  * Sleep until @op is done, running the file's own requests meanwhile. @until_ns is
- * CLOCK_MONOTONIC, 0: only look, ~0: no limit. Returns 0, -EINTR, -ETIME.
+ * the caller's CLOCK_MONOTONIC, 0: only look, ~0: no limit. Returns 0, -EINTR, -ETIME.
  */
 int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_ns)
 {
@@ -116,7 +126,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		.task = current, .mm = current->mm, .op = op, .since = jiffies,
 		.helper = file->mm == current->mm, .forever = until_ns == ~0ULL,
 	};
-	ktime_t until = ns_to_ktime(min_t(u64, until_ns, KTIME_MAX));
+	ktime_t until = npulink_until(until_ns);
 	bool spun = false, late, done;
 	int rc = 0;
 

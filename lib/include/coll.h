@@ -538,7 +538,8 @@ int coll_wait(struct coll_request **request);
 /**
  * coll_wait_deadline() - coll_wait() that may give up
  * @request: request
- * @until_ns: CLOCK_MONOTONIC time in nanoseconds
+ * @until_ns: time in nanoseconds, on the CLOCK_MONOTONIC that the caller reads, also in a
+ *	      time namespace
  *
  * Return: as coll_wait(); -EINPROGRESS: not done at @until_ns, the operation
  * goes on.

@@ -636,8 +636,8 @@ struct npulink_bind {
  * @nbinds: number of slots bound: all that the plan has
  * @cookie: given back in the result
  * @deadline_ns: the operation may take this long; 0: for ever
- * @wait_until_ns: with WAIT, CLOCK_MONOTONIC time at which to stop waiting; ~0:
- *		   do not stop
+ * @wait_until_ns: with WAIT, time at which to stop waiting, on the CLOCK_MONOTONIC that
+ *		   the caller reads (in its time namespace); ~0: do not stop
  * @binds: address of struct npulink_bind [nbinds] if nbinds > NPULINK_POST_BINDS,
  *	   else 0
  * @in_fence: -1
@@ -723,8 +723,8 @@ struct npulink_post_batch {
  * @size: sizeof(struct npulink_wait)
  * @flags: 0
  * @seq: operation
- * @wait_until_ns: CLOCK_MONOTONIC time at which to stop waiting; 0: only look;
- *		   ~0: do not stop
+ * @wait_until_ns: time at which to stop waiting, on the caller's CLOCK_MONOTONIC as in
+ *		   POST; 0: only look; ~0: do not stop
  * @out_result: how it ended
  *
  * May be called by a process that does not own the file; it then does not fetch

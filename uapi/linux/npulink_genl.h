@@ -225,7 +225,7 @@ enum npulink_genl_link {
  * @NPULINK_A_FLIGHT_OPS_DONE: u64, operations recorded so far, the oldest forgotten
  * @NPULINK_A_FLIGHT_STEPS_DONE: u64, steps recorded so far, the oldest forgotten
  * @NPULINK_A_FLIGHT_NOW: u64, the recorder's clock when the dump began ..
- * @NPULINK_A_FLIGHT_NOW_MONOTONIC: u64, .. and CLOCK_MONOTONIC ..
+ * @NPULINK_A_FLIGHT_NOW_MONOTONIC: u64, .. and CLOCK_MONOTONIC, as the reader sees it ..
  * @NPULINK_A_FLIGHT_NOW_REAL: u64, .. and CLOCK_REALTIME at that time
  * @NPULINK_A_FLIGHT_PEERS: struct npulink_flight_peer []
  * @NPULINK_A_FLIGHT_OPS: struct npulink_flight_op [], in the order in which they ended,
