@@ -426,6 +426,77 @@ TEST(after_death)
 			EXPECT_EQ(1, recorders[i].nops);
 }
 
+/* In namespaces of its own: runs something, and dies. Its number here, or -1. */
+static pid_t victim_in_namespaces(void)
+{
+	pid_t pid, inner = -1;
+	int to[2];
+
+	if (pipe(to))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		struct pair p;
+
+		/* Those of the last try go a moment after their process. */
+		RAW_CHECK(RAW_EVENTUALLY(!unshare(CLONE_NEWUSER | CLONE_NEWPID)));
+		inner = fork();
+		if (!inner) {
+			RAW_CHECK(!pair_open(&p) && !pair_run(&p, 0));
+			_exit(0);
+		}
+		RAW_CHECK(!raw_reap(inner));
+		RAW_CHECK(write(to[1], &inner, sizeof(inner)) == sizeof(inner));
+		_exit(0);
+	}
+	close(to[1]);
+	if (read(to[0], &inner, sizeof(inner)) != sizeof(inner))
+		inner = -1;
+	close(to[0]);
+	raw_reap(pid);
+	return inner;
+}
+
+static bool namespaces_to_be_had(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0);
+	return !raw_reap(pid);
+}
+
+/* What is kept of a process keeps none of its namespaces. */
+TEST(namespaces_of_the_dead_go)
+{
+	static const char * const limits[] = {
+		"/proc/sys/user/max_user_namespaces", "/proc/sys/user/max_pid_namespaces",
+	};
+	char was[ARRAY_SIZE(limits)][32] = {};
+	unsigned int i;
+	pid_t pid;
+
+	for (i = 0; i < ARRAY_SIZE(limits); i++) {
+		FILE *f = fopen(limits[i], "re");
+
+		if (!f || !fgets(was[i], sizeof(was[i]), f) || raw_write(limits[i], "1"))
+			SKIP(return, "no limits of namespaces");
+		fclose(f);
+	}
+	if (namespaces_to_be_had()) {
+		pid = victim_in_namespaces();
+		EXPECT_GT(pid, 0);
+		EXPECT_TRUE(RAW_EVENTUALLY(count(pid, true) == 2));
+		/* There is room for one of each. */
+		EXPECT_TRUE(RAW_EVENTUALLY(namespaces_to_be_had()));
+		EXPECT_EQ(2, count(pid, true));
+	} else {
+		TH_LOG("others have namespaces");
+	}
+	for (i = 0; i < ARRAY_SIZE(limits); i++)
+		EXPECT_EQ(0, raw_write(limits[i], was[i]));
+}
+
 /* What is seen of @pid by a user without privileges. */
 static int seen_by(uid_t uid, pid_t pid, bool left)
 {

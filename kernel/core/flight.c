@@ -10,6 +10,7 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
+#include <linux/pid_namespace.h>
 #include <linux/uidgid.h>
 #include "core.h"
 #include "flight.h"
@@ -45,8 +46,6 @@ static void npulink_flight_release(struct kref *kref)
 	xa_for_each(&flight->peers, i, peer)
 		kfree(peer);
 	xa_destroy(&flight->peers);
-	put_pid(flight->tgid);
-	put_cred(flight->cred);
 	kvfree(flight->ops);
 	kvfree(flight->steps);
 	kfree(flight);
@@ -57,6 +56,34 @@ void npulink_flight_put(struct npulink_flight *flight)
 {
 	if (flight)
 		kref_put(&flight->kref, npulink_flight_release);
+}
+
+static void npulink_flight_note_process(struct npulink_flight *flight,
+					const struct npulink_file *file)
+{
+	u32 i;
+
+	flight->uid = file->cred->uid;
+	flight->euid = file->cred->euid;
+	flight->suid = file->cred->suid;
+	get_task_comm(flight->task, current);
+	flight->npids = file->tgid->level + 1;
+	for (i = 0; i < flight->npids; i++) {
+		flight->pids[i].ns = file->tgid->numbers[i].ns->ns.inum;
+		flight->pids[i].nr = file->tgid->numbers[i].nr;
+	}
+}
+
+/* The process as the reader sees it, or 0. */
+pid_t npulink_flight_pid(const struct npulink_flight *flight)
+{
+	unsigned int ns = task_active_pid_ns(current)->ns.inum;
+	u32 i;
+
+	for (i = 0; i < flight->npids; i++)
+		if (flight->pids[i].ns == ns)
+			return flight->pids[i].nr;
+	return 0;
 }
 
 /* For a rank that is about to join; NULL if there shall be none. May sleep. */
@@ -70,15 +97,13 @@ struct npulink_flight *npulink_flight_new(struct npulink_file *file)
 		return NULL;
 	nsteps = roundup_pow_of_two(clamp(nsteps, 16U, NPULINK_FLIGHT_MAX_STEPS));
 	nops = max(nsteps / 8, 16U);
-	flight = kzalloc(sizeof(*flight), GFP_KERNEL_ACCOUNT);
+	flight = kzalloc(struct_size(flight, pids, file->tgid->level + 1), GFP_KERNEL_ACCOUNT);
 	if (!flight)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&flight->kref);
 	INIT_LIST_HEAD(&flight->kept);
 	xa_init(&flight->peers);
-	flight->cred = get_cred(file->cred);
-	flight->tgid = get_pid(file->tgid);
-	get_task_comm(flight->task, current);
+	npulink_flight_note_process(flight, file);
 	flight->ops_mask = nops - 1;
 	flight->steps_mask = nsteps - 1;
 	flight->ops = kvcalloc(nops, sizeof(*flight->ops), GFP_KERNEL_ACCOUNT);
@@ -154,7 +179,7 @@ static void npulink_flight_make_room(const struct npulink_flight *newest)
 
 	lockdep_assert_held(&npulink_flights_lock);
 	list_for_each_entry(f, &npulink_flights_kept, kept) {
-		if (!uid_eq(f->cred->euid, newest->cred->euid))
+		if (!uid_eq(f->euid, newest->euid))
 			continue;
 		oldest = oldest ?: f;
 		mine += f->bytes;

@@ -21,8 +21,10 @@
 #include "core.h"
 
 /*
- * struct npulink_flight - what is recorded of one rank
- * @cred: its process's when it opened the device
+ * struct npulink_flight - what is recorded of one rank. No references but to memory: it is kept when
+ * its process has gone, and its namespaces and cgroups have to be able to go, too
+ * @uid: of its process when it opened the device, as are @euid and @suid
+ * @pids: its process, and the inodes of the namespaces where that is its number
  * @rank: the rank, NULL once it has gone; under npulink_flights_lock, as is
  * @kept: on the list of those whose rank has gone
  * @number: the rank's
@@ -40,8 +42,9 @@ struct npulink_flight {
 	u32 id;
 	struct npulink_rank *rank;
 	struct list_head kept;
-	const struct cred *cred;
-	struct pid *tgid;
+	kuid_t uid;
+	kuid_t euid;
+	kuid_t suid;
 	char task[16];
 	u32 comm;
 	u32 nranks;
@@ -58,12 +61,18 @@ struct npulink_flight {
 	u64 nsteps;
 	struct npulink_flight_op *ops;
 	struct npulink_flight_step *steps;
+	u32 npids;
+	struct npulink_flight_pid {
+		unsigned int ns;
+		pid_t nr;
+	} pids[];
 };
 
 struct npulink_flight *npulink_flight_new(struct npulink_file *file);
 void npulink_flight_joined(struct npulink_rank *rank);
 void npulink_flight_put(struct npulink_flight *flight);
 struct npulink_flight *npulink_flight_next(unsigned long *id);
+pid_t npulink_flight_pid(const struct npulink_flight *flight);
 struct npulink_rank *npulink_flight_rank(struct npulink_flight *flight);
 void npulink_flight_fill(const struct npulink_op *op, struct npulink_flight_op *e);
 u32 npulink_flight_read(const void *ring, u32 mask, const u64 *written, size_t size, u64 *pos,

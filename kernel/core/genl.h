@@ -46,6 +46,7 @@ void npulink_genl_done(struct sk_buff *skb, void *header, int rc);
 
 /* Who sees what: the only places that decide it. */
 bool npulink_genl_sees_cred(const struct sk_buff *asked, const struct cred *cred);
+bool npulink_genl_sees_uids(const struct sk_buff *asked, kuid_t uid, kuid_t euid, kuid_t suid);
 bool npulink_genl_sees_comm(const struct sk_buff *asked, struct npulink_comm *comm);
 
 /* As the reader knows them. */

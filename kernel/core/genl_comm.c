@@ -15,14 +15,31 @@ static bool npulink_genl_capable(const struct sk_buff *asked, struct user_namesp
 	return netlink_ns_capable(asked, ns, CAP_SYS_PTRACE);
 }
 
+static bool npulink_genl_is(const struct sk_buff *asked, kuid_t uid, kuid_t euid, kuid_t suid)
+{
+	kuid_t asker = NETLINK_CREDS(asked)->uid;
+
+	return uid_eq(asker, uid) && uid_eq(asker, euid) && uid_eq(asker, suid);
+}
+
 /* What belongs to a process: its user, but not if it has changed user, as with ptrace(). */
 bool npulink_genl_sees_cred(const struct sk_buff *asked, const struct cred *cred)
 {
-	kuid_t uid = NETLINK_CREDS(asked)->uid;
+	return npulink_genl_is(asked, cred->uid, cred->euid, cred->suid) ||
+	       npulink_genl_capable(asked, cred->user_ns);
+}
 
-	if (uid_eq(uid, cred->uid) && uid_eq(uid, cred->euid) && uid_eq(uid, cred->suid))
-		return true;
-	return npulink_genl_capable(asked, cred->user_ns);
+/*
+ * The same of a process that may have gone, with its user namespace: who may see all of those
+ * that the asker's one knows, as with the owners of inodes.
+ */
+bool npulink_genl_sees_uids(const struct sk_buff *asked, kuid_t uid, kuid_t euid, kuid_t suid)
+{
+	struct user_namespace *ns = current_user_ns();
+
+	return npulink_genl_is(asked, uid, euid, suid) ||
+	       (kuid_has_mapping(ns, uid) && kuid_has_mapping(ns, euid) &&
+		kuid_has_mapping(ns, suid) && npulink_genl_capable(asked, ns));
 }
 
 /* Who made it, and who has a rank in it. */

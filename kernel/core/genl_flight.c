@@ -2,7 +2,7 @@
 /*
  * genl_flight.c - flight recorders over generic netlink: NPULINK_GENL_CMD_FLIGHT_GET.
  *
- * Who sees a recorder is as with its rank's file. Reading takes no lock of
+ * Who sees a recorder is as with its rank's file, as far as that can be told without it. Reading takes no lock of
  * a rank, but for a moment to see what is in flight, and holds up nobody.
  */
 #include <linux/ktime.h>
@@ -63,9 +63,9 @@ static int npulink_flight_put_head(struct sk_buff *skb, const struct npulink_fli
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_RANK, flight->number) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_NRANKS, flight->nranks) ||
 	    nla_put_u32(skb, NPULINK_A_FLIGHT_DEV, flight->dev) ||
-	    nla_put_u32(skb, NPULINK_A_FLIGHT_PID, pid_vnr(flight->tgid)) ||
+	    nla_put_u32(skb, NPULINK_A_FLIGHT_PID, npulink_flight_pid(flight)) ||
 	    nla_put_string(skb, NPULINK_A_FLIGHT_TASK, flight->task) ||
-	    nla_put_u32(skb, NPULINK_A_FLIGHT_UID, npulink_genl_uid(flight->cred->euid)) ||
+	    nla_put_u32(skb, NPULINK_A_FLIGHT_UID, npulink_genl_uid(flight->euid)) ||
 	    npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_JOINED, flight->joined_ns) ||
 	    (flight->left_ns &&
 	     npulink_flight_put_u64(skb, NPULINK_A_FLIGHT_LEFT, flight->left_ns)) ||
@@ -267,7 +267,7 @@ int npulink_genl_flight_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 	int rc = 0;
 
 	while (!rc && (flight = npulink_flight_next(&d->id))) {
-		if (npulink_genl_sees_cred(cb->skb, flight->cred))
+		if (npulink_genl_sees_uids(cb->skb, flight->uid, flight->euid, flight->suid))
 			rc = npulink_flight_put_parts(skb, cb, flight);
 		npulink_flight_put(flight);
 		if (!rc) {
