@@ -285,7 +285,7 @@ struct npulink_pinning {
  * Who only reads takes the pages that are there, a file's, too: if they are exchanged at a write,
  * the notifier hears of it. But not a page of zeros that stands for memory without any.
  */
-static unsigned int npulink_pin_flags_readonly(const struct vm_area_struct *vma)
+static unsigned int npulink_pin_flags_readonly(struct vm_area_struct *vma)
 {
 	if (vma->vm_flags & VM_MAYSHARE)
 		return FOLL_LONGTERM;
