@@ -9,6 +9,7 @@
  * npulink-test: modules=none timeout=240
  */
 #include <pthread.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include "insider.h"
 
@@ -258,7 +259,7 @@ struct absence {
 
 static const struct absence absences[] = {
 	{ "is on a machine that does not answer", "10.87.0.77", 0, EHOSTDOWN, SOONEST },
-	{ "is on a machine without npulink", IP, 0, EHOSTDOWN, SOONEST },
+	{ "is on a machine without npulink", IP, 0, ESRCH, SOONEST },
 	{ "is on a machine that is alive", IP, NPULINK_WIRE_LATER, 0, 2 * BOUND },
 	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, ESRCH, SOONEST },
 	{ "has failed on its machine", IP, NPULINK_WIRE_FAILED, ECONNABORTED, 0 },
@@ -708,6 +709,34 @@ static bool unbinds_elsewhere(void)
 	return ok && others_go_on();
 }
 
+/* A process binds a port in a network namespace, maybe uses it, and both end. */
+static bool binds_and_ends(bool uses)
+{
+	struct npulink_port_info info = { .size = sizeof(info) };
+	int64_t refs = raw_read("/sys/module/npulink_rdma/refcnt");
+	pid_t pid;
+
+	if (access("/proc/self/ns/net", F_OK))
+		return true;	/* the kernel knows one only */
+	pid = fork();
+	if (!pid) {
+		int fd, other;
+
+		RAW_CHECK(!unshare(CLONE_NEWNET) && !sh(LINK("add", "rxe8/1")));
+		RAW_CHECK(raw_read("/sys/module/npulink_rdma/refcnt") > refs);
+		fd = raw_open(0);
+		RAW_CHECK(!uses || !raw_ioctl(fd, NPULINK_PORT_INFO, &info));
+		/* Who is called in one cannot be called in another one. */
+		RAW_CHECK(!unshare(CLONE_NEWNET) && !sh(LINK("add", "rxe8/1")));
+		RAW_CHECK(raw_ioctl(fd, NPULINK_PORT_INFO, &info) == (uses ? -EHOSTUNREACH : 0));
+		other = raw_open(0);
+		RAW_CHECK(!raw_ioctl(other, NPULINK_PORT_INFO, &info));
+		_exit(0);
+	}
+	return !raw_reap(pid) &&
+	       RAW_EVENTUALLY(raw_read("/sys/module/npulink_rdma/refcnt") == refs);
+}
+
 /* Tells who goes on after a failure, all of them here, that one of them is elsewhere. */
 static bool misplaces_who_goes_on(void)
 {
@@ -756,7 +785,7 @@ int main(void)
 	ksft_print_header();
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
-		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) + 9);
+		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) + 11);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -777,6 +806,10 @@ int main(void)
 	chosen_result(hang_up_often(true), "a member does its part, leaves and hangs up\n");
 	chosen_result(hang_up_often(false), "a member proves itself and hangs up\n");
 	chosen_result(unbinds_elsewhere(), "the port is unbound in another network namespace\n");
+	for (unsigned int i = 0; i < 2; i++)
+		chosen_result(binds_and_ends(i) && others_go_on(),
+			      "a network namespace ends in which a port is bound%s\n",
+			      i ? " and used" : "");
 	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");
 	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
 	tear_down();

@@ -315,10 +315,14 @@ int npulink_agree_introduce(struct npulink_rank *rank, struct npulink_rank *old)
 {
 	const struct npulink_comm *comm = rank->comm;
 	const struct npulink_agree *agree = comm->agree;
+	int rc;
 	u32 i;
 
 	if (!agree)
 		return 0;
+	rc = npulink_port_use(rank->file, agree->net);
+	if (rc)
+		return rc;
 	rank->net = get_net(agree->net);
 	for (i = 0; i < comm->nranks; i++) {
 		struct npulink_conn *was = xa_load(&old->conns, comm->map[i]), *conn;

@@ -228,6 +228,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
 	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
 	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
+	npulink_port_unuse(file);
 	npulink_worker_end(file);
 	if (file->arena) {
 		npulink_buf_drop_base(file->arena);

@@ -126,6 +126,7 @@ struct npulink_file {
 	unsigned long lock_limit;	/* of its owner, in pages, see npulink_note_limit() */
 	const struct cred *cred;
 	struct npulink_quota *quota;
+	struct net *net;		/* where it may be called; under npulink_ports_lock */
 	struct pid *tgid;
 	struct pid *opener;		/* the thread */
 	bool dead;

@@ -33,9 +33,12 @@ static int __init npulink_init(void)
 	rc = npulink_agree_init();
 	if (rc)
 		goto err_worker;
-	rc = npulink_device_init();
+	rc = npulink_port_init();
 	if (rc)
 		goto err_agree;
+	rc = npulink_device_init();
+	if (rc)
+		goto err_port;
 	rc = npulink_genl_init();
 	if (rc)
 		goto err_device;
@@ -44,6 +47,8 @@ static int __init npulink_init(void)
 
 err_device:
 	npulink_device_exit();
+err_port:
+	npulink_port_exit();
 err_agree:
 	npulink_agree_exit();
 err_worker:
@@ -69,6 +74,7 @@ static void __exit npulink_exit(void)
 	npulink_notify_exit();
 	npulink_genl_exit();
 	npulink_device_exit();
+	npulink_port_exit();
 	npulink_agree_exit();
 	/* The last address space that was watched has gone: no more work for the workers below. */
 	mmu_notifier_synchronize();

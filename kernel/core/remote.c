@@ -392,6 +392,9 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 	mutex_unlock(&npulink_ports_lock);
 	if (!port)
 		return -EHOSTUNREACH;
+	rc = npulink_port_use(rank->file, net);
+	if (rc)
+		return rc;
 	mutex_lock(&rank->comm->mutex);
 	/* One that was shrunk knows where its ranks are: all are here, or it was agreed on. */
 	if (rank->comm->map && !rank->comm->agree)

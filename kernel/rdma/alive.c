@@ -12,8 +12,7 @@
 
 #define RDMA_PATIENCE_MAX	10000	/* ms, of one try */
 
-/* The peer's machine has refused a call, or a knock. */
-void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
+static void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
 {
 	switch (reason) {
 	case NPULINK_WIRE_LATER:
@@ -37,6 +36,20 @@ void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
 	}
 }
 
+/* The peer's machine has refused a call, or a knock. */
+void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id, struct rdma_cm_event *event)
+{
+	const u8 *reason;
+	u8 len;
+
+	/* No rank there takes calls (any more). */
+	if (event->status == IB_CM_REJ_INVALID_SERVICE_ID)
+		rdma_alive_answer(conn, NPULINK_WIRE_NOBODY);
+	reason = rdma_consumer_reject_data(id, event, &len);
+	if (reason && len)
+		rdma_alive_answer(conn, *reason);
+}
+
 /* ---- knocking --------------------------------------------------------------------------- */
 
 static int rdma_knock_connect(const struct rdma_conn *conn, struct rdma_cm_id *id)
@@ -55,9 +68,7 @@ static int rdma_knock_connect(const struct rdma_conn *conn, struct rdma_cm_id *i
 static int rdma_knock_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 {
 	struct rdma_conn *conn = id->context;
-	const u8 *reason;
 	int rc = -EIO;
-	u8 len;
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -71,9 +82,7 @@ static int rdma_knock_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		rc = rdma_knock_connect(conn, id);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		reason = rdma_consumer_reject_data(id, event, &len);
-		if (reason && len)
-			rdma_alive_answer(conn, *reason);
+		rdma_alive_refused(conn, id, event);
 		break;
 	default:
 		break;

@@ -246,13 +246,9 @@ static int rdma_conn_established(struct rdma_lane *lane, const struct rdma_cm_ev
 static int rdma_conn_rejected(struct rdma_conn *conn, struct rdma_cm_id *id,
 			      struct rdma_cm_event *event)
 {
-	const u8 *reason;
-	u8 len;
-
-	reason = rdma_consumer_reject_data(id, event, &len);
 	/* Who has called us has changed its mind: that may be a stranger, so it says nothing. */
-	if (conn->active && reason && len)
-		rdma_alive_answer(conn, *reason);
+	if (conn->active)
+		rdma_alive_refused(conn, id, event);
 	return -ECONNREFUSED;
 }
 

@@ -2,8 +2,8 @@
 /*
  * main.c - npulink_rdma.ko: which ports are bound to which NPUs, and where calls come in.
  *
- * There is one listener for each network namespace in which a port is bound, on all of its
- * devices; who is called over a port that is not bound does not answer.
+ * There is one listener for each network namespace in which a port is bound and calls are to be
+ * taken, on all of its devices; who is called over a port that is not bound does not answer.
  */
 #include <linux/module.h>
 #include <linux/netlink.h>
@@ -57,9 +57,21 @@ static int rdma_listener_event(struct rdma_cm_id *id, struct rdma_cm_event *even
 	return rdma_conn_request(id->context, id, event);
 }
 
-static struct rdma_listener *rdma_listener_get(struct net *net)
+/* At port @at, if that is free: it may have been told to peers. */
+static int rdma_listener_bind(struct rdma_listener *l, __be16 at)
 {
-	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = at };
+	int rc;
+
+	rc = rdma_bind_addr(l->id, (struct sockaddr *)&any);
+	if (rc != -EADDRINUSE || !at)
+		return rc;
+	any.sin6_port = 0;
+	return rdma_bind_addr(l->id, (struct sockaddr *)&any);
+}
+
+static struct rdma_listener *rdma_listener_get(struct net *net, __be16 at)
+{
 	struct rdma_listener *l;
 	int rc;
 
@@ -83,7 +95,7 @@ static struct rdma_listener *rdma_listener_get(struct net *net)
 	/* IPv4 as well. */
 	rc = rdma_set_afonly(l->id, 0);
 	if (!rc)
-		rc = rdma_bind_addr(l->id, (struct sockaddr *)&any);
+		rc = rdma_listener_bind(l, at);
 	if (!rc)
 		rc = rdma_listen(l->id, 128);
 	if (rc)
@@ -214,11 +226,42 @@ static const char *rdma_port_unfit(struct ib_device *ibdev, u32 num)
 	return NULL;
 }
 
+static int rdma_port_listen(struct npulink_port *port)
+{
+	struct rdma_port *p = port->priv;
+	const struct sockaddr_in6 *own;
+	struct rdma_listener *l;
+	int rc = 0;
+
+	if (p->listener)
+		return 0;
+	mutex_lock(&rdma_lock);
+	l = rdma_listener_get(port->net, port->addr.port);
+	if (IS_ERR(l)) {
+		rc = PTR_ERR(l);
+		goto out;
+	}
+	p->listener = l;
+	own = (const struct sockaddr_in6 *)&l->id->route.addr.src_addr;
+	port->addr.port = own->sin6_port;
+out:
+	mutex_unlock(&rdma_lock);
+	return rc;
+}
+
+static void rdma_port_unlisten(struct npulink_port *port)
+{
+	struct rdma_port *p = port->priv;
+
+	if (p->listener)
+		rdma_listener_put(p->listener);
+	p->listener = NULL;
+}
+
 static int rdma_bind(struct npulink_port *port, struct netlink_ext_ack *extack)
 {
 	struct rdma_port *p = kzalloc(sizeof(*p), GFP_KERNEL);
 	const char *slash = strchr(port->name, '/');
-	struct sockaddr_in6 *own;
 	const char *unfit;
 	int rc;
 
@@ -261,14 +304,6 @@ static int rdma_bind(struct npulink_port *port, struct netlink_ext_ack *extack)
 		NL_SET_ERR_MSG(extack, "the port has no IP address");
 		goto err_unlock;
 	}
-	p->listener = rdma_listener_get(port->net);
-	if (IS_ERR(p->listener)) {
-		rc = PTR_ERR(p->listener);
-		NL_SET_ERR_MSG(extack, "cannot listen for RDMA connections");
-		goto err_unlock;
-	}
-	own = (struct sockaddr_in6 *)&p->listener->id->route.addr.src_addr;
-	port->addr.port = own->sin6_port;
 	port->priv = p;
 	spin_lock(&rdma_ports_lock);
 	list_add_tail(&p->node, &rdma_ports);
@@ -301,7 +336,7 @@ static void rdma_unbind(struct npulink_port *port)
 		rdma_conns_break(ibdev, -ENODEV);
 	if (last)
 		rdma_conns_give_up(port->dev, port->net, -ENODEV);
-	rdma_listener_put(p->listener);
+	rdma_port_unlisten(port);
 	kfree(p);
 }
 
@@ -360,6 +395,8 @@ static struct npulink_transport rdma_transport = {
 	.kind = NPULINK_PEER_RDMA,
 	.owner = THIS_MODULE,
 	.bind = rdma_bind,
+	.listen = rdma_port_listen,
+	.unlisten = rdma_port_unlisten,
 	.unbind = rdma_unbind,
 	.open = rdma_open,
 	.leave = rdma_leave,

@@ -54,7 +54,7 @@ struct rdma_listener {
 struct rdma_port {
 	struct list_head node;
 	struct npulink_port *port;
-	struct rdma_listener *listener;
+	struct rdma_listener *listener;	/* NULL: it takes no calls */
 	struct ib_device *ibdev;	/* NULL while it has gone */
 	char device[IB_DEVICE_NAME_MAX];
 	u32 num;
@@ -264,7 +264,8 @@ void rdma_resend(struct npulink_put *put, u32 seq);
 
 /* alive.c */
 void rdma_alive_watch(struct work_struct *work);
-void rdma_alive_answer(struct rdma_conn *conn, u8 reason);
+void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id,
+			struct rdma_cm_event *event);
 void rdma_alive_suspect(struct rdma_conn *conn);
 void rdma_alive_end(struct rdma_conn *conn);
 

@@ -319,7 +319,7 @@ struct npulink_peer {
  *    of a communicator that was shrunk and has all its ranks on this node
  *  - EOPNOTSUPP: no such kind, or further addresses of a rank that is LOCAL
  *  - EHOSTUNREACH: no port for that kind is bound to the device in this network
- *    namespace
+ *    namespace, or the file belongs to another one, see PORT_INFO
  *  - EBUSY: described otherwise before
  */
 struct npulink_comm_peers {
@@ -349,7 +349,12 @@ struct npulink_comm_peers {
  * @out_name: name of the port, "rxe0/1"
  * @out_addr: for COMM_PEERS on other nodes
  *
+ * Calls from other nodes are taken as long as a file is open that has asked for a port, or has said
+ * with COMM_PEERS that a rank is on another node. Such a file belongs to the network namespace
+ * where that was first done.
+ *
  *  - ENOENT: no more ports
+ *  - EHOSTUNREACH: the file belongs to another network namespace
  */
 struct npulink_port_info {
 	__u32 size;

@@ -35,9 +35,9 @@ struct npulink_transport;
  * @node: on npulink_device.ports
  * @dev: device
  * @transport: whose port
- * @net: network namespace that it was bound in: only processes in it use it
+ * @net: network namespace that it was bound in: only processes in it use it; not held
  * @name: its name, "rxe0/1"
- * @addr: where peers find it, set by bind
+ * @addr: where peers find it, set by bind, its port by listen
  * @priv: for the transport
  */
 struct npulink_port {
@@ -117,7 +117,14 @@ struct npulink_transport {
 	struct module *owner;
 	/** @bind: find port->name, fill in port->addr. May sleep. */
 	int (*bind)(struct npulink_port *port, struct netlink_ext_ack *extack);
-	/** @unbind: break what uses it, forget it. May sleep. */
+	/**
+	 * @listen: take calls at port->addr, fill in its port: the same one as before, if that is
+	 * free. May sleep, and hold the network namespace.
+	 */
+	int (*listen)(struct npulink_port *port);
+	/** @unlisten: undo listen, if it does. May sleep. Both come one at a time. */
+	void (*unlisten)(struct npulink_port *port);
+	/** @unbind: break what uses it, unlisten, forget it. May sleep. */
 	void (*unbind)(struct npulink_port *port);
 	/**
 	 * @open: connect, or wait to be connected to. npulink_put_up() or
