@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <sys/wait.h>
 #include "insider.h"
+#include "users.h"
 
 /* ---- without the secret ---------------------------------------------------------------- */
 
@@ -737,6 +738,48 @@ static bool binds_and_ends(bool uses)
 	       RAW_EVENTUALLY(raw_read("/sys/module/npulink_rdma/refcnt") == refs);
 }
 
+#define SESSION_LIMIT	"/sys/module/npulink/parameters/max_user_sessions"
+
+/* What was closed takes a moment to be given back. */
+static bool connects(struct victim *v, uint32_t rank)
+{
+	return RAW_EVENTUALLY(!victim_init(v, rank, 0, LEN) || (victim_end(v), false));
+}
+
+/* Has more connections than it may; root may have as many. */
+static bool connects_too_often(void)
+{
+	char text[24];
+	pid_t pid;
+	bool ok;
+
+	snprintf(text, sizeof(text), "%lld", (long long)raw_read(SESSION_LIMIT));
+	ok = raw_read(SESSION_LIMIT) >= 1024 && !raw_write(SESSION_LIMIT, "2");
+	pid = fork();
+	if (!pid) {
+		struct victim v[4];
+
+		unlimit_memlock();
+		for (unsigned int i = 0; i < 3; i++)
+			RAW_CHECK(!victim_init(&v[i], i & 1, 0, LEN));
+		for (unsigned int i = 0; i < 3; i++)
+			victim_end(&v[i]);
+		become(BOB);
+		for (unsigned int i = 0; i < 2; i++) {
+			RAW_CHECK(connects(&v[0], 0) && connects(&v[1], 1));
+			RAW_CHECK(victim_init(&v[2], 0, 0, LEN) == -EDQUOT);
+			victim_end(&v[2]);
+			victim_end(&v[0]);
+			RAW_CHECK(connects(&v[3], 0));
+			victim_end(&v[1]);
+			victim_end(&v[3]);
+		}
+		_exit(0);
+	}
+	ok = !raw_reap(pid) && ok;
+	return !raw_write(SESSION_LIMIT, text) && ok;
+}
+
 /* Tells who goes on after a failure, all of them here, that one of them is elsewhere. */
 static bool misplaces_who_goes_on(void)
 {
@@ -785,7 +828,7 @@ int main(void)
 	ksft_print_header();
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
-		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) + 11);
+		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) + 12);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -810,6 +853,8 @@ int main(void)
 		chosen_result(binds_and_ends(i) && others_go_on(),
 			      "a network namespace ends in which a port is bound%s\n",
 			      i ? " and used" : "");
+	chosen_result(connects_too_often() && others_go_on(),
+		      "a user has more connections than he may\n");
 	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");
 	chosen_result(fails_while_it_connects(), "an abort while the connection is begun\n");
 	tear_down();

@@ -35,6 +35,7 @@ struct npulink_quota {
 	refcount_t refs;
 	atomic_t objects;	/* files among them */
 	atomic_t workers;
+	atomic_t sessions;
 	/* Memory that nobody needs any more: freed by one worker for each user. */
 	struct llist_head freed;
 	struct work_struct free_work;
@@ -57,6 +58,8 @@ int npulink_quota_take(struct npulink_quota *q);
 void npulink_quota_give(struct npulink_quota *q);
 int npulink_quota_take_worker(struct npulink_quota *q);
 void npulink_quota_give_worker(struct npulink_quota *q);
+int npulink_quota_take_session(struct npulink_file *file);
+void npulink_quota_give_session(struct npulink_file *file);
 void npulink_quota_init(void);
 
 #endif /* NPULINK_ACCOUNT_H */

@@ -445,7 +445,12 @@ static int npulink_agree_open_one(struct npulink_place *place)
 	spin_lock_irq(&agree->lock);
 	place->state = NPULINK_PLACE_CALLING;
 	spin_unlock_irq(&agree->lock);
-	rc = put->transport->open(put);
+	rc = npulink_quota_take_session(agree->rank->file);
+	if (!rc) {
+		rc = put->transport->open(put);
+		if (rc)
+			npulink_quota_give_session(agree->rank->file);
+	}
 	spin_lock_irq(&agree->lock);
 	place->opened = !rc;
 	agree->bound_ms = max(agree->bound_ms, put->timeout_ms);
@@ -530,8 +535,10 @@ static void npulink_agree_close(struct npulink_agree *agree)
 	for_each_other(i, agree) {
 		struct npulink_place *place = &agree->places[i];
 
-		if (place->opened)
+		if (place->opened) {
 			place->put.transport->close(&place->put);
+			npulink_quota_give_session(agree->rank->file);
+		}
 		place->opened = false;
 		if (place->put.buf) {
 			npulink_buf_drop_base(place->put.buf);

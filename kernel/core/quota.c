@@ -2,7 +2,8 @@
 /*
  * quota.c - how many files and objects a user may have. Their memory is charged to the
  * memory cgroup anyway; this is for machines that have none, and for ids. And how many workers,
- * for those whose threads no other limit counts: the machine has only so many.
+ * for those whose threads no other limit counts: the machine has only so many. And sessions with
+ * other machines, which take what the network device has only so many of.
  *
  * A user may have many uids, each of them in a user namespace of his: all of them are he. Those
  * of a namespace that root has made, for a container, are users like any other.
@@ -22,6 +23,10 @@ MODULE_PARM_DESC(max_user_objects, "open files and objects of a user without CAP
 static unsigned int npulink_max_user_workers;
 module_param_named(max_user_workers, npulink_max_user_workers, uint, 0644);
 MODULE_PARM_DESC(max_user_workers, "open files with a communicator of a user without CAP_SYS_RESOURCE; each may have a thread (0 at load: one per MiB of memory, 256 to 8192)");
+
+static unsigned int npulink_max_user_sessions;
+module_param_named(max_user_sessions, npulink_max_user_sessions, uint, 0644);
+MODULE_PARM_DESC(max_user_sessions, "connections of the ranks of a user without CAP_SYS_RESOURCE to ranks on other nodes (0 at load: one per MiB of memory, 1024 to 32768)");
 
 static DEFINE_HASHTABLE(npulink_quotas, 6);
 static DEFINE_SPINLOCK(npulink_quotas_lock);	/* npulink_quotas; those in it have references */
@@ -68,6 +73,25 @@ void npulink_quota_give_worker(struct npulink_quota *q)
 }
 
 /*
+ * A session, for the owner of @file, as whom others work, too. Network devices have a limited
+ * number of what it consists of.
+ */
+int npulink_quota_take_session(struct npulink_file *file)
+{
+	const struct cred *old = override_creds(file->cred);
+	int rc;
+
+	rc = npulink_quota_count(&file->quota->sessions, READ_ONCE(npulink_max_user_sessions));
+	revert_creds(old);
+	return rc;
+}
+
+void npulink_quota_give_session(struct npulink_file *file)
+{
+	atomic_dec(&file->quota->sessions);
+}
+
+/*
  * An eighth of the threads that the kernel allows by default, and a quarter of the ids that it
  * has for them.
  */
@@ -76,6 +100,9 @@ void npulink_quota_init(void)
 	if (!npulink_max_user_workers)
 		npulink_max_user_workers = clamp(totalram_pages() >> (20 - PAGE_SHIFT), 256UL,
 						 8192UL);
+	if (!npulink_max_user_sessions)
+		npulink_max_user_sessions = clamp(totalram_pages() >> (20 - PAGE_SHIFT), 1024UL,
+						  32768UL);
 }
 
 /* Who made the outermost user namespace that is not root's, else the caller. */

@@ -447,6 +447,7 @@ static void npulink_remote_delete(struct npulink_remote *remote)
 		npulink_object_put(&remote->put.buf->obj);
 	}
 	module_put(remote->put.transport->owner);
+	npulink_quota_give_session(remote->rank->file);
 	kvfree(remote);
 }
 
@@ -457,6 +458,7 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	struct npulink_remote *remote;
 	char via[sizeof(remote->put.via)] = "";
 	struct npulink_port *port;
+	int rc;
 
 	mutex_lock(&npulink_ports_lock);
 	port = npulink_port_at(rank->dev, 0, rank->net);
@@ -469,11 +471,13 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	mutex_unlock(&npulink_ports_lock);
 	if (!transport)
 		return ERR_PTR(-EHOSTUNREACH);
+	rc = npulink_quota_take_session(rank->file);
+	if (rc)
+		goto err_module;
+	rc = -ENOMEM;
 	remote = kvzalloc(sizeof(*remote), GFP_KERNEL_ACCOUNT);
-	if (!remote) {
-		module_put(transport->owner);
-		return ERR_PTR(-ENOMEM);
-	}
+	if (!remote)
+		goto err_session;
 	remote->put.transport = transport;
 	remote->put.events = &npulink_remote_events;
 	remote->rank = rank;
@@ -501,13 +505,18 @@ static struct npulink_remote *npulink_remote_new(struct npulink_rank *rank,
 	remote->put.buf = npulink_buf_alloc_pages(rank->file, NPULINK_MESSAGE_BYTES +
 						  NPULINK_LANDING_BYTES, true);
 	if (IS_ERR(remote->put.buf)) {
-		int rc = PTR_ERR(remote->put.buf);
-
+		rc = PTR_ERR(remote->put.buf);
 		remote->put.buf = NULL;
 		npulink_remote_delete(remote);
 		return ERR_PTR(rc);
 	}
 	return remote;
+
+err_session:
+	npulink_quota_give_session(rank->file);
+err_module:
+	module_put(transport->owner);
+	return ERR_PTR(rc);
 }
 
 /* What could not be opened is tried once more by the caller, unless another one does it already. */

@@ -78,7 +78,7 @@ extern const struct exec_param {
 	const char *path;
 	uint32_t limit;
 } exec_params[];
-#define EXEC_PARAMS	9
+#define EXEC_PARAMS	10
 
 /* An ioctl of @size bytes, spoiled if @bend is not 0; -errno. */
 int exec_ioctl(struct rnd *r, int fd, unsigned long cmd, void *arg, size_t size, uint8_t bend);
