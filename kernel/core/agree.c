@@ -168,6 +168,7 @@ static void npulink_agree_accept(struct npulink_agree *agree, struct npulink_off
 	agree->accepted = *offer;
 	npulink_heir_secret(agree, offer, secret);
 	npulink_heir_tags(agree, secret, agree_secret, agree->heir_tag);
+	npulink_tag_set(&agree->heir_name, agree->comm, agree->heir_tag);
 	memzero_explicit(secret, sizeof(secret));
 	memzero_explicit(agree_secret, sizeof(agree_secret));
 }

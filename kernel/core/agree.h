@@ -94,6 +94,7 @@ struct npulink_place {
  * @accepted: a copy of the offer that was accepted last
  * @picked: whom we would offer to go on
  * @heir_tag: of the communicator that @accepted would make, for an agreement of its own
+ * @heir_name: the same
  * @rank: as whom we use ports and memory, as long as it runs
  * @heir: the communicator of those who go on; held until the last rank has left this one
  */
@@ -123,6 +124,7 @@ struct npulink_agree {
 	struct npulink_offer_of accepted;
 	u8 picked[NPULINK_PLACE_BYTES];
 	u8 heir_tag[NPULINK_TAG_LEN];
+	struct npulink_tag heir_name;
 	struct npulink_rank *rank;
 	const struct npulink_transport *transport;
 	struct npulink_comm *heir;

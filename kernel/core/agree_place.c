@@ -99,6 +99,7 @@ void npulink_agree_free(struct npulink_agree *agree)
 {
 	if (!agree)
 		return;
+	npulink_tag_del(&agree->heir_name);
 	if (agree->net)
 		put_net(agree->net);
 	kvfree(agree->place_of);

@@ -263,6 +263,8 @@ static void npulink_comm_free(struct npulink_comm *comm)
 {
 	if (comm->serial)
 		xa_erase(&npulink_comms_by_serial, comm->serial);
+	npulink_tag_del(&comm->tags[0]);
+	npulink_tag_del(&comm->tags[1]);
 	npulink_agree_free(comm->agree);
 	put_user_ns(comm->userns);
 	bitmap_free(comm->here);

@@ -70,6 +70,17 @@ struct npulink_meet {
 	u64 skipped;
 };
 
+/* What other machines call a communicator (expect.c). */
+struct npulink_tag {
+	struct hlist_node node;
+	struct npulink_comm *comm;
+	u8 tag[8];
+};
+
+void npulink_tag_set(struct npulink_tag *t, struct npulink_comm *comm, const u8 *tag);
+void npulink_tag_del(struct npulink_tag *t);
+void npulink_comm_name(struct npulink_comm *comm);
+
 extern struct mutex npulink_comms_lock;
 
 /*
@@ -100,6 +111,7 @@ struct npulink_comm {
 	u8 tag[8];		/* for other machines: the same; with far */
 	u8 agree_secret[16];	/* for agreements with them, see npulink/wire.h */
 	u8 agree_tag[8];
+	struct npulink_tag tags[2];	/* both */
 	struct npulink_agree *agree;	/* set once, under mutex */
 	int agree_call;			/* 1: somebody has called for one; -errno: in vain .. */
 	const struct net *agree_called_net;	/* .. from there, and then */

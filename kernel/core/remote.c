@@ -5,7 +5,6 @@
  * is said over them.
  */
 #include <linux/nsproxy.h>
-#include <crypto/algapi.h>
 #include "agree.h"
 #include "remote.h"
 
@@ -213,40 +212,6 @@ out:
 	npulink_run(&run);
 }
 
-static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
-				u32 index)
-{
-	const struct npulink_rank *rank;
-	bool here;
-
-	/* Pairs with npulink_remote_describe(). */
-	if (!smp_load_acquire(&comm->far) || index >= comm->nranks)
-		return -ENOENT;
-	if (crypto_memneq(comm->tag, tag, sizeof(comm->tag)))
-		return npulink_agree_expects(comm, net, tag);
-	if (READ_ONCE(comm->failed))
-		return -ECONNABORTED;
-	rcu_read_lock();
-	rank = rcu_dereference(comm->ranks[index]);
-	here = rank && READ_ONCE(rank->net) == net;
-	rcu_read_unlock();
-	return here || npulink_agree_awaits(comm, net, index) ? 0 : -ENOENT;
-}
-
-int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
-{
-	struct npulink_comm *comm;
-	unsigned long serial;
-	int rc = -ENOENT;
-
-	for (serial = 0; rc == -ENOENT && (comm = npulink_comm_next(&serial)); serial++) {
-		rc = npulink_comm_expects(comm, net, tag, rank);
-		npulink_comm_put(comm);
-	}
-	return rc;
-}
-EXPORT_SYMBOL_NPULINK(npulink_put_expected);
-
 static bool npulink_remote_needed(const struct npulink_remote *remote)
 {
 	struct npulink_op *op;
@@ -410,9 +375,9 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 			memcpy(rank->comm->tag, tag, sizeof(tag));
 			memcpy(rank->comm->agree_secret, secret, sizeof(secret));
 			memcpy(rank->comm->agree_tag, agree_tag, sizeof(agree_tag));
+			npulink_comm_name(rank->comm);
 		}
-		/* Pairs with npulink_comm_expects(). */
-		smp_store_release(&rank->comm->far, true);
+		WRITE_ONCE(rank->comm->far, true);
 	}
 	mutex_unlock(&rank->comm->mutex);
 	memzero_explicit(secret, sizeof(secret));

@@ -249,8 +249,8 @@ int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map
 		agree->heir = heir;
 		npulink_comm_miss_places(agree, heir);
 		if (here < n) {
-			/* Pairs with npulink_comm_expects(). */
-			smp_store_release(&heir->far, true);
+			npulink_comm_name(heir);
+			WRITE_ONCE(heir->far, true);
 		}
 	}
 	mutex_unlock(&npulink_comms_lock);

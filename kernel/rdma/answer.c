@@ -5,8 +5,20 @@
  */
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/siphash.h>
 #include <net/ipv6.h>
 #include "rdma.h"
+
+/* Where a session is in rdma_called: strangers call, and must not make us look at many. */
+u64 rdma_called_hash(const u8 *tag, u32 rank, u32 peer)
+{
+	static siphash_key_t key __aligned(8);
+	u64 which;
+
+	get_random_once(&key, sizeof(key));
+	memcpy(&which, tag, sizeof(which));
+	return siphash_2u64(which, (u64)rank << 32 | peer, &key);
+}
 
 static int rdma_refuse(struct rdma_cm_id *id, u8 reason)
 {
@@ -111,6 +123,7 @@ int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *i
 	struct rdma_conn *conn;
 	bool taken = false;
 	u32 flags;
+	u64 key;
 
 	if (event->param.conn.private_data_len < sizeof(hello))
 		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
@@ -119,10 +132,10 @@ int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *i
 		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
 	flags = le32_to_cpu(hello.flags);
 	mutex_lock(&rdma_lock);
-	list_for_each_entry(conn, &rdma_conns, node) {
-		if (conn->put->net != listener->net ||
-		    !rdma_port_allowed(conn->put->dev, listener->net, id->device, id->port_num) ||
-		    !rdma_auth_check_hello(conn, &hello))
+	key = rdma_called_hash(hello.tag, le32_to_cpu(hello.peer), le32_to_cpu(hello.rank));
+	hash_for_each_possible(rdma_called, conn, hash, key) {
+		if (conn->put->net != listener->net || !rdma_auth_check_hello(conn, &hello) ||
+		    !rdma_port_allowed(conn->put->dev, listener->net, id->device, id->port_num))
 			continue;
 		if (flags & NPULINK_WIRE_LOST)
 			rdma_alive_suspect(conn);

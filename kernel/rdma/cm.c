@@ -19,6 +19,7 @@
 #define RDMA_LEAVE_MAX	5000	/* .. over another port if need be */
 
 LIST_HEAD(rdma_conns);
+DEFINE_HASHTABLE(rdma_called, RDMA_CALLED_BITS);
 
 static void rdma_conn_release(struct kref *kref)
 {
@@ -533,6 +534,7 @@ int rdma_open(struct npulink_put *put)
 	atomic_inc(&rdma_nconns);
 	mutex_lock(&rdma_lock);
 	list_add_tail(&conn->node, &rdma_conns);
+	hash_add(rdma_called, &conn->hash, rdma_called_hash(put->tag, put->rank, put->peer));
 	mutex_unlock(&rdma_lock);
 	if (conn->active)
 		queue_delayed_work(rdma_wq, &conn->work, 0);
@@ -611,6 +613,7 @@ void rdma_close(struct npulink_put *put)
 		wait_for_completion_timeout(&conn->last_sent, RDMA_SHUT_WAIT);
 	mutex_lock(&rdma_lock);
 	list_del(&conn->node);
+	hash_del(&conn->hash);
 	mutex_unlock(&rdma_lock);
 	mutex_lock(&conn->setup);
 	/* It may have come up since, with something to be told. */

@@ -14,6 +14,7 @@
 #ifndef NPULINK_RDMA_H
 #define NPULINK_RDMA_H
 
+#include <linux/hashtable.h>
 #include <linux/kref.h>
 #include <linux/mutex.h>
 #include <linux/scatterlist.h>
@@ -36,6 +37,7 @@
 #define RDMA_SHUT_MIN	200	/* ms for the last message of what has failed; half of .. */
 #define RDMA_SHUT_MAX	1000	/* .. what a peer may take to answer, within these */
 #define RDMA_SHUT_WAIT	msecs_to_jiffies(RDMA_SHUT_MAX + 100)	/* and until it was given up */
+#define RDMA_CALLED_BITS	12
 #define RDMA_WRITE_WRS	DIV_ROUND_UP(RDMA_PAGES, RDMA_SGE_MIN)
 
 struct rdma_device {
@@ -170,6 +172,7 @@ struct rdma_conn {
 	struct kref kref;
 	struct npulink_put *put;
 	struct list_head node;		/* rdma_conns */
+	struct hlist_node hash;		/* rdma_called, by whom it leads to */
 	struct mutex setup;		/* see above */
 	u8 state;
 	bool active;
@@ -221,6 +224,7 @@ struct rdma_aim {
 
 extern struct mutex rdma_lock;		/* devices, listeners, ports, connections */
 extern struct list_head rdma_conns;
+extern DECLARE_HASHTABLE(rdma_called, RDMA_CALLED_BITS);
 extern struct workqueue_struct *rdma_wq;
 extern unsigned int rdma_peer_timeout;
 extern atomic_t rdma_keys;
@@ -248,6 +252,7 @@ void rdma_conns_break(const struct ib_device *ibdev, int status);
 void rdma_conns_give_up(const struct npulink_device *dev, const struct net *net, int status);
 
 /* answer.c */
+u64 rdma_called_hash(const u8 *tag, u32 rank, u32 peer);
 void rdma_answer_addr(struct rdma_conn *conn, const struct rdma_cm_id *id);
 int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
 		      struct rdma_cm_event *event);
