@@ -142,29 +142,33 @@ struct field {
 	unsigned int kind;
 };
 
-static const struct field event_fields[] = { { "ts", NEEDED | TIME }, { "dur", TIME }, { NULL, 0 } };
+static const struct field event_fields[] = {
+	{ "ts", NEEDED | TIME }, { "dur", TIME }, { NULL, 0 }
+};
 
 static const struct field rank_fields[] = {
-	{ "comm", NEEDED | NUMBER32 }, { "rank", NEEDED | NUMBER32 }, { "nranks", NEEDED | NUMBER32 },
-	{ "dev", NUMBER32 }, { "pid", NUMBER32 }, { "uid", NUMBER32 }, { "left", TRUTH },
-	{ "joined", NUMBER }, { "now", NUMBER }, { "ops_done", NUMBER }, { "steps_done", NUMBER },
-	{ "task", WORD }, { NULL, 0 }
+	{ "comm", NEEDED | NUMBER32 }, { "rank", NEEDED | NUMBER32 },
+	{ "nranks", NEEDED | NUMBER32 }, { "dev", NUMBER32 }, { "pid", NUMBER32 },
+	{ "uid", NUMBER32 }, { "left", TRUTH }, { "joined", NUMBER }, { "now", NUMBER },
+	{ "ops_done", NUMBER }, { "steps_done", NUMBER }, { "task", WORD }, { NULL, 0 }
 };
 
 static const struct field op_fields[] = {
 	{ "serial", NEEDED | NUMBER }, { "number", NEEDED | NUMBER },
-	{ "collective", NEEDED | NUMBER32 }, { "dtype", NEEDED | NUMBER32 }, { "redop", NUMBER32 }, { "root", NUMBER32 },
-	{ "count", NEEDED | NUMBER }, { "set_id", NEEDED | WORD }, { "steps", NEEDED | NUMBER32 },
-	{ "status", STATUS }, { "cause", NUMBER32 }, { "ended", NEEDED | TRUTH }, { "wait", NUMBER },
+	{ "collective", NEEDED | NUMBER32 }, { "dtype", NEEDED | NUMBER32 },
+	{ "redop", NUMBER32 }, { "root", NUMBER32 }, { "count", NEEDED | NUMBER },
+	{ "set_id", NEEDED | WORD }, { "steps", NEEDED | NUMBER32 }, { "status", STATUS },
+	{ "cause", NUMBER32 }, { "ended", NEEDED | TRUTH }, { "wait", NUMBER },
 	{ "queue", NUMBER }, { "engine", NUMBER }, { "take", NUMBER },
 	{ "algorithm", NEEDED | WORD }, { NULL, 0 }
 };
 
 static const struct field step_fields[] = {
-	{ "serial", NEEDED | NUMBER }, { "step", NEEDED | NUMBER32 }, { "chain", NEEDED | NUMBER32 },
-	{ "what", NEEDED | NUMBER32 }, { "bytes", NEEDED | NUMBER }, { "from", NUMBER32 },
-	{ "to", NUMBER32 }, { "channel", NUMBER32 }, { "wait", NUMBER }, { "queue", NUMBER },
-	{ "engine", NUMBER }, { "take", NUMBER }, { NULL, 0 }
+	{ "serial", NEEDED | NUMBER }, { "step", NEEDED | NUMBER32 },
+	{ "chain", NEEDED | NUMBER32 }, { "what", NEEDED | NUMBER32 },
+	{ "bytes", NEEDED | NUMBER }, { "from", NUMBER32 }, { "to", NUMBER32 },
+	{ "channel", NUMBER32 }, { "wait", NUMBER }, { "queue", NUMBER }, { "engine", NUMBER },
+	{ "take", NUMBER }, { NULL, 0 }
 };
 
 static bool is_kind(struct json_object *value, unsigned int kind)

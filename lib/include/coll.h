@@ -246,9 +246,10 @@ int coll_get_unique_id_at(struct coll_unique_id *id, const char *address);
  * coll_comm_init_env() does, and fails as that does.
  *
  * Return: 0; -EINVAL: bad arguments, or other ranks gave another @nranks; -E2BIG: @config has
- * members that this version does not know, and that are not zero; -EEXIST: the rank is taken; -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES: the
- * device cannot be opened; -EPROTONOSUPPORT: the module's ABI is another one;
- * -ENOMEM; or how the communicator failed before.
+ * members that this version does not know, and that are not zero; -EEXIST: the rank is taken;
+ * -EACCES: made by another user; -ENOENT, -ENODEV, -EACCES, -EMFILE and whatever open() may say:
+ * the device cannot be opened; -EPROTONOSUPPORT: the module's ABI is another one; -ENOMEM; or
+ * how the communicator failed before.
  */
 int coll_comm_init_rank(struct coll_comm **comm, unsigned int nranks,
 			const struct coll_unique_id *id, unsigned int rank,
