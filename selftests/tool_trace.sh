@@ -161,8 +161,8 @@ for bad in '{}' '[]' '{"traceEvents":1}' '{"traceEvents":[]}' '{"traceEvents":[1
 done
 jq '.traceEvents |= map(if .args.step then .args.step = -1 | .args.serial = 1e30 | .ts = "x" else
 	. end)' "$t" >"$scratch/bad"
-expect "nonsense in it" 0 npulink trace --from "$scratch/bad" "$scratch/again.json"
-jq '.traceEvents |= map(if .cat == "operation" then .args.dtype = 4e9 | .args.collective = -5 |
+refuse "nonsense in it" npulink trace --from "$scratch/bad" "$scratch/again.json"
+jq '.traceEvents |= map(if .cat == "operation" then .args.dtype = 4e9 | .args.collective = 4e9 |
 	.args.algorithm = ([range(99)] | map("<&\"") | add) else . end)' "$t" >"$scratch/bad"
 expect "nonsense in a picture" 0 npulink trace --from "$scratch/bad" --svg "$scratch/bad.svg"
 check "is escaped" sh -c '! grep -q "<&" "$1"' - "$scratch/bad.svg"
