@@ -190,7 +190,8 @@ const char *coll_comm_last_error(struct coll_comm *comm)
 		return "there is no communicator";
 	/* There, a thread of the parent may have held the lock. */
 	if (coll_dev_is_child(comm->dev))
-		return "this process was forked from the one that made the communicator; only that may use it. Make a new one after fork()";
+		return "this process was forked from the one that made the communicator; "
+		       "only that may use it. Make a new one after fork()";
 	pthread_mutex_lock(&comm->error_lock);
 	e = own_error(comm);
 	pthread_mutex_unlock(&comm->error_lock);

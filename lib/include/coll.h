@@ -377,7 +377,7 @@ struct coll_state {
 
 #define COLL_STATE_INIT	{ sizeof(struct coll_state), 0, NULL, 0, 0, 0, 0, 0, 0, 0, "", "" }
 
-/* Returns 0 with @state filled in, -EINVAL: its size is none; or an -errno if it cannot be asked. */
+/* Returns 0 with @state filled in; -EINVAL: its size is none; -errno: it cannot be asked. */
 int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
 
 /**
@@ -505,8 +505,8 @@ int coll_mem_free(struct coll_comm *comm, void *addr);
  * @len: bytes
  *
  * Never necessary, least of all for memory of coll_mem_alloc(). Saves the first call with this
- * memory the time, and exempts it from the cache's limits. Unmapping registered memory is safe at any time:
- * the library notices when it is used again.
+ * memory the time, and exempts it from the cache's limits. Unmapping registered memory is safe at
+ * any time: the library notices when it is used again.
  *
  * Return: 0; -EFAULT: not all of it is mapped and writable; -ENOMEM: over
  * RLIMIT_MEMLOCK; -EOPNOTSUPP: a shared mapping of a file, which that of coll_mem_alloc() of

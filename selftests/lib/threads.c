@@ -22,7 +22,7 @@ static void *fails(void *arg)
 	long bad = !!*coll_comm_last_error(comms[0]);
 
 	for (int i = 0; i < FAILURES; i++) {
-		bad |= coll_broadcast(comms[0], in[0], out[0], 4, COLL_INT32, 90 + i % 9) != -EINVAL;
+		bad |= !coll_broadcast(comms[0], in[0], out[0], 4, COLL_INT32, 90 + i % 9);
 		bad |= !strstr(coll_comm_last_error(comms[0]), "root");
 		if (!i)
 			atomic_store(&stage, 1);

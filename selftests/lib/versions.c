@@ -99,7 +99,8 @@ static bool makes(struct coll_config *config, int want, const char *words)
 	ok &= want ? rc == want && (!words || strstr(coll_comm_last_error(comms[0]), words)) :
 		     rc == -EINVAL && strstr(coll_comm_last_error(comms[0]), "has not failed");
 	if (!ok)
-		ksft_print_msg("size %zu: not %d \"%s\", but %s\n", config->size, want, words, text);
+		ksft_print_msg("size %zu: not %d \"%s\", but %s\n", config->size, want, words,
+			       text);
 	return ok;
 }
 
