@@ -255,6 +255,39 @@ static int leaves(struct ranks *ranks, struct coll_comm *comm)
 	return expect(ranks, comm, allreduce(comm, 1000), -ESHUTDOWN, "rank 2 left");
 }
 
+/* The root alone is wrong, is told so, and gives up, while the others wait for it. */
+static int root_is_refused(struct ranks *ranks, struct coll_comm *comm)
+{
+	static const size_t counts[RANKS] = { 100, 20000, 300, 400 };
+	bool gathers = ranks->number[1];
+	int rc, *root;
+
+	pthread_barrier_wait(&ranks->barrier);
+	root = coll_comm_rank(comm) ? data[1] : NULL;
+	if (root)
+		say(ranks);
+	else
+		wait_for(ranks, RANKS - 1);
+	rc = gathers ? coll_gatherv(comm, data[0], root, counts, NULL, COLL_INT32, 0) :
+	     coll_scatterv(comm, root, data[0], counts, NULL, COLL_INT32, 0);
+	return root ? expect(ranks, comm, rc, -ESHUTDOWN, "rank 0 left") :
+	       expect(ranks, comm, rc, -EINVAL, "buffer is NULL");
+}
+
+static void test_root_is_refused(void)
+{
+	int bad = 0;
+
+	for (int gathers = 0; gathers < 2; gathers++) {
+		struct ranks *ranks = ranks_new(RANKS);
+
+		ranks->number[1] = gathers;
+		bad += ranks_run(ranks, root_is_refused);
+		ranks_free(ranks);
+	}
+	ksft_test_result(!bad, "a root is refused and leaves\n");
+}
+
 static int exits(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);
@@ -335,12 +368,41 @@ static int forks(struct ranks *ranks, struct coll_comm *comm)
 	return allreduce(comm, 50000);
 }
 
+/* Who closes all descriptors closes ours; another communicator's file gets the number. */
+static int descriptor_taken(struct ranks *ranks, struct coll_comm *comm)
+{
+	struct coll_config config = COLL_CONFIG_INIT;
+	struct coll_state state = COLL_STATE_INIT;
+	struct coll_comm *comms[2];
+	struct coll_unique_id id;
+	void *mem;
+	int fd = -1, rc = 0;
+
+	config.device = "0";
+	for (int i = 0; i < 2 && !rc; i++) {
+		coll_get_unique_id(&id);
+		rc = coll_comm_init_rank(&comms[i], 1, &id, 0, &config);
+		if (rc)
+			break;
+		if (i && coll_comm_fd(comms[1]) != fd)
+			return rank_fail(ranks, 0, "it has another number");
+		fd = coll_comm_fd(comms[i]);
+		if (!i)
+			close(fd);
+	}
+	rc = rc ? rc : coll_mem_alloc(comms[1], 4096, &mem);
+	rc = rc ? rc : coll_comm_destroy(comms[0]);
+	rc = rc ? rc : coll_comm_status(comms[1], &state);
+	rc = rc ? rc : coll_mem_free(comms[1], mem);
+	return rc ? rank_fail(ranks, 0, "%d", rc) : coll_comm_destroy(comms[1]);
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(13);
+	ksft_set_plan(15);
 	test_deadline();
 	test_default_deadline();
 	test_never_joins();
@@ -351,8 +413,11 @@ int main(void)
 	ksft_test_result(!ranks_of(RANKS, counts_differ), "mismatch: different counts\n");
 	ksft_test_result(!ranks_of(RANKS, sizes_differ), "mismatch: send and receive\n");
 	ksft_test_result(!ranks_of(RANKS, leaves), "a rank leaves\n");
+	test_root_is_refused();
 	ksft_test_result(!ranks_of(RANKS, exits), "a rank exits\n");
 	test_kill();
+	ksft_test_result(!ranks_of(1, descriptor_taken),
+			 "descriptor: another communicator has got its number\n");
 	ksft_test_result(!ranks_of(RANKS, forks), "fork: the child may not, the parent goes on\n");
 	ksft_finished();
 }
