@@ -116,7 +116,7 @@ void coll_hmac_init(struct coll_hmac *h, const void *key, size_t len)
 		coll_sha256_init(&h->inner);
 		coll_sha256_add(&h->inner, key, len);
 		coll_sha256_end(&h->inner, inner);
-	} else {
+	} else if (len) {
 		memcpy(inner, key, len);
 	}
 	memcpy(outer, inner, sizeof(outer));
