@@ -264,15 +264,22 @@ static void *own_group(void *arg)
 	return (void *)bad;
 }
 
-static void *leave_open(void *arg)
+/* A group of another thread whose communicator goes is in nobody's way. */
+static void *lose_group(void *arg)
 {
-	(void)arg;
-	return (void *)(long)coll_group_start(comms[0]);
+	long bad = coll_group_start(arg);
+
+	pthread_barrier_wait(&both_open);
+	pthread_barrier_wait(&both_open);
+	bad |= coll_group_start(comms[0]) | coll_group_end(comms[0]);
+	return (void *)bad;
 }
 
 static void test_threads(void)
 {
+	const struct coll_config config = COLL_CONFIG_INIT;
 	struct coll_request *req[4] = { };
+	struct coll_comm *others[2];
 	long bad = 0, sum = 0;
 	pthread_t thread;
 	void *failed;
@@ -285,18 +292,20 @@ static void test_threads(void)
 	pthread_create(&thread, NULL, own_group, (void *)1);
 	bad |= (long)own_group(NULL);
 	pthread_join(thread, &failed);
-	pthread_barrier_destroy(&both_open);
 	bad |= coll_waitall(4, req);
 	for (int i = 0; i < 4; i++)
 		sum += out[0][i];
 	ksft_test_result(!bad && !failed && sum == 1 + 2 + 3 + 4 && out[0][0] < out[0][2] &&
 			 out[0][1] < out[0][3], "threads: each has its group open\n");
 
-	/* One that ends, and leaves its group open, is in nobody's way. */
-	pthread_create(&thread, NULL, leave_open, NULL);
+	bad = comms_make(others, 2, config);
+	pthread_create(&thread, NULL, lose_group, others[0]);
+	pthread_barrier_wait(&both_open);
+	bad |= comms_free(others, 2);
+	pthread_barrier_wait(&both_open);
 	pthread_join(thread, &failed);
-	bad = coll_group_start(comms[0]) | coll_group_end(comms[0]);
-	ksft_test_result(!bad && !failed && !teardown(), "threads: one leaves its open\n");
+	pthread_barrier_destroy(&both_open);
+	ksft_test_result(!bad && !failed && !teardown(), "threads: one loses its group\n");
 }
 
 /* A thread has both ranks, and calls that wait for each other. */
