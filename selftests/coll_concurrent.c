@@ -256,10 +256,11 @@ static void test_one_thread(bool grouped)
 			for (size_t k = 0; k < count; k++)
 				in[r][k] = r + k + i;
 			if (grouped)
-				rc = coll_allreduce(c[r], in[r], out[r], count, COLL_INT32, COLL_SUM);
+				rc = coll_allreduce(c[r], in[r], out[r], count, COLL_INT32,
+						    COLL_SUM);
 			else
-				rc = coll_iallreduce(c[r], in[r], out[r], count, COLL_INT32, COLL_SUM,
-						     &req[r]);
+				rc = coll_iallreduce(c[r], in[r], out[r], count, COLL_INT32,
+						     COLL_SUM, &req[r]);
 		}
 		for (int r = 0; r < 8 && grouped; r++)
 			rc |= coll_group_end(c[r]);
