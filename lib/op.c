@@ -458,8 +458,7 @@ static enum coll_board_state try_board(const struct coll_operation *op,
 	struct coll_comm *comm = op->comm;
 	enum coll_board_state state = COLL_BOARD_NOT;
 
-	if (!op->plan->board.code || !coll_op_in_arena(op) ||
-	    !coll_repeats_hold(comm))
+	if (!op->plan->board.code || !coll_op_in_arena(op) || !coll_repeats_hold(comm))
 		return state;
 	if (!comm->board.never) {
 		coll_board_prepare(op, call);
