@@ -216,6 +216,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	xa_erase(&npulink_files, file->id);
 	npulink_mm_detach(file);
 	npulink_file_kill(file, NPULINK_CAUSE_DEATH);
+	npulink_worker_drain(file);
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);

@@ -202,6 +202,7 @@ int npulink_worker_reserve(struct npulink_file *file);
 void npulink_worker_unreserve(struct npulink_file *file);
 void npulink_worker_init_file(struct npulink_file *file);
 void npulink_worker_wake(struct npulink_file *file);
+void npulink_worker_drain(struct npulink_file *file);
 void npulink_worker_end(struct npulink_file *file);
 int npulink_worker_init(void);
 void npulink_worker_exit(void);

@@ -314,6 +314,20 @@ void npulink_worker_init_file(struct npulink_file *file)
 	file->refused = jiffies;
 }
 
+/* All there is, by the caller: its process may be about to end, and has no threads any more. */
+void npulink_worker_drain(struct npulink_file *file)
+{
+	struct npulink_req *req;
+
+	do {
+		spin_lock_irq(&file->lock);
+		req = npulink_ready_pop(file);
+		spin_unlock_irq(&file->lock);
+		if (req)
+			npulink_req_run(req, NULL, ~0ULL);
+	} while (req || npulink_file_run_handed(file));
+}
+
 /* Nothing is left for it to run, and nothing will be. */
 void npulink_worker_end(struct npulink_file *file)
 {
