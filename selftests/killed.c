@@ -191,7 +191,7 @@ static void prepare_count(struct long_call *c)
 	static int talk[2];
 	int i;
 
-	for (i = 0; i < 16; i++)
+	for (i = 0; i < 6; i++)
 		make_comm(c, MILLION);
 	talk[0] = nl_open();
 	talk[1] = nl_family(talk[0], NULL);
