@@ -98,6 +98,10 @@ int coll_cause_open(int rc, const char *path, char *text, size_t size)
 		return coll_text(text, size, rc,
 				 "this container or service may not open %s: allow the device (docker run --device, DeviceAllow=) (%s)",
 				 path, strerror(-rc));
+	case -EOPNOTSUPP:
+		return coll_text(text, size, rc,
+				 "%s is not for programs of 32 bits: build this one for 64 (%s)",
+				 path, strerror(-rc));
 	case -EMFILE:
 		if (getrlimit(RLIMIT_NOFILE, &limit))
 			break;

@@ -477,6 +477,70 @@ TEST_F(abi, err_more_than_a_page)
 	munmap(arg, self->page_size);
 }
 
+#ifdef __x86_64__
+/* A system call as programs of 32 bits make it; its numbers are theirs. */
+static long call_32(long nr, long a, long b, long c, long d, long e)
+{
+	long rc;
+
+	asm volatile("int $0x80" : "=a"(rc)
+		     : "a"(nr), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+		     : "memory", "r8", "r9", "r10", "r11");
+	return (int)rc;
+}
+
+#define OPEN_32		5
+#define GETPID_32	20
+#define IOCTL_32	54
+#define MMAP2_32	192
+
+/* Has this kernel such calls? */
+static bool has_calls_32(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(call_32(GETPID_32, 0, 0, 0, 0, 0) != getpid());
+	return !raw_reap(pid);
+}
+
+/* Where they can point to. */
+static void *low_page(void)
+{
+	return mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT,
+		    -1, 0);
+}
+
+TEST_F(abi, err_32_bits)
+{
+	char *arg = low_page();
+
+	if (!has_calls_32())
+		SKIP(return, "no calls of 32 bits");
+	ASSERT_NE(MAP_FAILED, (void *)arg);
+	variant->fill(self, (void *)arg);
+	*(uint32_t *)arg = variant->size;
+	EXPECT_EQ(-EOPNOTSUPP, call_32(IOCTL_32, self->fd, variant->cmd, (long)arg, 0, 0));
+	EXPECT_EQ(good(variant), raw_ioctl(self->fd, variant->cmd, arg));
+	munmap(arg, 4096);
+}
+
+TEST(err_32_bits_open_and_mmap)
+{
+	char *path = low_page();
+	int fd = raw_open(0);
+
+	if (!has_calls_32())
+		SKIP(return, "no calls of 32 bits");
+	ASSERT_NE(MAP_FAILED, (void *)path);
+	strcpy(path, "/dev/npulink/npu0");
+	EXPECT_EQ(-EOPNOTSUPP, call_32(OPEN_32, (long)path, O_RDWR, 0, 0, 0));
+	EXPECT_EQ(-EOPNOTSUPP, call_32(MMAP2_32, 0, 4096, PROT_READ, MAP_SHARED, fd));
+	close(fd);
+	munmap(path, 4096);
+}
+#endif
+
 /* What has grown since takes what it was at first. */
 static uint32_t first_size(const struct _fixture_variant_abi *variant)
 {

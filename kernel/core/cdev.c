@@ -2,6 +2,7 @@
 /*
  * cdev.c - the open file: its life, the ioctl table, mmap and poll.
  */
+#include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/nospec.h>
@@ -63,6 +64,8 @@ static int npulink_open(struct inode *inode, struct file *filp)
 
 	if (!current->mm)
 		return -EPERM;
+	if (in_compat_syscall())
+		return -EOPNOTSUPP;
 	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
 	if (!file)
 		return -ENOMEM;
@@ -382,6 +385,12 @@ static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsig
 	return op->fn(&ucmd);
 }
 
+/* mmap2() cannot say where most things are, see NPULINK_MMAP_BUF(): told at once, not halfway. */
+static long npulink_compat_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
+{
+	return -EOPNOTSUPP;
+}
+
 /* ---- mmap, poll ---------------------------------------------------------------------- */
 
 static int npulink_arena_mmap(struct npulink_file *file, struct vm_area_struct *vma)
@@ -453,6 +462,8 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 
 	if (file->mm != current->mm)
 		return -EPERM;
+	if (in_compat_syscall())
+		return -EOPNOTSUPP;
 	if (READ_ONCE(file->dev->gone))
 		return -ENODEV;
 	if (!(vma->vm_flags & VM_SHARED))
@@ -513,7 +524,7 @@ const struct file_operations npulink_fops = {
 	.flush = npulink_flush,
 	.release = npulink_release,
 	.unlocked_ioctl = npulink_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
+	.compat_ioctl = npulink_compat_ioctl,
 	.mmap = npulink_mmap,
 	.poll = npulink_poll,
 };

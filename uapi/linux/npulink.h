@@ -26,6 +26,9 @@
  * that has got hold of it may poll, read, WAIT and close it. Everything else
  * is -EPERM.
  *
+ * Programs of 32 bits are refused by a kernel of 64: open(), mmap() and every ioctl are
+ * EOPNOTSUPP. Their mmap2() could not say where buffers and boards are.
+ *
  * What an ioctl itself returns says whether the call was accepted. How an
  * operation ended is in struct npulink_result.
  *
