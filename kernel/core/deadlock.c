@@ -12,9 +12,9 @@
  * The parts of this are read one after the other while the machine goes on, but all of
  * them only change one way: a wait that has ended does not come back (it has a number), and
  * neither does a step that is not done, or an operation that is not posted. Waits are
- * read first, then threads, then steps, then the waits once more. Those that are there
- * at both ends were there all the time between, so when the threads were counted,
- * everything that was found was true at once.
+ * read first, each with how many threads its process has, then steps, then the waits once
+ * more. Those that are there at both ends were there all the time between, so when the
+ * threads were counted, everything that was found was true at once.
  *
  * If some of the processes have threads that are at something else, nobody is accused:
  * those may be about to post. An event says what it looks like.

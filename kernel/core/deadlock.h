@@ -14,6 +14,7 @@ struct dl_wait {
 	struct npulink_op *op;		/* referenced */
 	u64 id;
 	u32 at;				/* @file in dl.files */
+	u32 threads;			/* that have @mm */
 };
 
 /* A process that has such threads: waits[first .. first + nwaits). */

@@ -56,7 +56,7 @@ static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long 
 		npulink_op_get(w->op);
 		dl->waits[dl->nwaits++] = (struct dl_wait) {
 			.mm = w->mm, .file = npulink_file_get(file), .op = w->op, .id = w->id,
-			.at = dl->nfiles - 1,
+			.at = dl->nfiles - 1, .threads = atomic_read(&w->mm->mm_users),
 		};
 	}
 	spin_unlock_irq(&file->lock);
@@ -214,23 +214,11 @@ struct dl_proc *dl_proc(const struct dl *dl, const struct mm_struct *mm)
 	return bsearch(mm, dl->procs, dl->nprocs, sizeof(*dl->procs), dl_cmp_procs);
 }
 
-/* How many threads there are that could post, in whatever process has the memory. */
-static void dl_count_threads(struct dl *dl)
-{
-	struct task_struct *p, *t;
-
-	rcu_read_lock();
-	for_each_process_thread(p, t) {
-		const struct mm_struct *mm = READ_ONCE(t->mm);
-		struct dl_proc *proc = mm ? dl_proc(dl, mm) : NULL;
-
-		if (proc)
-			proc->threads++;
-	}
-	rcu_read_unlock();
-}
-
-/* The processes of those who wait, and how many threads these have. */
+/*
+ * The processes of those who wait, and how many threads there are that could post, in whatever
+ * process has the memory. Whoever else looks at that for a moment counts as one, too: then there is
+ * no circle until the next search.
+ */
 int dl_read_procs(struct dl *dl)
 {
 	int rc = dl_split(dl);
@@ -247,15 +235,15 @@ int dl_read_procs(struct dl *dl)
 
 		if (i && dl->waits[i].mm == proc[-1].mm) {
 			proc[-1].nwaits++;
+			proc[-1].threads = max(proc[-1].threads, dl->waits[i].threads);
 			continue;
 		}
 		*proc = (struct dl_proc) {
 			.mm = dl->waits[i].mm, .first = i, .nwaits = 1,
-			.part = dl_part(dl, dl->waits[i].at),
+			.part = dl_part(dl, dl->waits[i].at), .threads = dl->waits[i].threads,
 		};
 		dl->nprocs++;
 	}
-	dl_count_threads(dl);
 	return dl_list_parts(dl);
 }
 
