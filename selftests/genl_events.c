@@ -329,25 +329,48 @@ TEST_F(events, err_link_knob)
 				     "npu2 down, and more than there is room for"));
 }
 
+/*
+ * In a network namespace where the communicator has nobody, only what kind of event there was is told;
+ * of one of its own, all is.
+ */
+static int listen_elsewhere(FIXTURE_DATA(events) *self, int ready)
+{
+	uint8_t secret[16];
+	int fd, comm;
+
+	if (unshare(CLONE_NEWNET))
+		return 77;
+	self->sock = nl_open();
+	RAW_CHECK(!setsockopt(self->sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, &self->group,
+			      sizeof(self->group)));
+	RAW_CHECK(!setgid(65534) && !setuid(65534));
+	RAW_CHECK(write(ready, "", 1) == 1);
+	RAW_CHECK(fail_event(self, NPULINK_CAUSE_ABORT));
+	if (self->attrs[NPULINK_A_EVENT_COMM] || self->attrs[NPULINK_A_EVENT_RANK] ||
+	    self->attrs[NPULINK_A_EVENT_CODE] || self->attrs[NPULINK_A_EVENT_IP] ||
+	    self->attrs[NPULINK_A_EVENT_PORT])
+		return 2;
+	raw_secret(secret);
+	fd = raw_open(0);
+	comm = raw_comm(fd, secret, 0, 1);
+	RAW_CHECK(comm > 0 && !raw_abort(fd, comm, 7));
+	RAW_CHECK(fail_event(self, NPULINK_CAUSE_ABORT));
+	return !self->attrs[NPULINK_A_EVENT_COMM] ||
+	       nl_u32(self->attrs[NPULINK_A_EVENT_CODE]) != 7 ? 3 : 0;
+}
+
 TEST_F(events, other_network_namespace)
 {
 	int ready[2], status;
 	char c;
 	pid_t pid;
 
+	ASSERT_EQ(0, chmod("/dev/npulink/npu0", 0666));
 	ASSERT_EQ(0, pipe(ready));
 	pid = fork();
 	if (!pid) {
 		close(ready[0]);
-		if (unshare(CLONE_NEWNET))
-			_exit(77);
-		self->sock = nl_open();
-		RAW_CHECK(!setsockopt(self->sock, SOL_NETLINK, NETLINK_ADD_MEMBERSHIP,
-				      &self->group, sizeof(self->group)));
-		RAW_CHECK(!setgid(65534) && !setuid(65534));
-		RAW_CHECK(write(ready[1], "", 1) == 1);
-		RAW_CHECK(fail_event(self, NPULINK_CAUSE_ABORT));
-		_exit(0);
+		_exit(listen_elsewhere(self, ready[1]));
 	}
 	close(ready[1]);
 	if (read(ready[0], &c, 1) == 1)
@@ -356,6 +379,11 @@ TEST_F(events, other_network_namespace)
 	if (status == 77)
 		SKIP(return, "no network namespaces here");
 	EXPECT_EQ(0, status);
+	/* The machine's own namespace hears of all. */
+	EXPECT_TRUE(fail_event(self, NPULINK_CAUSE_ABORT));
+	EXPECT_EQ(1, nl_u32(self->attrs[NPULINK_A_EVENT_CODE]));
+	EXPECT_TRUE(fail_event(self, NPULINK_CAUSE_ABORT));
+	EXPECT_EQ(7, nl_u32(self->attrs[NPULINK_A_EVENT_CODE]));
 }
 
 /* More in a second than are sent: they are counted, and other kinds get through. */

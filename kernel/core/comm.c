@@ -7,8 +7,10 @@
  * by whoever notices it, in any context; telling the ranks takes comm->mutex and is
  * done at once by a caller that can sleep, by a worker otherwise.
  */
+#include <linux/nsproxy.h>
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
+#include <net/net_namespace.h>
 #include "core.h"
 #include "flight.h"
 #include "trace.h"
@@ -338,6 +340,23 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 void npulink_comm_publish(struct npulink_comm *comm)
 {
 	xa_store(&npulink_comms_by_serial, comm->serial, comm, GFP_KERNEL_ACCOUNT);
+}
+
+/* Whoever is in the caller's network namespace may hear of it. Under npulink_comms_lock. */
+void npulink_comm_note_net(struct npulink_comm *comm)
+{
+	u64 cookie = current->nsproxy->net_ns->net_cookie;
+	u32 i;
+
+	lockdep_assert_held(&npulink_comms_lock);
+	for (i = 0; i < comm->nnets; i++)
+		if (comm->nets[i] == cookie)
+			return;
+	if (i == NPULINK_COMM_NETS)
+		return;
+	comm->nets[i] = cookie;
+	/* Pairs with npulink_notify(). */
+	smp_store_release(&comm->nnets, i + 1);
 }
 
 /* ---- peers ------------------------------------------------------------------------------ */

@@ -11,6 +11,7 @@
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
+#define NPULINK_COMM_NETS	8
 #define NPULINK_MAX_DEPTH	32	/* communicators, each shrunk before all had joined it */
 
 struct npulink_agree;
@@ -138,6 +139,8 @@ struct npulink_comm {
 	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
+	u64 nets[NPULINK_COMM_NETS];	/* network namespaces, by cookie, that hear of it in full */
+	u32 nnets;
 	struct npulink_board *board;	/* set once, under lock; or NULL */
 	struct npulink_pass_group turns;	/* of ranks that share processors */
 };
@@ -255,6 +258,7 @@ void npulink_conn_drop(struct npulink_conn *conn);
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags);
 void npulink_comm_publish(struct npulink_comm *comm);
 void npulink_comm_put(struct npulink_comm *comm);
+void npulink_comm_note_net(struct npulink_comm *comm);
 static inline u32 npulink_comm_flags(const struct npulink_comm *comm)
 {
 	return (comm->any_uid ? NPULINK_COMM_ANY_UID : 0) |

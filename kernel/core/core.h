@@ -98,6 +98,9 @@ struct npulink_notice {
 	u64 lost;
 	u8 ip[16];		/* as in npulink_cause; 0: does not apply */
 	char port[32];
+	u64 place_net;		/* the network namespace that may know these, by cookie */
+	u64 nets[NPULINK_COMM_NETS];	/* .. and those that may know all the rest */
+	u32 nnets;
 	struct npulink_circle circle;
 };
 
@@ -118,7 +121,7 @@ struct npulink_totals {
 
 extern struct npulink_totals npulink_totals;
 
-void npulink_notify(const struct npulink_notice *notice, kuid_t uid);
+void npulink_notify(const struct npulink_notice *notice, const struct npulink_comm *comm);
 void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause);
 void npulink_notify_dev(const struct npulink_device *dev, bool added);
 void npulink_notify_link(const struct npulink_link *link, bool up);

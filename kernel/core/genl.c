@@ -200,7 +200,29 @@ static int npulink_genl_link_dumpit(struct sk_buff *skb, struct netlink_callback
 				 npulink_genl_dump_links);
 }
 
-static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_notice *n)
+/* Does @net hear more of it than that there was one? What is nobody's is for all. */
+static bool npulink_genl_hears(const struct net *net, const struct npulink_notice *n)
+{
+	u32 i;
+
+	for (i = 0; i < n->nnets; i++)
+		if (net->net_cookie == n->nets[i])
+			return true;
+	return n->comm == ~0U || net_eq(net, &init_net);
+}
+
+static int npulink_genl_put_event_place(struct sk_buff *skb, const struct net *net,
+					const struct npulink_notice *n)
+{
+	if (net->net_cookie != n->place_net)
+		return 0;
+	return npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
+				      n->port);
+}
+
+/* As it is told in @net. */
+static int npulink_genl_fill_event(struct sk_buff *skb, const struct net *net,
+				   const struct npulink_notice *n)
 {
 	const struct {
 		int attr;
@@ -220,6 +242,8 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_TIME, n->time_ns, NPULINK_A_EVENT_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LOST, n->lost, NPULINK_A_EVENT_PAD))
 		return -EMSGSIZE;
+	if (!npulink_genl_hears(net, n))
+		return n->cause ? nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) : 0;
 	for (i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (numbers[i].value != ~0U && nla_put_u32(skb, numbers[i].attr, numbers[i].value))
 			return -EMSGSIZE;
@@ -231,16 +255,14 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	case NPULINK_EVENT_SUSPECT:
 		if (nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) ||
 		    nla_put_u32(skb, NPULINK_A_EVENT_CODE, n->code) ||
-		    npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
-					   n->port) ||
+		    npulink_genl_put_event_place(skb, net, n) ||
 		    (n->circle.n && nla_put_u32(skb, NPULINK_A_EVENT_NCIRCLE, n->circle.n)) ||
 		    npulink_genl_put_circle(skb, NPULINK_A_EVENT_CIRCLE, &n->circle))
 			return -EMSGSIZE;
 		break;
 	case NPULINK_EVENT_PORT_LOST:
 	case NPULINK_EVENT_PORT_NEXT:
-		if (npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
-					   n->port))
+		if (npulink_genl_put_event_place(skb, net, n))
 			return -EMSGSIZE;
 		break;
 	case NPULINK_EVENT_SLOW:
@@ -254,13 +276,31 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct npulink_not
 	return 0;
 }
 
-/*
- * To each network namespace by itself: genlmsg_multicast_allns() ends with the first one that has
- * a listener who is too slow and wants senders to know it (NETLINK_BROADCAST_ERROR).
- */
-static int npulink_genl_send_all(struct sk_buff *skb)
+static int npulink_genl_tell(struct net *net, const struct npulink_notice *notice)
 {
-	struct sk_buff *copy;
+	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_ATOMIC);
+	void *header;
+	int rc;
+
+	if (!skb)
+		return -ENOMEM;
+	header = genlmsg_put(skb, 0, 0, &npulink_genl_family, 0, NPULINK_GENL_CMD_EVENT);
+	rc = header ? npulink_genl_fill_event(skb, net, notice) : -EMSGSIZE;
+	if (rc) {
+		nlmsg_free(skb);
+		return rc;
+	}
+	genlmsg_end(skb, header);
+	return genlmsg_multicast_netns(&npulink_genl_family, net, skb, 0, 0, GFP_ATOMIC);
+}
+
+/*
+ * Tell the group "events" in all network namespaces, each of them by itself: one hears more than
+ * another, and genlmsg_multicast_allns() ends with the first one that has a listener who is too slow
+ * and wants senders to know it (NETLINK_BROADCAST_ERROR). Task context.
+ */
+int npulink_genl_multicast(const struct npulink_notice *notice)
+{
 	struct net *net;
 	int rc = 0, one;
 
@@ -268,37 +308,12 @@ static int npulink_genl_send_all(struct sk_buff *skb)
 	for_each_net_rcu(net) {
 		if (!genl_has_listeners(&npulink_genl_family, net, 0))
 			continue;
-		copy = skb_clone(skb, GFP_ATOMIC);
-		one = -ENOMEM;
-		if (copy)
-			one = genlmsg_multicast_netns(&npulink_genl_family, net, copy, 0, 0,
-						      GFP_ATOMIC);
+		one = npulink_genl_tell(net, notice);
 		/* Who has listened has gone, or was too slow, which it sees itself. */
 		if (one && one != -ESRCH && one != -ENOBUFS)
 			rc = one;
 	}
 	rcu_read_unlock();
-	return rc;
-}
-
-/* Tell the group "events" in all network namespaces. Task context. */
-int npulink_genl_multicast(const struct npulink_notice *notice)
-{
-	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_KERNEL);
-	void *header;
-	int rc;
-
-	if (!skb)
-		return -ENOMEM;
-	header = genlmsg_put(skb, 0, 0, &npulink_genl_family, 0, NPULINK_GENL_CMD_EVENT);
-	rc = header ? npulink_genl_fill_event(skb, notice) : -EMSGSIZE;
-	if (rc) {
-		nlmsg_free(skb);
-		return rc;
-	}
-	genlmsg_end(skb, header);
-	rc = npulink_genl_send_all(skb);
-	nlmsg_free(skb);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
  */
 #include <linux/npulink_genl.h>
 #include <linux/uidgid.h>
+#include <net/net_namespace.h>
 #include "core.h"
 
 #define NPULINK_NOTICES		512	/* in the ring; a power of two */
@@ -107,9 +108,10 @@ static bool npulink_notice_allowed(struct npulink_notice_user *u, u32 type, unsi
 	return ++u->count[type] <= NPULINK_NOTICE_RATE;
 }
 
-/* About something of @uid, or of nobody. Any context but NMI. */
-void npulink_notify(const struct npulink_notice *notice, kuid_t uid)
+/* About something of @comm, or NULL of nobody. Any context but NMI. */
+void npulink_notify(const struct npulink_notice *notice, const struct npulink_comm *comm)
 {
+	kuid_t uid = comm ? comm->uid : INVALID_UID;
 	struct npulink_notice_user *user;
 	unsigned long flags, now = jiffies;
 	bool allowed;
@@ -124,6 +126,10 @@ void npulink_notify(const struct npulink_notice *notice, kuid_t uid)
 		npulink_notices[i].user = user;
 		user->pending++;
 		*n = *notice;
+		/* Pairs with npulink_comm_note_net(). */
+		n->nnets = comm ? smp_load_acquire(&comm->nnets) : 0;
+		if (n->nnets)
+			memcpy(n->nets, comm->nets, sizeof(n->nets));
 		n->time_ns = ktime_get_real_ns();
 		n->serial = atomic64_inc_return(&npulink_totals.events);
 		n->lost = atomic64_read(&npulink_totals.lost);
@@ -135,10 +141,19 @@ void npulink_notify(const struct npulink_notice *notice, kuid_t uid)
 		schedule_work(&npulink_notices_work);
 }
 
+/* Whose ports its peers are reached by, 0: nobody's. */
+static u64 npulink_notice_place_net(const struct npulink_rank *rank)
+{
+	const struct net *net = READ_ONCE(rank->net);
+
+	return net ? net->net_cookie : 0;
+}
+
 /* @comm has failed. Any context but NMI. */
 void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause)
 {
 	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_FAIL);
+	const struct npulink_rank *rank;
 
 	atomic64_inc(&npulink_totals.failures[cause->cause]);
 	notice.comm = comm->serial;
@@ -150,9 +165,14 @@ void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_
 	notice.code = cause->code;
 	memcpy(notice.ip, cause->ip, sizeof(notice.ip));
 	memcpy(notice.port, cause->port, sizeof(notice.port));
+	rcu_read_lock();
+	rank = cause->rank < comm->nranks ? rcu_dereference(comm->ranks[cause->rank]) : NULL;
+	if (rank)
+		notice.place_net = npulink_notice_place_net(rank);
+	rcu_read_unlock();
 	if (cause->cause == NPULINK_CAUSE_DEADLOCK)
 		notice.circle = comm->circle;
-	npulink_notify(&notice, comm->uid);
+	npulink_notify(&notice, comm);
 }
 
 void npulink_notify_dev(const struct npulink_device *dev, bool added)
@@ -161,7 +181,7 @@ void npulink_notify_dev(const struct npulink_device *dev, bool added)
 							      NPULINK_EVENT_DEV_DEL);
 
 	notice.dev = dev->id;
-	npulink_notify(&notice, INVALID_UID);
+	npulink_notify(&notice, NULL);
 }
 
 /* Any context but NMI. */
@@ -172,7 +192,7 @@ void npulink_notify_link(const struct npulink_link *link, bool up)
 
 	notice.dev = link->dev->id;
 	notice.peer_dev = link->peer->id;
-	npulink_notify(&notice, INVALID_UID);
+	npulink_notify(&notice, NULL);
 }
 
 /*
@@ -191,7 +211,8 @@ void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip
 	notice.peer = peer;
 	memcpy(notice.ip, ip, sizeof(notice.ip));
 	strscpy(notice.port, port, sizeof(notice.port));
-	npulink_notify(&notice, rank->comm->uid);
+	notice.place_net = npulink_notice_place_net(rank);
+	npulink_notify(&notice, rank->comm);
 }
 
 /* Nobody notifies any more. */

@@ -336,6 +336,7 @@ int npulink_rank_join(struct npulink_rank *rank,
 	rc = join(rank, arg);
 	/* Visible to the file's other threads before the lock is dropped. */
 	if (!rc) {
+		npulink_comm_note_net(rank->comm);
 		npulink_flight_joined(rank);
 		npulink_object_publish(file, &rank->obj);
 	}

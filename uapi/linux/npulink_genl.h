@@ -51,7 +51,9 @@
  *	file. Errors: ENOENT: no such file
  * @NPULINK_GENL_CMD_STAT_GET: do: the whole node, no attributes
  * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
- *	processes nor users
+ *	processes nor users. In network namespaces other than the first one and those of a
+ *	communicator's processes, only its type and cause are told; addresses and ports only
+ *	where the port is
  * @NPULINK_GENL_CMD_CONN_GET: dump: what ranks of this node have got from each of their
  *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no
  *	such communicator
