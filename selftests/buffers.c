@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/mount.h>
 #include "copier.h"
+#include "vgem.h"
 
 /* ---- what may be registered --------------------------------------------------- */
 
@@ -644,6 +645,59 @@ TEST_F(bufs, exported_and_imported)
 	EXPECT_EQ(0, raw_destroy(other, im.out_id));
 	close(other);
 	EXPECT_TRUE(RAW_EVENTUALLY(pinned() == 0));
+}
+
+struct foreign_copy {
+	struct _test_data_bufs *self;
+	int buf, rc;
+	pid_t tid;
+};
+
+static void *copy_foreign(void *arg)
+{
+	struct foreign_copy *c = arg;
+
+	__atomic_store_n(&c->tid, gettid(), __ATOMIC_RELEASE);
+	c->rc = copy_out(c->self, c->buf);
+	return NULL;
+}
+
+/* Memory that a device of another driver is writing is not read before that is done. */
+TEST_F(bufs, imported_from_a_driver_at_work)
+{
+	struct npulink_buf_import im = { .size = sizeof(im) };
+	struct foreign_copy c = { .self = self };
+	pthread_t thread;
+	struct vgem v;
+	char *mem;
+
+	if (!vgem_open(&v, LEN))
+		SKIP(return, "no vgem");
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, v.fd, 0);
+	ASSERT_NE(MAP_FAILED, mem);
+	im.fd = v.fd;
+	ASSERT_EQ(0, raw_ioctl(self->fd, NPULINK_BUF_IMPORT, &im));
+	c.buf = im.out_id;
+	pattern(mem, LEN, 1);
+	EXPECT_EQ(0, copy_out(self, c.buf));
+	EXPECT_EQ(0, differs(self->out, LEN, 1));
+	ASSERT_EQ(0, vgem_begin(&v));
+	ASSERT_EQ(0, pthread_create(&thread, NULL, copy_foreign, &c));
+	EXPECT_TRUE(RAW_EVENTUALLY(__atomic_load_n(&c.tid, __ATOMIC_ACQUIRE)));
+	EXPECT_TRUE(raw_comes_to_wait(c.tid));
+	pattern(mem, LEN, 2);
+	EXPECT_EQ(0, vgem_end(&v));
+	pthread_join(thread, NULL);
+	EXPECT_EQ(0, c.rc);
+	EXPECT_EQ(0, differs(self->out, LEN, 2));
+	/* Written by us, and given back each time. */
+	pattern(self->out, LEN, 3);
+	EXPECT_EQ(0, copy_between(self, self->dst, 0, c.buf, 0));
+	EXPECT_EQ(0, differs(mem, LEN, 3));
+	EXPECT_EQ(0, raw_destroy(self->fd, c.buf));
+	munmap(mem, LEN);
+	close(v.fd);
+	close(v.card);
 }
 
 TEST_F(bufs, err_export_and_import)

@@ -66,6 +66,14 @@ int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma);
 int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len);
 int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from);
 void npulink_buf_dmabuf_release(struct npulink_buf *buf);
+int npulink_buf_begin_cpu(struct npulink_buf *buf, u32 access);
+void npulink_buf_end_cpu(struct npulink_buf *buf, u32 access);
+
+/* Another driver's memory: it has to know when a processor looks at it. */
+static inline bool npulink_buf_is_foreign(const struct npulink_buf *buf)
+{
+	return buf->dmabuf_va;
+}
 void npulink_buf_destroy(struct npulink_object *obj);
 void npulink_buf_release(struct kref *kref);
 int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd);

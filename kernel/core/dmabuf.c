@@ -177,6 +177,24 @@ void npulink_buf_dmabuf_release(struct npulink_buf *buf)
 		dma_buf_put(buf->dmabuf);
 }
 
+/* What is read and written wholly or in parts; @access: NPULINK_SLOT_*. */
+static enum dma_data_direction npulink_cpu_direction(u32 access)
+{
+	return access & NPULINK_SLOT_WRITE ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
+}
+
+/* Waits for what devices do with it. May sleep. */
+int npulink_buf_begin_cpu(struct npulink_buf *buf, u32 access)
+{
+	return dma_buf_begin_cpu_access(buf->dmabuf, npulink_cpu_direction(access));
+}
+
+/* May sleep. */
+void npulink_buf_end_cpu(struct npulink_buf *buf, u32 access)
+{
+	dma_buf_end_cpu_access(buf->dmabuf, npulink_cpu_direction(access));
+}
+
 static int npulink_buf_import(struct npulink_buf *buf)
 {
 	struct dma_buf *dmabuf = buf->dmabuf;

@@ -84,6 +84,8 @@ void npulink_op_reset(struct npulink_op *op)
 		npulink_remote_op_reset(op);
 }
 
+static void npulink_op_end_work(struct work_struct *work);
+
 /* What does not change from one run to the next. */
 static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 {
@@ -116,6 +118,7 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	INIT_LIST_HEAD(&op->node);
 	INIT_LIST_HEAD(&op->p2p_node);
 	INIT_LIST_HEAD(&op->resume_node);
+	INIT_WORK(&op->end_work, npulink_op_end_work);
 	for (i = plan->nreqs; i--; ) {
 		struct npulink_req *req = npulink_op_req(op, i);
 
@@ -301,6 +304,32 @@ static void npulink_op_unlist(struct npulink_op *op)
 	}
 }
 
+/* May sleep. */
+void npulink_op_end_foreign(struct npulink_op *op)
+{
+	u32 i;
+
+	for (i = 0; i < op->plan->nslots; i++)
+		if (op->binds[i].buf && npulink_buf_is_foreign(op->binds[i].buf))
+			npulink_buf_end_cpu(op->binds[i].buf, op->plan->slots[i].access);
+}
+
+static void npulink_op_end_work(struct work_struct *work)
+{
+	struct npulink_op *op = container_of(work, struct npulink_op, end_work);
+	struct npulink_rank *rank = npulink_rank_get(op->rank);
+	NPULINK_DEFINE_RUN_TASK(run);
+
+	npulink_op_end_foreign(op);
+	spin_lock_irq(&rank->lock);
+	op->foreign = false;
+	npulink_op_finish(op, &run);
+	spin_unlock_irq(&rank->lock);
+	npulink_op_put(op);
+	npulink_run(&run);
+	npulink_rank_put(rank);
+}
+
 /* It is over, one way or the other: let go of everything and deliver the result. */
 void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 {
@@ -309,6 +338,13 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	u32 i;
 
 	lockdep_assert_held(&rank->lock);
+	if (unlikely(op->foreign)) {
+		/* Its driver sleeps. Whoever comes here meanwhile finds it queued. */
+		npulink_op_get(op);
+		if (!npulink_comm_queue(&op->end_work))
+			npulink_op_put(op);
+		return;
+	}
 	if (op->state == NPULINK_OP_FAILING) {
 		const struct npulink_cause *c = &rank->comm->cause;
 

@@ -116,6 +116,8 @@ struct npulink_op {
 	u64 seq;
 	u64 cookie;
 	u64 start_ns;			/* npulink_clock() */
+	struct work_struct end_work;
+	bool foreign;			/* memory of another driver is to be given back first */
 	u64 wait_ns, queue_ns, engine_ns, take_ns;	/* of its units, see flight.h */
 	u64 slow_ns;			/* 0: never slow */
 	u64 bytes;			/* written so far */
@@ -227,6 +229,7 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 int npulink_plan_make_spares(struct npulink_plan *plan);
 void npulink_plan_free_spares(struct npulink_plan *plan);
 void npulink_op_reset(struct npulink_op *op);
+void npulink_op_end_foreign(struct npulink_op *op);
 void npulink_op_finish(struct npulink_op *op, struct npulink_run *run);
 void npulink_op_put(struct npulink_op *op);
 void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state);

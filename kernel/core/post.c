@@ -80,6 +80,16 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 	rc = npulink_buf_use(buf, run);
 	if (rc)
 		goto out;
+	if (unlikely(npulink_buf_is_foreign(buf))) {
+		/* It may take long. */
+		npulink_run(run);
+		rc = npulink_buf_begin_cpu(buf, s->access);
+		if (rc) {
+			npulink_buf_unuse(buf);
+			goto out;
+		}
+		op->foreign = true;
+	}
 	op->binds[slot].off = bind->off;
 	WRITE_ONCE(op->binds[slot].buf, buf);
 out:
@@ -150,6 +160,9 @@ static void npulink_unbind(struct npulink_op *op)
 {
 	u32 i;
 
+	if (unlikely(op->foreign))
+		npulink_op_end_foreign(op);
+	op->foreign = false;
 	for (i = 0; i < op->plan->nslots; i++) {
 		if (op->binds[i].buf)
 			npulink_buf_unuse(op->binds[i].buf);

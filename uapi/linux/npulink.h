@@ -199,6 +199,9 @@ struct npulink_buf_alloc {
  * @out_id: buffer id
  * @out_len: bytes
  *
+ * Each POST waits until devices of other drivers have done what they do with it (its
+ * fences), and gives it back to them before its result is told.
+ *
  *  - EBADF: not an open file; EINVAL: not a dma-buf
  *  - EOPNOTSUPP: its exporter cannot give the device access
  */
