@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +31,8 @@ struct hostile {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	char *mem;			/* slots to receive, one to send */
+	struct npulink_wire_ends ends;
+	uint32_t twist;			/* of our queue pair's number, where we prove who we are */
 	struct npulink_wire_hello hello;
 	struct npulink_wire_welcome welcome;
 	size_t answer_len;
@@ -44,43 +47,109 @@ struct hostile {
 	const struct npulink_wire_msg *msgs[HOSTILE_SLOTS];	/* the first of them */
 };
 
-/* BLAKE2s with a key, as RFC 7693 has it. */
-static inline bool hostile_mac(const uint8_t secret[16], const char *label,
-			       const struct hostile *h, const struct npulink_wire_place *place,
-			       uint8_t out[32])
+/* BLAKE2s with a key, as RFC 7693 has it, over a label and what follows. */
+static inline bool hostile_hash(const uint8_t *key, size_t len, const char *label,
+				const struct iovec *said, int n, uint8_t out[32])
 {
 	EVP_MAC *mac = EVP_MAC_fetch(NULL, "BLAKE2SMAC", NULL);
 	EVP_MAC_CTX *ctx = EVP_MAC_CTX_new(mac);
-	size_t len;
+	size_t size;
 	bool ok;
 
-	ok = EVP_MAC_init(ctx, secret, 16, NULL) &&
+	ok = EVP_MAC_init(ctx, key, len, NULL) &&
 	     EVP_MAC_update(ctx, (const void *)label, strlen(label) + 1);
-	if (ok && h)
-		ok = EVP_MAC_update(ctx, (const void *)&h->hello, sizeof(h->hello)) &&
-		     EVP_MAC_update(ctx, (const void *)&h->welcome,
-				    offsetof(struct npulink_wire_welcome, mac));
-	if (ok && place)
-		ok = EVP_MAC_update(ctx, (const void *)place, sizeof(*place));
-	ok = ok && EVP_MAC_final(ctx, out, &len, 32) && len == 32;
+	for (int i = 0; i < n; i++)
+		ok = ok && EVP_MAC_update(ctx, said[i].iov_base, said[i].iov_len);
+	ok = ok && EVP_MAC_final(ctx, out, &size, 32) && size == 32;
 	EVP_MAC_CTX_free(ctx);
 	EVP_MAC_free(mac);
 	return ok;
 }
 
+/* A MAC of who calls, or is called: over this connection, the first bytes of what was said, ... */
+static inline void hostile_mac(struct hostile *h, const uint8_t secret[16], bool calls,
+			       const char *label, size_t hello, size_t welcome, void *more,
+			       size_t len, uint8_t out[32])
+{
+	const struct iovec ranks[] = {
+		{ calls ? &h->hello.rank : &h->hello.peer, 4 },
+		{ calls ? &h->hello.peer : &h->hello.rank, 4 },
+	}, said[] = {
+		{ &h->ends, sizeof(h->ends) }, { &h->hello, hello }, { &h->welcome, welcome },
+		{ more, len },
+	};
+	uint8_t key[32];
+
+	h->ends.caller_qp ^= h->twist;
+	if (!hostile_hash(secret, 16, "npulink key", ranks, 2, key) ||
+	    !hostile_hash(key, 32, label, said, 4, out))
+		abort();
+	h->ends.caller_qp ^= h->twist;
+}
+
+static inline void hostile_sign_hello(struct hostile *h, const uint8_t secret[16])
+{
+	uint8_t mac[32];
+
+	hostile_mac(h, secret, true, "npulink hello", offsetof(struct npulink_wire_hello, mac), 0,
+		    NULL, 0, mac);
+	memcpy(h->hello.mac, mac, sizeof(h->hello.mac));
+}
+
+static inline void hostile_sign_welcome(struct hostile *h, const uint8_t secret[16])
+{
+	hostile_mac(h, secret, false, "npulink welcome", sizeof(h->hello),
+		    offsetof(struct npulink_wire_welcome, mac), NULL, 0, h->welcome.mac);
+}
+
+static inline void hostile_sign_refusal(struct hostile *h, const uint8_t secret[16],
+					struct npulink_wire_refusal *refusal)
+{
+	uint8_t mac[32];
+
+	hostile_mac(h, secret, false, "npulink refusal", sizeof(h->hello), 0, refusal,
+		    offsetof(struct npulink_wire_refusal, mac), mac);
+	memcpy(refusal->mac, mac, sizeof(refusal->mac));
+}
+
+static inline void hostile_sign_auth(struct hostile *h, const uint8_t secret[16],
+				     struct npulink_wire_auth *auth)
+{
+	hostile_mac(h, secret, true, "npulink auth", sizeof(h->hello),
+		    offsetof(struct npulink_wire_welcome, mac), &auth->place,
+		    sizeof(auth->place), auth->mac);
+}
+
+/* What the connection of h->id is between; @qp: of who calls. */
+static inline void hostile_ends(struct hostile *h, bool calls, uint32_t qp)
+{
+	const struct sockaddr_in *ours = (void *)rdma_get_local_addr(h->id);
+	const struct sockaddr_in *theirs = (void *)rdma_get_peer_addr(h->id);
+
+	memset(&h->ends, 0, sizeof(h->ends));
+	memset(h->ends.caller + 10, 0xff, 2);
+	memset(h->ends.called + 10, 0xff, 2);
+	memcpy(h->ends.caller + 12, calls ? &ours->sin_addr : &theirs->sin_addr, 4);
+	memcpy(h->ends.called + 12, calls ? &theirs->sin_addr : &ours->sin_addr, 4);
+	h->ends.caller_qp = qp;
+}
+
+/* Still to be signed. */
 static inline struct npulink_wire_hello hostile_hello(const uint8_t secret[16], uint32_t rank,
 						      uint32_t peer)
 {
 	struct npulink_wire_hello hello = {
 		.magic = NPULINK_WIRE_MAGIC, .version = NPULINK_WIRE_VERSION,
-		.credits = NPULINK_WIRE_CREDITS, .rank = rank, .peer = peer,
-		.chunk = NPULINK_WIRE_CHUNK, .slot = NPULINK_WIRE_SLOT,
+		.rank = rank, .peer = peer,
 	};
+	struct timespec ts;
 	uint8_t mac[32];
 
-	hostile_mac(secret, "npulink tag", NULL, NULL, mac);
+	hostile_hash(secret, 16, "npulink tag", NULL, 0, mac);
 	memcpy(hello.tag, mac, sizeof(hello.tag));
 	memset(hello.nonce, 0x5a, sizeof(hello.nonce));
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	hello.when = ts.tv_sec * 1000000000ULL + ts.tv_nsec;
 	return hello;
 }
 
@@ -116,8 +185,11 @@ static inline int hostile_expect(struct hostile *h, int ms)
 		h->answer_len = event->param.conn.private_data_len;
 		if (h->answer_len > sizeof(h->welcome))
 			h->answer_len = sizeof(h->welcome);
-		if (!h->listener)
+		if (!h->listener) {
 			memcpy(&h->welcome, event->param.conn.private_data, h->answer_len);
+			if (type == RDMA_CM_EVENT_ESTABLISHED)
+				h->ends.called_qp = event->param.conn.qp_num;
+		}
 	}
 	rdma_ack_cm_event(event);
 	return type;
@@ -196,27 +268,34 @@ static inline void hostile_end(struct hostile *h)
 	free(h->mem);
 }
 
-/* Refuse whoever calls for so long, with @reason, 0: without one. Returns how many came. */
-static inline int hostile_refuse(struct hostile *h, int ms, uint8_t reason, bool *knocks)
+/*
+ * Refuse whoever calls for so long, with @reason, 0: without one; NULL: without a proof. Returns
+ * how many came.
+ */
+static inline int hostile_refuse(struct hostile *h, int ms, const uint8_t *secret, uint8_t reason,
+				 bool *knocks)
 {
 	int64_t until = hostile_ms() + ms;
 	int n = 0;
 
 	while (hostile_ms() < until) {
 		struct rdma_cm_event *event = hostile_event(h, until - hostile_ms());
-		struct npulink_wire_hello hello;
+		struct npulink_wire_refusal refusal = { .reason = reason };
 
 		if (!event)
 			break;
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
-			struct rdma_cm_id *id = event->id;
-
-			memcpy(&hello, event->param.conn.private_data, sizeof(hello));
-			*knocks |= hello.flags & NPULINK_WIRE_KNOCK;
-			rdma_reject(id, &reason, reason ? sizeof(reason) : 0);
+			h->id = event->id;
+			memcpy(&h->hello, event->param.conn.private_data, sizeof(h->hello));
+			*knocks |= h->hello.flags & NPULINK_WIRE_KNOCK;
+			hostile_ends(h, false, event->param.conn.qp_num);
+			if (secret)
+				hostile_sign_refusal(h, secret, &refusal);
+			rdma_reject(h->id, &refusal, reason ? sizeof(refusal) : 0);
 			n++;
 			rdma_ack_cm_event(event);
-			rdma_destroy_id(id);
+			rdma_destroy_id(h->id);
+			h->id = NULL;
 		} else {
 			rdma_ack_cm_event(event);
 		}
@@ -224,12 +303,15 @@ static inline int hostile_refuse(struct hostile *h, int ms, uint8_t reason, bool
 	return n;
 }
 
-/* Call, and say @data first. Returns the last event; ESTABLISHED if the other end accepts. */
-static inline int hostile_call(struct hostile *h, struct sockaddr_in *to, const void *data,
-			       size_t len)
+/*
+ * Call, and say the first bytes of @hello, signed if there is a secret. Returns the last event;
+ * ESTABLISHED if the other end accepts.
+ */
+static inline int hostile_call(struct hostile *h, struct sockaddr_in *to, const uint8_t *secret,
+			       const struct npulink_wire_hello *hello, size_t len)
 {
 	struct rdma_conn_param param = {
-		.private_data = data, .private_data_len = len, .responder_resources = 1,
+		.private_data = &h->hello, .private_data_len = len, .responder_resources = 1,
 		.initiator_depth = 1, .retry_count = 7, .rnr_retry_count = 7,
 	};
 	int type;
@@ -241,8 +323,14 @@ static inline int hostile_call(struct hostile *h, struct sockaddr_in *to, const 
 	if (type != RDMA_CM_EVENT_ADDR_RESOLVED || rdma_resolve_route(h->id, 10000))
 		return type;
 	type = hostile_expect(h, 20000);
-	if (type != RDMA_CM_EVENT_ROUTE_RESOLVED || hostile_qp(h) || rdma_connect(h->id, &param))
+	if (type != RDMA_CM_EVENT_ROUTE_RESOLVED || hostile_qp(h))
 		return type;
+	h->hello = *hello;
+	hostile_ends(h, true, h->id->qp->qp_num);
+	if (secret)
+		hostile_sign_hello(h, secret);
+	if (rdma_connect(h->id, &param))
+		return -1;
 	return hostile_expect(h, 20000);
 }
 
@@ -274,20 +362,27 @@ static inline int hostile_called(struct hostile *h, int ms)
 		}
 		h->id = event->id;
 		memcpy(&h->hello, event->param.conn.private_data, sizeof(h->hello));
+		hostile_ends(h, false, event->param.conn.qp_num);
 		rdma_ack_cm_event(event);
 		return 0;
 	}
 	return -1;
 }
 
-static inline int hostile_answer(struct hostile *h, const void *data, size_t len)
+/* With the first bytes of h->welcome, signed if there is a secret. */
+static inline int hostile_answer(struct hostile *h, const uint8_t *secret, size_t len)
 {
 	struct rdma_conn_param param = {
-		.private_data = data, .private_data_len = len, .responder_resources = 1,
+		.private_data = &h->welcome, .private_data_len = len, .responder_resources = 1,
 		.initiator_depth = 1, .rnr_retry_count = 7,
 	};
 
-	return hostile_qp(h) || rdma_accept(h->id, &param) ? -1 : 0;
+	if (hostile_qp(h))
+		return -1;
+	h->ends.called_qp = h->id->qp->qp_num;
+	if (secret)
+		hostile_sign_welcome(h, secret);
+	return rdma_accept(h->id, &param) ? -1 : 0;
 }
 
 /* Take what has come, for so long, or until @enough messages. */
@@ -376,7 +471,7 @@ static inline int hostile_prove_at(struct hostile *h, const uint8_t secret[16], 
 {
 	struct npulink_wire_auth auth = { .place.seq = seq };
 
-	hostile_mac(secret, "npulink auth", h, &auth.place, auth.mac);
+	hostile_sign_auth(h, secret, &auth);
 	return hostile_send(h, &auth, sizeof(auth));
 }
 

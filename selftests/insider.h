@@ -46,8 +46,8 @@ static inline bool let_in_with(struct hostile *h, const struct victim *v, int sl
 	h->deaf = slots < 0;
 	h->slots = slots > 0 ? slots : 0;
 	hello.flags = flags;
-	h->hello = hello;
-	ok = ok && hostile_call(h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	ok = ok && hostile_call(h, &sin, v->secret, &hello,
+				sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
 	     !hostile_prove(h, v->secret);
 	if (ok)
 		hostile_poll(h, 100, 0);

@@ -124,7 +124,7 @@ static void derive(const uint8_t secret[16], const char *label, uint8_t out[16])
 {
 	uint8_t mac[32];
 
-	hostile_mac(secret, label, NULL, NULL, mac);
+	hostile_hash(secret, 16, label, NULL, 0, mac);
 	memcpy(out, mac, 16);
 }
 
@@ -163,7 +163,6 @@ static bool meet(struct agreer *a, const struct survivor *s)
 
 	memset(a, 0, sizeof(*a));
 	derive(s->secret, "npulink agree", secret);
-	hello = hostile_hello(secret, 0, 1);
 	for (int i = 0; i < 100 && type != RDMA_CM_EVENT_ESTABLISHED; i++) {
 		if (i) {
 			hostile_end(&a->h);
@@ -171,8 +170,8 @@ static bool meet(struct agreer *a, const struct survivor *s)
 		}
 		if (hostile_init(&a->h))
 			return false;
-		a->h.hello = hello;
-		type = hostile_call(&a->h, &sin, &hello, sizeof(hello));
+		hello = hostile_hello(secret, 0, 1);
+		type = hostile_call(&a->h, &sin, secret, &hello, sizeof(hello));
 	}
 	return type == RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&a->h, secret);
 }
@@ -286,7 +285,7 @@ static uint8_t refusal(const uint8_t secret[16])
 
 	if (hostile_init(&h))
 		return 0;
-	if (hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_REJECTED &&
+	if (hostile_call(&h, &sin, secret, &hello, sizeof(hello)) == RDMA_CM_EVENT_REJECTED &&
 	    h.answer_len)
 		memcpy(&reason, &h.welcome, 1);
 	hostile_end(&h);

@@ -22,6 +22,11 @@ struct wrong_hello {
 	void (*make)(struct npulink_wire_hello *hello);
 	uint8_t reason;
 	int len;		/* -1: all of it */
+	enum {
+		SIGNED,
+		NOT_SIGNED,		/* by who knows what was said, but not the secret */
+		SIGNED_ELSEWHERE,	/* for another connection */
+	} how;
 };
 
 #define HELLO(name, body) static void name(struct npulink_wire_hello *m) { body; }
@@ -30,7 +35,7 @@ HELLO(hello_right, (void)m)
 HELLO(hello_garbage, memset(m, 0xa5, sizeof(*m)))
 HELLO(hello_magic, m->magic ^= 1)
 HELLO(hello_version, m->version++)
-HELLO(hello_limits, m->chunk *= 2)
+HELLO(hello_old, m->when = 1)
 HELLO(hello_tag, m->tag[7] ^= 1)
 HELLO(hello_rank, m->rank = 2)
 HELLO(hello_own_rank, m->rank = 1)
@@ -41,21 +46,41 @@ HELLO(hello_only_lost, m->flags = NPULINK_WIRE_LOST)
 
 static const struct wrong_hello wrong_hellos[] = {
 	/* The connection manager fills up with zeros. */
-	{ "nothing", hello_right, NPULINK_WIRE_VERSIONS, 0 },
+	{ "nothing", hello_right, NPULINK_WIRE_VERSIONS, 0, SIGNED },
 	{ "half of it", hello_right, NPULINK_WIRE_NOBODY,
-	  offsetof(struct npulink_wire_hello, tag) },
-	{ "garbage", hello_garbage, NPULINK_WIRE_VERSIONS, -1 },
-	{ "another magic", hello_magic, NPULINK_WIRE_VERSIONS, -1 },
-	{ "another version", hello_version, NPULINK_WIRE_VERSIONS, -1 },
-	{ "other limits", hello_limits, NPULINK_WIRE_VERSIONS, -1 },
-	{ "another tag", hello_tag, NPULINK_WIRE_NOBODY, -1 },
-	{ "another rank", hello_rank, NPULINK_WIRE_LATER, -1 },
-	{ "our own rank", hello_own_rank, NPULINK_WIRE_LATER, -1 },
-	{ "checksums that are not wanted", hello_flags, NPULINK_WIRE_LATER, -1 },
-	{ "that it only wants to know", hello_knock, NPULINK_WIRE_LATER, -1 },
-	{ "that it has lost a connection", hello_lost, NPULINK_WIRE_LATER, -1 },
-	{ "the same, and calls", hello_only_lost, NPULINK_WIRE_LATER, -1 },
+	  offsetof(struct npulink_wire_hello, tag), SIGNED },
+	{ "garbage", hello_garbage, NPULINK_WIRE_VERSIONS, -1, SIGNED },
+	{ "another magic", hello_magic, NPULINK_WIRE_VERSIONS, -1, SIGNED },
+	{ "another version", hello_version, NPULINK_WIRE_VERSIONS, -1, SIGNED },
+	{ "another tag", hello_tag, NPULINK_WIRE_NOBODY, -1, SIGNED },
+	{ "another rank", hello_rank, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "our own rank", hello_own_rank, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "checksums that are not wanted", hello_flags, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "that it only wants to know", hello_knock, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "that it has lost a connection", hello_lost, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "the same, and calls", hello_only_lost, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "what it has said long ago", hello_old, NPULINK_WIRE_LATER, -1, SIGNED },
+	{ "what others have said", hello_right, NPULINK_WIRE_NOBODY, -1, NOT_SIGNED },
+	{ "the same, and only wants to know", hello_knock, NPULINK_WIRE_NOBODY, -1,
+	  NOT_SIGNED },
+	{ "what was said over another connection", hello_right, NPULINK_WIRE_NOBODY, -1,
+	  SIGNED_ELSEWHERE },
 };
+
+/* Only who has proved itself is told in a way that it can believe. */
+static bool refusal_right(struct hostile *h, const struct victim *v,
+			  const struct wrong_hello *wrong)
+{
+	struct npulink_wire_refusal refusal, right = { .reason = wrong->reason };
+
+	memcpy(&refusal, &h->welcome, sizeof(refusal));
+	if (wrong->how == SIGNED && wrong->reason == NPULINK_WIRE_LATER)
+		hostile_sign_refusal(h, v->secret, &right);
+	if (!memcmp(&refusal, &right, sizeof(right)))
+		return true;
+	ksft_print_msg("refused with %u\n", refusal.reason);
+	return false;
+}
 
 static bool refused(struct victim *v, const struct wrong_hello *wrong)
 {
@@ -68,15 +93,15 @@ static bool refused(struct victim *v, const struct wrong_hello *wrong)
 	wrong->make(&hello);
 	if (hostile_init(&h))
 		return false;
-	ok = hostile_call(&h, &sin, &hello, len) == RDMA_CM_EVENT_REJECTED &&
-	     h.answer_len && *(uint8_t *)&h.welcome == wrong->reason;
-	if (!ok)
-		ksft_print_msg("refused with %u\n", *(uint8_t *)&h.welcome);
+	h.twist = wrong->how == SIGNED_ELSEWHERE;
+	ok = hostile_call(&h, &sin, wrong->how == NOT_SIGNED ? NULL : v->secret, &hello,
+			  len) == RDMA_CM_EVENT_REJECTED &&
+	     h.answer_len >= sizeof(struct npulink_wire_refusal) && refusal_right(&h, v, wrong);
 	hostile_end(&h);
 	return ok;
 }
 
-/* The tag goes over the wire in clear, so it may be known; what is said next is wrong. */
+/* What is said first is right; what is said next is wrong. */
 static const char *const wrong_proofs[] = {
 	"a wrong proof", "a short proof", "a message instead", "nothing at all",
 };
@@ -92,7 +117,8 @@ static bool dropped(struct victim *v, unsigned int kind)
 
 	if (hostile_init(&h))
 		return false;
-	ok = hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED;
+	ok = hostile_call(&h, &sin, v->secret, &hello,
+			  sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED;
 	if (kind != 3)
 		ok = ok && !hostile_send(&h, data, kind == 0 ? proof : kind == 1 ? proof - 1 :
 				       sizeof(data));
@@ -101,24 +127,27 @@ static bool dropped(struct victim *v, unsigned int kind)
 	return ok;
 }
 
-/* A machine that is alive, and asks for patience. Returns its process, and its port. */
-static pid_t neighbour(uint16_t *at)
+/* A machine that is alive, and asks for patience. Returns its process, its port, its secret. */
+static pid_t neighbour(uint16_t *at, uint8_t **secret)
 {
 	bool knocks = false;
 	struct hostile h;
 	int fds[2];
 	pid_t pid;
 
-	if (pipe(fds))
+	*secret = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (*secret == MAP_FAILED || pipe(fds))
 		return -1;
 	pid = fork();
 	if (!pid) {
 		*at = 0;
+		/* The first hash takes long, and those who call do not wait for long. */
+		h.hello = hostile_hello(*secret, 0, 1);
 		if (hostile_init(&h) || hostile_listen(&h, IP, at) ||
 		    write(fds[1], at, sizeof(*at)) != sizeof(*at))
 			_exit(1);
 		for (;;)
-			hostile_refuse(&h, 1000, NPULINK_WIRE_LATER, &knocks);
+			hostile_refuse(&h, 1000, *secret, NPULINK_WIRE_LATER, &knocks);
 	}
 	close(fds[1]);
 	if (read(fds[0], at, sizeof(*at)) != sizeof(*at))
@@ -142,8 +171,8 @@ static bool true_peer_comes(struct victim *v)
 	bool ok;
 
 	ok = !hostile_init(&h);
-	h.hello = hello;
-	ok = ok && hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	ok = ok && hostile_call(&h, &sin, v->secret, &hello,
+				sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
 	     !hostile_prove(&h, v->secret);
 	memcpy(data, &msg, sizeof(msg));
 	memset(data + sizeof(msg), 0x42, LEN);
@@ -156,20 +185,22 @@ static bool true_peer_comes(struct victim *v)
 
 static void strangers(void)
 {
+	uint8_t *secret;
 	uint16_t at = 0;
 	struct victim v;
 	pid_t pid;
 
-	pid = neighbour(&at);
+	pid = neighbour(&at, &secret);
 	/* Who says nothing is dropped after that time. */
 	if (pid < 0 || victim_init_at(&v, 1, IP, at, LEN, 3000))
 		ksft_exit_fail_msg("no victim\n");
+	memcpy(secret, v.secret, sizeof(v.secret));
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_hellos); i++)
 		chosen_result(refused(&v, &wrong_hellos[i]) && !victim_cause(&v) && others_go_on(),
 			      "a caller says %s\n", wrong_hellos[i].what);
 	for (unsigned int i = 0; i < ARRAY_SIZE(wrong_proofs); i++)
 		chosen_result(dropped(&v, i) && !victim_cause(&v) && others_go_on(),
-			      "a caller that knows the tag sends %s\n", wrong_proofs[i]);
+			      "a caller whose hello is right sends %s\n", wrong_proofs[i]);
 	chosen_result(true_peer_comes(&v), "the true peer still comes through\n");
 	victim_end(&v);
 	kill(pid, SIGKILL);
@@ -181,16 +212,18 @@ static struct npulink_wire_welcome unproved_welcome(void)
 {
 	return (struct npulink_wire_welcome) {
 		.magic = NPULINK_WIRE_MAGIC, .version = NPULINK_WIRE_VERSION,
-		.credits = NPULINK_WIRE_CREDITS, .chunk = NPULINK_WIRE_CHUNK,
-		.slot = NPULINK_WIRE_SLOT,
 	};
 }
 
-static const char *const wrong_answers[] = { "nothing", "a wrong proof", "a refusal" };
+static const char *const wrong_answers[] = {
+	"nothing", "a wrong proof", "for another connection", "a refusal",
+	"a refusal for good, without a proof", "that versions differ",
+};
 
 /* We are called, and do not know the secret. */
 static bool answer_wrong(struct hostile *h, const struct victim *v, unsigned int kind)
 {
+	struct npulink_wire_refusal refusal = { };
 	bool ok;
 
 	h->nrecv = 0;
@@ -198,11 +231,14 @@ static bool answer_wrong(struct hostile *h, const struct victim *v, unsigned int
 	h->welcome = unproved_welcome();
 	ok = !hostile_called(h, 20000) && h->hello.magic == NPULINK_WIRE_MAGIC &&
 	     !memmem(&h->hello, sizeof(h->hello), v->secret, 16);
-	if (kind == 2)
-		ok = ok && !rdma_reject(h->id, NULL, 0);
+	h->twist = kind == 2;
+	refusal.reason = kind == 4 ? NPULINK_WIRE_FAILED : NPULINK_WIRE_VERSIONS;
+	if (kind > 2)
+		ok = ok && !rdma_reject(h->id, &refusal, kind > 3 ? sizeof(refusal) : 0);
 	else if (ok)
-		ok = !hostile_answer(h, &h->welcome, kind ? sizeof(h->welcome) : 0);
-	if (kind < 2 && ok)
+		ok = !hostile_answer(h, kind > 1 ? v->secret : NULL, kind ? sizeof(h->welcome) : 0);
+	h->twist = 0;
+	if (kind < 3 && ok)
 		ok = hostile_dropped(h, 20000) && !h->nrecv;
 	hostile_close(h);
 	return ok;
@@ -218,11 +254,10 @@ static bool answer_right(struct hostile *h, const struct victim *v)
 	h->lost = false;
 	ok = !hostile_called(h, 20000);
 	h->welcome = unproved_welcome();
-	hostile_mac(v->secret, "npulink welcome", h, NULL, h->welcome.mac);
-	ok = ok && !hostile_answer(h, &h->welcome, sizeof(h->welcome));
+	ok = ok && !hostile_answer(h, v->secret, sizeof(h->welcome));
 	if (ok)
 		hostile_poll(h, 20000, 1);
-	hostile_mac(v->secret, "npulink auth", h, &auth.place, auth.mac);
+	hostile_sign_auth(h, v->secret, &auth);
 	return ok && h->nrecv == 1 && h->last_len == sizeof(auth) &&
 	       !memcmp(h->last, &auth, sizeof(auth));
 }
@@ -254,17 +289,21 @@ struct absence {
 	const char *what;
 	const char *ip;
 	uint8_t reason;		/* what a call is answered with, if it is to @IP */
+	bool proved;
 	uint32_t code;		/* 0: it is not lost */
 	int soonest;		/* ms */
 };
 
 static const struct absence absences[] = {
-	{ "is on a machine that does not answer", "10.87.0.77", 0, EHOSTDOWN, SOONEST },
-	{ "is on a machine without npulink", IP, 0, ESRCH, SOONEST },
-	{ "is on a machine that is alive", IP, NPULINK_WIRE_LATER, 0, 2 * BOUND },
-	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, ESRCH, SOONEST },
-	{ "has failed on its machine", IP, NPULINK_WIRE_FAILED, ECONNABORTED, 0 },
-	{ "has another version of npulink", IP, NPULINK_WIRE_VERSIONS, EPROTONOSUPPORT, 0 },
+	{ "is on a machine that does not answer", "10.87.0.77", 0, false, EHOSTDOWN, SOONEST },
+	{ "is on a machine without npulink", IP, 0, false, ESRCH, SOONEST },
+	{ "is on a machine that is alive", IP, NPULINK_WIRE_LATER, true, 0, 2 * BOUND },
+	{ "has gone from its machine", IP, NPULINK_WIRE_NOBODY, false, ESRCH, SOONEST },
+	{ "has failed on its machine", IP, NPULINK_WIRE_FAILED, true, ECONNABORTED, 0 },
+	{ "has another version of npulink", IP, NPULINK_WIRE_VERSIONS, false, EPROTONOSUPPORT,
+	  SOONEST },
+	{ "is alive, as a stranger says", IP, NPULINK_WIRE_LATER, false, EHOSTDOWN, SOONEST },
+	{ "has failed, as a stranger says", IP, NPULINK_WIRE_FAILED, false, EHOSTDOWN, SOONEST },
 };
 
 static bool lost_right(const struct victim *v, const struct absence *a)
@@ -303,7 +342,7 @@ static bool absent_once(const struct absence *a, uint32_t rank)
 	if (!ok || victim_init_at(&v, rank, a->ip, served ? ours : 0, LEN, BOUND))
 		return false;
 	while (!victim_cause(&v) && hostile_ms() - start < (a->code ? BOUND + 1500 : 2 * BOUND))
-		called += hostile_refuse(&h, 20, a->reason, &knocks);
+		called += hostile_refuse(&h, 20, a->proved ? v.secret : NULL, a->reason, &knocks);
 	took = hostile_ms() - start;
 	if (a->code) {
 		/* The host may be busy, so the bound itself is rdma_faults's. */
@@ -347,12 +386,12 @@ static bool unneeded_once(uint32_t rank)
 	ok = !hostile_init(&h) && !hostile_listen(&h, IP, &ours);
 	if (!ok || victim_plan(&v, NPULINK_STEP_RECV, rank, IP, ours, LEN, BOUND))
 		return false;
-	hostile_refuse(&h, 2 * BOUND, a->reason, &knocks);
+	hostile_refuse(&h, 2 * BOUND, NULL, a->reason, &knocks);
 	ok = !victim_cause(&v);
 	start = hostile_ms();
 	ok = ok && !victim_post(&v);
 	while (ok && !victim_cause(&v) && hostile_ms() - start < BOUND)
-		hostile_refuse(&h, 20, a->reason, &knocks);
+		hostile_refuse(&h, 20, NULL, a->reason, &knocks);
 	ok = ok && hostile_ms() - start < BOUND && !raw_wait(v.fd, v.seq, &res) &&
 	     res.status == -ENOLINK && lost_right(&v, a);
 	hostile_end(&h);
@@ -572,7 +611,7 @@ static bool leaves_a_crowd(void)
 		ok = !hostile_init(&h[i]);
 		h[i].slots = 1;
 		h[i].hello = hostile_hello(secret, i, CROWD);
-		ok = ok && hostile_call(&h[i], &sin, &h[i].hello, sizeof(h[i].hello)) ==
+		ok = ok && hostile_call(&h[i], &sin, secret, &h[i].hello, sizeof(h[i].hello)) ==
 			   RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&h[i], secret);
 		/* Its first message, and not the next one. */
 		if (ok)
@@ -614,8 +653,8 @@ static bool hangs_up(bool well)
 	memset(data + sizeof(msg), 0x42, LEN);
 	hello = hostile_hello(v.secret, 0, 1);
 	ok = !hostile_init(&h);
-	h.hello = hello;
-	ok = ok && hostile_call(&h, &sin, &hello, sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
+	ok = ok && hostile_call(&h, &sin, v.secret, &hello,
+				sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
 	     !hostile_prove(&h, v.secret);
 	if (well) {
 		int64_t until = hostile_ms() + 20000;
@@ -696,7 +735,8 @@ static bool unbinds_elsewhere(void)
 	struct hostile h;
 	bool ok;
 
-	if (victim_init(&v, 1, 0, LEN))
+	/* It takes as long as it takes, and we do not take what we are asked meanwhile. */
+	if (victim_init_at(&v, 1, IP, 0, LEN, 3600000))
 		return false;
 	memcpy(data, &msg, sizeof(msg));
 	memset(data + sizeof(msg), 0x42, LEN);
@@ -827,8 +867,9 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) + 5 +
-		      2 * ARRAY_SIZE(absences) + 2 + ARRAY_SIZE(lies) + ARRAY_SIZE(told_ports) + 12);
+	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) +
+		      ARRAY_SIZE(wrong_answers) + 2 * ARRAY_SIZE(absences) + 4 + ARRAY_SIZE(lies) +
+		      ARRAY_SIZE(told_ports) + 12);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();

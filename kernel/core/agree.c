@@ -162,15 +162,14 @@ static u32 npulink_agree_decider(const struct npulink_agree *agree)
 
 static void npulink_agree_accept(struct npulink_agree *agree, struct npulink_offer_of *offer)
 {
-	u8 secret[16], agree_secret[16];
+	u8 secret[16];
 
 	offer->taken = true;
 	agree->accepted = *offer;
 	npulink_heir_secret(agree, offer, secret);
-	npulink_heir_tags(agree, secret, agree_secret, agree->heir_tag);
+	npulink_heir_tags(agree, secret, agree->heir_secret, agree->heir_tag);
 	npulink_tag_set(&agree->heir_name, agree->comm, agree->heir_tag);
 	memzero_explicit(secret, sizeof(secret));
-	memzero_explicit(agree_secret, sizeof(agree_secret));
 }
 
 /*
@@ -808,7 +807,8 @@ static int npulink_agree_called(struct npulink_comm *comm, const struct net *net
 }
 
 /* Somebody calls, and names the communicator by @tag: see npulink_put_expected(). May sleep. */
-int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag)
+int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
+			  u8 *secret, bool *known)
 {
 	/* Pairs with npulink_agree_get(). */
 	struct npulink_agree *agree = smp_load_acquire(&comm->agree);
@@ -824,13 +824,19 @@ int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, cons
 		else
 			heir = agree->accepted.number &&
 			       !crypto_memneq(agree->heir_tag, tag, sizeof(agree->heir_tag));
+		if (heir)
+			memcpy(secret, agree->heir_secret, sizeof(agree->heir_secret));
 		spin_unlock_irq(&agree->lock);
 	}
 	/* Of the communicator that there will be in a moment. */
-	if (heir)
+	if (heir) {
+		*known = true;
 		return 0;
+	}
 	if (crypto_memneq(comm->agree_tag, tag, sizeof(comm->agree_tag)))
 		return -ENOENT;
+	memcpy(secret, comm->agree_secret, sizeof(comm->agree_secret));
+	*known = true;
 	/* We have gone on without the caller, or others have, without both. */
 	if (state == NPULINK_AGREE_OVER)
 		return result ? -ENOENT : -ECONNABORTED;

@@ -94,7 +94,7 @@ struct npulink_place {
  * @accepted: a copy of the offer that was accepted last
  * @picked: whom we would offer to go on
  * @heir_tag: of the communicator that @accepted would make, for an agreement of its own
- * @heir_name: the same
+ * @heir_name: the same; @heir_secret: what it proves to know
  * @rank: as whom we use ports and memory, as long as it runs
  * @heir: the communicator of those who go on; held until the last rank has left this one
  */
@@ -125,6 +125,7 @@ struct npulink_agree {
 	u8 picked[NPULINK_PLACE_BYTES];
 	u8 heir_tag[NPULINK_TAG_LEN];
 	struct npulink_tag heir_name;
+	u8 heir_secret[16];
 	struct npulink_rank *rank;
 	const struct npulink_transport *transport;
 	struct npulink_comm *heir;
@@ -159,7 +160,8 @@ void npulink_agree_lose(struct npulink_place *place);
 void npulink_agree_end(struct npulink_agree *agree, int result);
 bool npulink_agree_commit(struct npulink_agree *agree, const struct npulink_place *from,
 			  u32 decider, u32 number);
-int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag);
+int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
+			  u8 *secret, bool *known);
 bool npulink_agree_awaits(struct npulink_comm *comm, const struct net *net, u32 index);
 
 /* agree_msg.c */

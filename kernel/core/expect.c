@@ -74,7 +74,7 @@ static struct npulink_comm *npulink_tag_find(const u8 *tag, u32 index)
 }
 
 static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
-				u32 index)
+				u32 index, u8 *secret, bool *known)
 {
 	const struct npulink_rank *rank;
 	bool here;
@@ -82,7 +82,9 @@ static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net
 	if (index >= comm->nranks)
 		return -ENOENT;
 	if (crypto_memneq(comm->tag, tag, sizeof(comm->tag)))
-		return npulink_agree_expects(comm, net, tag);
+		return npulink_agree_expects(comm, net, tag, secret, known);
+	memcpy(secret, comm->secret, sizeof(comm->secret));
+	*known = true;
 	if (READ_ONCE(comm->failed))
 		return -ECONNABORTED;
 	rcu_read_lock();
@@ -92,14 +94,16 @@ static int npulink_comm_expects(struct npulink_comm *comm, const struct net *net
 	return here || npulink_agree_awaits(comm, net, index) ? 0 : -ENOENT;
 }
 
-int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank)
+int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank, u8 secret[16],
+			 bool *known)
 {
 	struct npulink_comm *comm;
 	int rc = -ENOENT;
 	u32 i;
 
+	*known = false;
 	for (i = 0; rc == -ENOENT && (comm = npulink_tag_find(tag, i)); i++) {
-		rc = npulink_comm_expects(comm, net, tag, rank);
+		rc = npulink_comm_expects(comm, net, tag, rank, secret, known);
 		npulink_comm_put(comm);
 	}
 	return rc;

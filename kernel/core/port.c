@@ -260,7 +260,7 @@ void npulink_port_unuse(struct npulink_file *file)
 	file->net = NULL;
 }
 
-/* No file is left in @net. Before anything else of it goes, which others may have made before us. */
+/* No file is left in @net. Before anything else of it goes, whoever has registered first. */
 static void npulink_net_pre_exit(struct net *net)
 {
 	struct npulink_port *port, *next;

@@ -12,10 +12,13 @@
 
 #define RDMA_PATIENCE_MAX	10000	/* ms, of one try */
 
-static void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
+/* @proved: a member says so. Anybody may say the rest, and may delay us, but ends nothing. */
+static void rdma_alive_answer(struct rdma_conn *conn, u8 reason, bool proved)
 {
 	switch (reason) {
 	case NPULINK_WIRE_LATER:
+		if (!proved)
+			break;
 		WRITE_ONCE(conn->absent, 0);
 		/* Who was here already is not waited for longer, as others wait meanwhile. */
 		if (!conn->resuming)
@@ -24,43 +27,50 @@ static void rdma_alive_answer(struct rdma_conn *conn, u8 reason)
 	case NPULINK_WIRE_NOBODY:
 		/* It may not have joined yet, but does not keep us waiting for ever. */
 		WRITE_ONCE(conn->absent, -ESRCH);
-		if (conn->put->agree)
+		if (proved && conn->put->agree)
 			rdma_conn_give_up(conn, -ESRCH);
 		break;
 	case NPULINK_WIRE_FAILED:
-		rdma_conn_give_up(conn, -ECONNABORTED);
+		if (proved)
+			rdma_conn_give_up(conn, -ECONNABORTED);
 		break;
 	case NPULINK_WIRE_VERSIONS:
-		rdma_conn_give_up(conn, -EPROTONOSUPPORT);
+		/* Who has another one cannot prove it to us. */
+		WRITE_ONCE(conn->absent, -EPROTONOSUPPORT);
 		break;
 	}
 }
 
 /* The peer's machine has refused a call, or a knock. */
-void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id, struct rdma_cm_event *event)
+void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id, struct rdma_cm_event *event,
+			const struct npulink_wire_ends *ends,
+			const struct npulink_wire_hello *hello)
 {
-	const u8 *reason;
-	u8 len;
+	struct npulink_wire_refusal refusal = {};
+	const void *data;
+	u8 len = 0;
 
+	data = rdma_consumer_reject_data(id, event, &len);
+	if (data)
+		memcpy(&refusal, data, min_t(size_t, len, sizeof(refusal)));
 	/* No rank there takes calls (any more). */
 	if (event->status == IB_CM_REJ_INVALID_SERVICE_ID)
-		rdma_alive_answer(conn, NPULINK_WIRE_NOBODY);
-	reason = rdma_consumer_reject_data(id, event, &len);
-	if (reason && len)
-		rdma_alive_answer(conn, *reason);
+		refusal.reason = NPULINK_WIRE_NOBODY;
+	rdma_alive_answer(conn, refusal.reason,
+			  rdma_auth_check_refusal(conn->put->secret, ends, hello, &refusal));
 }
 
 /* ---- knocking --------------------------------------------------------------------------- */
 
-static int rdma_knock_connect(const struct rdma_conn *conn, struct rdma_cm_id *id)
+static int rdma_knock_connect(struct rdma_conn *conn, struct rdma_cm_id *id)
 {
-	struct npulink_wire_hello hello;
+	struct npulink_wire_hello *hello = &conn->knock_hello;
 	struct rdma_conn_param param;
 
-	rdma_auth_hello(conn, &hello);
-	hello.flags |= cpu_to_le32(NPULINK_WIRE_KNOCK |
-				   (conn->resuming ? NPULINK_WIRE_LOST : 0));
-	rdma_conn_param(&param, &hello, sizeof(hello));
+	rdma_auth_ends(&conn->knock_ends, id, true, 0);
+	rdma_auth_hello(conn, &conn->knock_ends,
+			NPULINK_WIRE_KNOCK | (conn->resuming ? NPULINK_WIRE_LOST : 0), hello);
+	rdma_conn_param(&param, hello, sizeof(*hello));
 	return rdma_connect_locked(id, &param);
 }
 
@@ -82,7 +92,7 @@ static int rdma_knock_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		rc = rdma_knock_connect(conn, id);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		rdma_alive_refused(conn, id, event);
+		rdma_alive_refused(conn, id, event, &conn->knock_ends, &conn->knock_hello);
 		break;
 	default:
 		break;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * answer.c - being called: who is meant, and may it be so? Otherwise the caller is refused, with
- * a byte that says why.
+ * answer.c - being called: who is meant, and may it be so? Otherwise the caller is refused, and
+ * told why. Who cannot prove what it says holds nothing, and learns nothing but the version.
  */
 #include <linux/in.h>
 #include <linux/in6.h>
@@ -20,9 +20,9 @@ u64 rdma_called_hash(const u8 *tag, u32 rank, u32 peer)
 	return siphash_2u64(which, (u64)rank << 32 | peer, &key);
 }
 
-static int rdma_refuse(struct rdma_cm_id *id, u8 reason)
+static int rdma_refuse(struct rdma_cm_id *id, const struct npulink_wire_refusal *refusal)
 {
-	rdma_reject(id, &reason, sizeof(reason), IB_CM_REJ_CONSUMER_DEFINED);
+	rdma_reject(id, refusal, sizeof(*refusal), IB_CM_REJ_CONSUMER_DEFINED);
 	/* The caller destroys the id. */
 	return -ECONNREFUSED;
 }
@@ -64,6 +64,7 @@ void rdma_answer_addr(struct rdma_conn *conn, const struct rdma_cm_id *id)
 
 /* Take the call if @conn is the one that is meant, and waits. */
 static bool rdma_answer(struct rdma_conn *conn, struct rdma_cm_id *id,
+			const struct npulink_wire_ends *ends,
 			const struct npulink_wire_hello *hello)
 {
 	struct rdma_conn_param param;
@@ -81,6 +82,7 @@ static bool rdma_answer(struct rdma_conn *conn, struct rdma_cm_id *id,
 	id->event_handler = rdma_conn_event;
 	lane->id = id;
 	lane->since = jiffies;
+	lane->ends = *ends;
 	lane->hello = *hello;
 	if (lane == conn->lane) {
 		conn->state = RDMA_CONN_OPEN;
@@ -91,60 +93,90 @@ static bool rdma_answer(struct rdma_conn *conn, struct rdma_cm_id *id,
 		mod_delayed_work(rdma_wq, &conn->watch, 0);
 	}
 	rdma_conn_timeouts(conn, id);
-	rdma_auth_welcome(lane);
 	rc = rdma_lane_setup(lane, id);
-	rdma_conn_param(&param, &lane->welcome, sizeof(lane->welcome));
-	if (!rc)
+	if (!rc) {
+		lane->ends.called_qp = cpu_to_le32(id->qp->qp_num);
+		rdma_auth_welcome(lane);
+		rdma_conn_param(&param, &lane->welcome, sizeof(lane->welcome));
 		rc = rdma_accept(id, &param);
+	}
 	if (rc)
 		rdma_lane_fail(lane, rc);
 	mutex_unlock(&conn->setup);
 	return true;
 }
 
-/* Why a call is not taken. */
-static u8 rdma_refusal(const struct rdma_listener *listener,
-		       const struct npulink_wire_hello *hello)
+/* Why a call is not taken. A stranger hears that nobody is here. */
+static void rdma_refusal(const struct rdma_listener *listener, const struct npulink_wire_ends *ends,
+			 const struct npulink_wire_hello *hello,
+			 struct npulink_wire_refusal *refusal)
 {
-	switch (npulink_put_expected(listener->net, hello->tag, le32_to_cpu(hello->peer))) {
-	case 0:
-		return NPULINK_WIRE_LATER;
-	case -ECONNABORTED:
-		return NPULINK_WIRE_FAILED;
-	default:
-		return NPULINK_WIRE_NOBODY;
+	u8 secret[16];
+	bool known;
+	int rc;
+
+	rc = npulink_put_expected(listener->net, hello->tag, le32_to_cpu(hello->peer), secret,
+				  &known);
+	*refusal = (struct npulink_wire_refusal) { .reason = NPULINK_WIRE_NOBODY };
+	if (known && rdma_auth_check_hello(secret, ends, hello)) {
+		if (!rc)
+			refusal->reason = NPULINK_WIRE_LATER;
+		else if (rc == -ECONNABORTED)
+			refusal->reason = NPULINK_WIRE_FAILED;
+		rdma_auth_refusal(secret, ends, hello, refusal);
 	}
+	memzero_explicit(secret, sizeof(secret));
+}
+
+/* Was it said by who is at the other end of @conn, and now, and not by who has listened? */
+static bool rdma_hello_good(struct rdma_conn *conn, const struct npulink_wire_ends *ends,
+			    const struct npulink_wire_hello *hello)
+{
+	u64 when = le64_to_cpu(hello->when);
+
+	lockdep_assert_held(&rdma_lock);
+	if (when <= conn->their_when || !rdma_auth_check_hello(conn->put->secret, ends, hello))
+		return false;
+	conn->their_when = when;
+	return true;
 }
 
 int rdma_conn_request(const struct rdma_listener *listener, struct rdma_cm_id *id,
 		      struct rdma_cm_event *event)
 {
+	struct npulink_wire_refusal refusal = { .reason = NPULINK_WIRE_VERSIONS };
 	struct npulink_wire_hello hello;
+	struct npulink_wire_ends ends;
 	struct rdma_conn *conn;
 	bool taken = false;
-	u32 flags;
+	u16 flags;
 	u64 key;
 
 	if (event->param.conn.private_data_len < sizeof(hello))
-		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
+		return rdma_refuse(id, &refusal);
 	memcpy(&hello, event->param.conn.private_data, sizeof(hello));
-	if (!rdma_auth_limits(&hello))
-		return rdma_refuse(id, NPULINK_WIRE_VERSIONS);
-	flags = le32_to_cpu(hello.flags);
-	mutex_lock(&rdma_lock);
+	if (!rdma_auth_version(&hello))
+		return rdma_refuse(id, &refusal);
+	rdma_auth_ends(&ends, id, false, event->param.conn.qp_num);
+	flags = le16_to_cpu(hello.flags);
 	key = rdma_called_hash(hello.tag, le32_to_cpu(hello.peer), le32_to_cpu(hello.rank));
+	mutex_lock(&rdma_lock);
 	hash_for_each_possible(rdma_called, conn, hash, key) {
-		if (conn->put->net != listener->net || !rdma_auth_check_hello(conn, &hello) ||
-		    !rdma_port_allowed(conn->put->dev, listener->net, id->device, id->port_num))
+		if (conn->put->net != listener->net || !rdma_auth_means(conn, &hello) ||
+		    !rdma_port_allowed(conn->put->dev, listener->net, id->device, id->port_num) ||
+		    !rdma_hello_good(conn, &ends, &hello))
 			continue;
 		if (flags & NPULINK_WIRE_LOST)
 			rdma_alive_suspect(conn);
 		if (flags & NPULINK_WIRE_KNOCK || conn->active)
 			continue;
-		taken = rdma_answer(conn, id, &hello);
+		taken = rdma_answer(conn, id, &ends, &hello);
 		if (taken)
 			break;
 	}
 	mutex_unlock(&rdma_lock);
-	return taken ? 0 : rdma_refuse(id, rdma_refusal(listener, &hello));
+	if (taken)
+		return 0;
+	rdma_refusal(listener, &ends, &hello, &refusal);
+	return rdma_refuse(id, &refusal);
 }

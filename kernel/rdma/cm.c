@@ -192,7 +192,6 @@ static int rdma_conn_call(struct rdma_conn *conn)
 	conn->state = RDMA_CONN_TRYING;
 	rdma_aim(conn, conn->target, &aim);
 	conn->put->addr = aim.to;
-	rdma_auth_hello(conn, &lane->hello);
 	rdma_conn_timeouts(conn, id);
 	return rdma_conn_resolve(id, &aim);
 }
@@ -222,10 +221,12 @@ static int rdma_conn_resolved(struct rdma_lane *lane, struct rdma_cm_id *id)
 	return rc ?: rdma_resolve_route(id, RDMA_RESOLVE_MS);
 }
 
-static int rdma_conn_connect(const struct rdma_lane *lane, struct rdma_cm_id *id)
+static int rdma_conn_connect(struct rdma_lane *lane, struct rdma_cm_id *id)
 {
 	struct rdma_conn_param param;
 
+	rdma_auth_ends(&lane->ends, id, true, id->qp->qp_num);
+	rdma_auth_hello(lane->conn, &lane->ends, 0, &lane->hello);
 	rdma_conn_param(&param, &lane->hello, sizeof(lane->hello));
 	return rdma_connect_locked(id, &param);
 }
@@ -238,18 +239,19 @@ static int rdma_conn_established(struct rdma_lane *lane, const struct rdma_cm_ev
 	if (event->param.conn.private_data_len < sizeof(lane->welcome))
 		return -EPROTO;
 	memcpy(&lane->welcome, event->param.conn.private_data, sizeof(lane->welcome));
+	lane->ends.called_qp = cpu_to_le32(event->param.conn.qp_num);
 	if (!rdma_auth_check_welcome(lane))
 		return -EACCES;
 	lane->conn->state = RDMA_CONN_OPEN;
 	return rdma_lane_up(lane);
 }
 
-static int rdma_conn_rejected(struct rdma_conn *conn, struct rdma_cm_id *id,
+static int rdma_conn_rejected(const struct rdma_lane *lane, struct rdma_cm_id *id,
 			      struct rdma_cm_event *event)
 {
 	/* Who has called us has changed its mind: that may be a stranger, so it says nothing. */
-	if (conn->active)
-		rdma_alive_refused(conn, id, event);
+	if (lane->conn->active)
+		rdma_alive_refused(lane->conn, id, event, &lane->ends, &lane->hello);
 	return -ECONNREFUSED;
 }
 
@@ -274,7 +276,7 @@ int rdma_conn_event(struct rdma_cm_id *id, struct rdma_cm_event *event)
 		rc = rdma_conn_established(lane, event);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
-		rc = rdma_conn_rejected(conn, id, event);
+		rc = rdma_conn_rejected(lane, id, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
 		rc = -ECONNRESET;

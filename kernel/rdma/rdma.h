@@ -119,6 +119,7 @@ struct rdma_lane {
 	bool failing;
 	bool proved;
 	unsigned long since;
+	struct npulink_wire_ends ends;
 	struct npulink_wire_hello hello;
 	struct npulink_wire_welcome welcome;
 	struct npulink_wire_place theirs;
@@ -156,6 +157,7 @@ struct rdma_lane {
  * @absent: what that machine has said last, or 0 if the rank may still connect
  * @suspect: the peer's machine says that the connection is lost
  * @suspected: and it has been probed since
+ * @their_when: of the peer's last hello, under rdma_lock
  * @knock: a call that only asks whether that machine is alive, see alive.c
  * @knocked: when it began
  * @knocks: how many there were
@@ -196,7 +198,10 @@ struct rdma_conn {
 	int absent;
 	bool suspect;
 	bool suspected;
+	u64 their_when;
 	struct rdma_cm_id *knock;
+	struct npulink_wire_ends knock_ends;
+	struct npulink_wire_hello knock_hello;
 	unsigned long knocked;
 	u32 knocks;
 	bool knock_over;
@@ -269,8 +274,9 @@ void rdma_resend(struct npulink_put *put, u32 seq);
 
 /* alive.c */
 void rdma_alive_watch(struct work_struct *work);
-void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id,
-			struct rdma_cm_event *event);
+void rdma_alive_refused(struct rdma_conn *conn, struct rdma_cm_id *id, struct rdma_cm_event *event,
+			const struct npulink_wire_ends *ends,
+			const struct npulink_wire_hello *hello);
 void rdma_alive_suspect(struct rdma_conn *conn);
 void rdma_alive_end(struct rdma_conn *conn);
 
@@ -308,11 +314,21 @@ void rdma_write_unmap(struct rdma_lane *lane, struct rdma_write *w);
 
 /* auth.c */
 void rdma_auth_tag(const u8 *secret, u8 *tag);
-void rdma_auth_hello(const struct rdma_conn *conn, struct npulink_wire_hello *hello);
-bool rdma_auth_check_hello(const struct rdma_conn *conn, const struct npulink_wire_hello *hello);
-bool rdma_auth_limits(const struct npulink_wire_hello *hello);
+void rdma_auth_ends(struct npulink_wire_ends *ends, struct rdma_cm_id *id, bool caller, u32 qp);
+void rdma_auth_hello(const struct rdma_conn *conn, const struct npulink_wire_ends *ends, u16 flags,
+		     struct npulink_wire_hello *hello);
+bool rdma_auth_version(const struct npulink_wire_hello *hello);
+bool rdma_auth_means(const struct rdma_conn *conn, const struct npulink_wire_hello *hello);
+bool rdma_auth_check_hello(const u8 *secret, const struct npulink_wire_ends *ends,
+			   const struct npulink_wire_hello *hello);
 void rdma_auth_welcome(struct rdma_lane *lane);
 bool rdma_auth_check_welcome(const struct rdma_lane *lane);
+void rdma_auth_refusal(const u8 *secret, const struct npulink_wire_ends *ends,
+		       const struct npulink_wire_hello *hello,
+		       struct npulink_wire_refusal *refusal);
+bool rdma_auth_check_refusal(const u8 *secret, const struct npulink_wire_ends *ends,
+			     const struct npulink_wire_hello *hello,
+			     const struct npulink_wire_refusal *refusal);
 void rdma_auth_make(const struct rdma_lane *lane, struct npulink_wire_auth *auth);
 bool rdma_auth_check(const struct rdma_lane *lane, const struct npulink_wire_auth *auth);
 

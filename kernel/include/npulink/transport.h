@@ -190,9 +190,10 @@ void npulink_transport_unregister(struct npulink_transport *transport);
 /*
  * May rank @rank of the communicator that @tag names still take a call in @net? 0: yes;
  * -ENOENT: there is no such rank here (any more); -ECONNABORTED: the communicator has failed.
- * May sleep.
+ * @known: the tag names one, and this is its @secret. May sleep.
  */
-int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank);
+int npulink_put_expected(const struct net *net, const u8 *tag, u32 rank, u8 secret[16],
+			 bool *known);
 
 /**
  * struct npulink_put_events - what happens to a session, told to whoever it belongs to

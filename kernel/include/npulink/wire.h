@@ -4,15 +4,21 @@
  * two ranks of a communicator.
  *
  * Connection. The lower rank connects, with struct npulink_wire_hello as private data.
- * The other one answers with struct npulink_wire_welcome, whose MAC proves that it
- * knows the communicator's secret; the first message each way is struct npulink_wire_auth,
- * the caller's before the other one's. Each MAC is keyed BLAKE2s with the 128-bit secret as key,
- * over a label, the hello and the welcome without its MAC, so it covers both nonces, both ranks,
- * the version and the limits. The tag that says which communicator is meant is a hash of the
- * secret.
- * A call is refused with a byte that says why. Who has not heard of the other one for long
- * calls with NPULINK_WIRE_KNOCK, in either direction: that is always refused, but by a
- * machine that is alive, and the byte says how the rank is.
+ * The other one answers with struct npulink_wire_welcome; the first message each way is
+ * struct npulink_wire_auth, the caller's before the other one's. All have a MAC, which proves that
+ * their sender knows the communicator's secret. The tag that says which communicator is meant is a
+ * hash of the secret: who knows no more than that gets nothing.
+ * A call is refused with struct npulink_wire_refusal, which says why. Without a right MAC that
+ * ends nothing: the caller tries again until its time is over. Who has not heard of the other one
+ * for long calls with NPULINK_WIRE_KNOCK, in either direction: that is always refused, but by a
+ * machine that is alive, and the refusal says how the rank is.
+ *
+ * MACs are keyed BLAKE2s. Each direction has a key of its own: keyed BLAKE2s with the 128-bit
+ * secret as key, over the label "npulink key", the rank that speaks, and the one that it speaks to
+ * (32 bits each). A MAC is over its label (with the 0 behind it, as all labels), over struct
+ * npulink_wire_ends, so that it is good for this connection only, and over all that was said
+ * before it in the handshake: the hello, the welcome without its MAC, the place. Those of 16 bytes
+ * are the first 16.
  *
  * Going on. Where a rank has several ports, a connection that is lost is followed by another
  * one over other ports. In the first message each side says how many messages it has taken, and
@@ -57,7 +63,7 @@
 #include <linux/types.h>
 
 #define NPULINK_WIRE_MAGIC	0x6b6c706eU	/* "nplk" */
-#define NPULINK_WIRE_VERSION	4
+#define NPULINK_WIRE_VERSION	5	/* and what the limits below are */
 #define NPULINK_WIRE_SLOT	4096U		/* one message with its payload */
 #define NPULINK_WIRE_EAGER	(NPULINK_WIRE_SLOT - 128U)
 #define NPULINK_WIRE_CHUNK	(128U << 10)	/* largest grant */
@@ -65,29 +71,41 @@
 #define NPULINK_WIRE_CREDITS	8U		/* slots for DATA per direction */
 
 /**
+ * struct npulink_wire_ends - what a connection is between; not sent
+ * @caller: GID of the port that calls; of RoCE, that is its IP address, IPv4 in its mapped form
+ * @called: of the one that is called, the same
+ * @caller_qp: number of the queue pair of who calls, 0 of a knock
+ * @called_qp: of who is called, 0 as long as that has not answered, and in refusals
+ */
+struct npulink_wire_ends {
+	__u8 caller[16];
+	__u8 called[16];
+	__le32 caller_qp;
+	__le32 called_qp;
+} __packed;
+
+/**
  * struct npulink_wire_hello - private data of the connection request
  * @magic: NPULINK_WIRE_MAGIC
  * @version: NPULINK_WIRE_VERSION
- * @credits: slots that the sender has for DATA: NPULINK_WIRE_CREDITS
+ * @flags: NPULINK_WIRE_CHECKSUM, NPULINK_WIRE_KNOCK, with that NPULINK_WIRE_LOST
  * @rank: of the sender
  * @peer: rank that is called
- * @chunk: NPULINK_WIRE_CHUNK
- * @slot: NPULINK_WIRE_SLOT
  * @tag: which communicator
- * @flags: NPULINK_WIRE_CHECKSUM, NPULINK_WIRE_KNOCK, with that NPULINK_WIRE_LOST
+ * @when: more than in any hello that the sender has sent to this rank before; what has not is old
  * @nonce: random
+ * @mac: over "npulink hello", and this up to here
  */
 struct npulink_wire_hello {
 	__le32 magic;
 	__le16 version;
-	__le16 credits;
+	__le16 flags;
 	__le32 rank;
 	__le32 peer;
-	__le32 chunk;
-	__le32 slot;
 	__u8 tag[8];
-	__le32 flags;
-	__u8 nonce[16];
+	__le64 when;
+	__u8 nonce[8];
+	__u8 mac[16];
 } __packed;
 
 #define NPULINK_WIRE_CHECKSUM	1
@@ -98,21 +116,36 @@ struct npulink_wire_hello {
  * struct npulink_wire_welcome - private data of the answer
  * @magic: NPULINK_WIRE_MAGIC
  * @version: NPULINK_WIRE_VERSION
- * @credits: as in the hello
- * @chunk: as in the hello
- * @slot: as in the hello
+ * @reserved: 0
  * @nonce: random
  * @mac: over "npulink welcome", the hello, and this up to here
  */
 struct npulink_wire_welcome {
 	__le32 magic;
 	__le16 version;
-	__le16 credits;
-	__le32 chunk;
-	__le32 slot;
+	__le16 reserved;
 	__u8 nonce[16];
 	__u8 mac[32];
 } __packed;
+
+/**
+ * struct npulink_wire_refusal - private data of the refusal
+ * @reason: NPULINK_WIRE_LATER ..
+ * @reserved: 0
+ * @mac: over "npulink refusal", the hello, and this up to here; 0 if who is called does not know
+ *	 the communicator, or the hello's MAC is wrong
+ */
+struct npulink_wire_refusal {
+	__u8 reason;
+	__u8 reserved[3];
+	__u8 mac[16];
+} __packed;
+
+/* Why a connection was refused. */
+#define NPULINK_WIRE_LATER	1	/* not now: the rank is here, but not ready */
+#define NPULINK_WIRE_VERSIONS	2	/* version does not fit */
+#define NPULINK_WIRE_NOBODY	3	/* the rank is not here: has not come, or has gone */
+#define NPULINK_WIRE_FAILED	4	/* its communicator has failed */
 
 /**
  * struct npulink_wire_place - where a rank is in what the other one sends
@@ -138,12 +171,6 @@ struct npulink_wire_auth {
 	struct npulink_wire_place place;
 	__u8 mac[32];
 } __packed;
-
-/* Why a connection was refused: one byte of private data. */
-#define NPULINK_WIRE_LATER	1	/* not now: the rank is here, but not ready */
-#define NPULINK_WIRE_VERSIONS	2	/* version or limits do not fit */
-#define NPULINK_WIRE_NOBODY	3	/* the rank is not here: has not come, or has gone */
-#define NPULINK_WIRE_FAILED	4	/* its communicator has failed */
 
 #define NPULINK_WIRE_DATA	1
 #define NPULINK_WIRE_GRANT	2
@@ -289,7 +316,8 @@ struct npulink_wire_msg {
 } __packed;
 
 static_assert(sizeof(struct npulink_wire_msg) == NPULINK_WIRE_SLOT - NPULINK_WIRE_EAGER);
-static_assert(sizeof(struct npulink_wire_hello) <= 56);
+/* All that a connection request has room for. */
+static_assert(sizeof(struct npulink_wire_hello) == 56);
 
 /**
  * struct npulink_wire_cause - payload of ABORT: why the communicator has failed
