@@ -22,15 +22,17 @@
 #define SHORT		600
 #define LONG		4000
 #define GROUP		"/sys/fs/cgroup/npulink-agree"
-#define DECIDE		6		/* times that: until one that does not decide is */
+#define DECIDE		8		/* times that: until one that does not decide is */
 
 static uint16_t port;			/* of the kernel's listener, big endian */
 static uint64_t places;			/* the hash of who is where, as was said to us before */
+static uint32_t nplaces = 2;
 
 /* ---- the rank that goes on ------------------------------------------------------------ */
 
 struct survivor {
 	int fd, comm;
+	uint32_t flags;
 	uint8_t secret[16];
 	pthread_t thread;
 	volatile pid_t tid;		/* the thread, once it runs */
@@ -44,14 +46,18 @@ static void *ask(void *arg)
 	struct survivor *s = arg;
 
 	s->out = (struct npulink_comm_shrink) {
-		.size = sizeof(s->out), .comm_id = s->comm, .map = (uintptr_t)s->map,
+		.size = sizeof(s->out), .flags = s->flags, .comm_id = s->comm,
+		.map = (uintptr_t)s->map,
 	};
 	s->tid = gettid();
 	s->rc = raw_ioctl(s->fd, NPULINK_COMM_SHRINK, &s->out);
 	return NULL;
 }
 
-/* Rank 1 of two, of a communicator that has failed; @asks, else it is left to the other one. */
+/*
+ * Rank 1 of two, of a communicator that has failed; @asks, else it is left to the other one. It
+ * goes on alone if it has to.
+ */
 static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks)
 {
 	struct npulink_peer peer;
@@ -60,6 +66,7 @@ static bool survivor_init(struct survivor *s, uint32_t ms, bool fails, bool asks
 	};
 
 	memset(s, 0, sizeof(*s));
+	s->flags = NPULINK_SHRINK_MINORITY;
 	raw_secret(s->secret);
 	memset(s->secret + 8, 0x55, 8);
 	s->fd = raw_open(0);
@@ -153,8 +160,8 @@ static bool hear(struct agreer *a)
 	return true;
 }
 
-/* Call as rank 0 that knows the secret, until there is somebody who has heard of it. */
-static bool meet(struct agreer *a, const struct survivor *s)
+/* Call @peer as a rank that knows the secret, until there is somebody who has heard of it. */
+static bool meet_as(struct agreer *a, const struct survivor *s, uint32_t rank, uint32_t peer)
 {
 	struct npulink_wire_hello hello;
 	struct sockaddr_in sin = listener();
@@ -176,6 +183,11 @@ static bool meet(struct agreer *a, const struct survivor *s)
 	return type == RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&a->h, secret);
 }
 
+static bool meet(struct agreer *a, const struct survivor *s)
+{
+	return meet_as(a, s, 0, 1);
+}
+
 static struct agree_msg message(struct agreer *a, uint8_t type)
 {
 	struct agree_msg m = { .head = { .type = type, .seq = a->seq++ } };
@@ -188,7 +200,7 @@ static struct agree_msg message(struct agreer *a, uint8_t type)
 			.number = ~0ULL,
 		};
 		m.alive.places = places;
-		m.alive.nplaces = 2;
+		m.alive.nplaces = nplaces;
 		m.alive.nranks = 1;
 		m.alive.live[0] = 1;
 		break;
@@ -228,7 +240,7 @@ static bool say_right(struct agreer *a, uint8_t type)
 static bool hear_alive(struct agreer *a)
 {
 	return hear(a) && a->heard.type == NPULINK_WIRE_ALIVE && !a->heard.seq &&
-	       a->theirs.nplaces == 2 && a->theirs.nranks == 1 && a->theirs.live[0] == 1 &&
+	       a->theirs.nplaces == nplaces && a->theirs.nranks == 1 && a->theirs.live[0] == 1 &&
 	       !a->theirs.dead[0] && a->theirs.cause.cause == NPULINK_CAUSE_ABORT;
 }
 
@@ -515,6 +527,132 @@ static bool left_out(void)
 	return survivor_end(&s, -ESHUTDOWN) && ok;
 }
 
+/* Half of the machines, and not the first, are too few, unless the user says otherwise. */
+static bool too_few(void)
+{
+	struct survivor s;
+	struct agreer a;
+	bool ok;
+
+	if (!survivor_init(&s, BOUND, true, false))
+		return false;
+	s.flags = 0;
+	if (pthread_create(&s.thread, NULL, ask, &s))
+		return false;
+	ok = begin(&a, &s, NPULINK_WIRE_COMMIT);
+	hostile_end(&a.h);
+	pthread_join(s.thread, NULL);
+	ok = survivor_is(&s, -ENOLINK) && ok;
+	s.flags = NPULINK_SHRINK_MINORITY;
+	if (pthread_create(&s.thread, NULL, ask, &s))
+		return false;
+	return survivor_end(&s, 1) && ok;
+}
+
+/* What was offered is taken back, and offered anew; only what holds in the end is gone on with. */
+static bool taken_back(void)
+{
+	struct agree_msg m;
+	struct survivor s;
+	struct agreer a;
+	bool ok;
+
+	if (!survivor_init(&s, BOUND, true, true))
+		return false;
+	ok = begin(&a, &s, NPULINK_WIRE_COMMIT);
+	m = message(&a, NPULINK_WIRE_OFFER);
+	m.head.number = 2;
+	m.offer.places[0] = 0;
+	ok = ok && say(&a, &m, sizeof(m.head) + m.head.agree.size);
+	m = message(&a, NPULINK_WIRE_OFFER);
+	m.head.number = 3;
+	ok = ok && say(&a, &m, sizeof(m.head) + m.head.agree.size) && hear(&a) &&
+	     a.heard.type == NPULINK_WIRE_ACCEPT && a.heard.number == 3;
+	m = message(&a, NPULINK_WIRE_COMMIT);
+	m.head.number = 3;
+	ok = ok && say(&a, &m, sizeof(m.head)) && hear(&a) &&
+	     a.heard.type == NPULINK_WIRE_COMMIT && a.heard.number == 3 &&
+	     hostile_dropped(&a.h, 10000);
+	hostile_end(&a.h);
+	return survivor_end(&s, 2) && ok;
+}
+
+/* It says that an offer holds which it has taken back. */
+static bool holds_nothing(void)
+{
+	struct agree_msg m;
+	struct survivor s;
+	struct agreer a;
+	bool ok;
+
+	if (!survivor_init(&s, BOUND, true, true))
+		return false;
+	ok = begin(&a, &s, NPULINK_WIRE_COMMIT);
+	m = message(&a, NPULINK_WIRE_OFFER);
+	m.head.number = 2;
+	m.offer.places[0] = 1;
+	ok = ok && say(&a, &m, sizeof(m.head) + m.head.agree.size) &&
+	     say_right(&a, NPULINK_WIRE_COMMIT) && hostile_dropped(&a.h, 10000);
+	hostile_end(&a.h);
+	return survivor_end(&s, 1) && ok;
+}
+
+/* Rank 2 of three asks, each on a machine of its own; both others call it. */
+static bool third_init(struct survivor *s, struct agreer *zero, struct agreer *one)
+{
+	struct npulink_peer peers[2];
+	struct npulink_comm_peers cmd = {
+		.size = sizeof(cmd), .npeers = 2, .peers = (uintptr_t)peers,
+	};
+
+	memset(s, 0, sizeof(*s));
+	raw_secret(s->secret);
+	s->fd = raw_open(0);
+	s->comm = raw_comm_timeout(s->fd, s->secret, 2, 3, BOUND);
+	if (s->comm < 0 || rxe_peer(&peers[0], s->fd, IP, htons(1)))
+		return false;
+	peers[1] = peers[0];
+	peers[1].node_id[4] ^= 0x55;
+	cmd.comm_id = s->comm;
+	return !raw_ioctl(s->fd, NPULINK_COMM_PEERS, &cmd) && !raw_abort(s->fd, s->comm, 1) &&
+	       !pthread_create(&s->thread, NULL, ask, s) &&
+	       meet_as(zero, s, 0, 2) && meet_as(one, s, 1, 2) && hear_alive(zero) &&
+	       hear_alive(one) && say_right(zero, NPULINK_WIRE_ALIVE) &&
+	       say_right(one, NPULINK_WIRE_ALIVE);
+}
+
+/* One of two others says that it is left out, and has gone; the other one goes on with it. */
+static bool lies_that_left_out(void)
+{
+	struct agreer zero, one;
+	struct survivor s;
+	struct agree_msg m;
+	bool ok;
+
+	nplaces = 3;
+	ok = third_init(&s, &zero, &one) && say_right(&one, NPULINK_WIRE_WITHOUT);
+	hostile_poll(&one.h, 100, 0);
+	hostile_end(&one.h);
+	/* It has heard that, once it says so. */
+	ok = ok && hear(&zero) && zero.heard.type == NPULINK_WIRE_ALIVE &&
+	     zero.theirs.dead[0] == 2;
+	m = message(&zero, NPULINK_WIRE_OFFER);
+	m.offer.places[0] = 5;
+	ok = ok && say(&zero, &m, sizeof(m.head) + m.head.agree.size) && hear(&zero) &&
+	     zero.heard.type == NPULINK_WIRE_ACCEPT && say_right(&zero, NPULINK_WIRE_COMMIT) &&
+	     hear(&zero) && zero.heard.type == NPULINK_WIRE_COMMIT &&
+	     hostile_dropped(&zero.h, 10000);
+	hostile_end(&zero.h);
+	nplaces = 2;
+	pthread_join(s.thread, NULL);
+	if (s.rc)
+		ksft_print_msg("%d\n", s.rc);
+	ok = ok && !s.rc && s.out.out_nranks == 2 && s.out.out_rank == 1 && s.map[0] == 0 &&
+	     s.map[1] == 2;
+	close(s.fd);
+	return ok;
+}
+
 /* A call alone, by whoever knows the tag, does nothing to a communicator that is well. */
 static bool healthy_goes_on(void)
 {
@@ -555,7 +693,10 @@ LIE(lie_bye, memset(&m->head, 0, sizeof(m->head)); m->head.type = NPULINK_WIRE_B
 LIE(lie_seq, m->head.seq++)
 LIE(lie_flags, m->head.flags = 1)
 LIE(lie_credits, m->head.credits = 1)
-LIE(lie_reserved, m->head.agree.reserved[87] = 1)
+LIE(lie_reserved, m->head.agree.reserved[83] = 1)
+LIE(lie_agree_flags, m->head.agree.flags = 2)
+LIE(lie_unreached, m->alive.dead[0] = 2)
+LIE(lie_offer_flags, m->head.agree.flags = NPULINK_WIRE_MINORITY)
 LIE(lie_nonce, m->head.agree.nonce[0] = 1)
 LIE(lie_size, m->head.agree.size--)
 LIE(lie_cause, m->alive.cause.cause = 99)
@@ -598,6 +739,7 @@ static const struct agree_lie agree_lies[] = {
 	ALIVE("flags", lie_flags),
 	ALIVE("credits", lie_credits),
 	ALIVE("reserved bytes", lie_reserved),
+	ALIVE("another flag than there is", lie_agree_flags),
 	ALIVE("a nonce that is not one", lie_nonce),
 	ALIVE("another size than it has", lie_size),
 	{ "half a header", NPULINK_WIRE_ALIVE, lie_none, 60, false },
@@ -612,10 +754,12 @@ static const struct agree_lie agree_lies[] = {
 	ALIVE("the same of the last of all", lie_dead_far),
 	ALIVE("that a rank lives that there is not", lie_live),
 	ALIVE("the same of the last of all", lie_live_far),
+	ALIVE("that it cannot reach whom it tells so", lie_unreached),
 	ALIVE("the number of an offer", lie_unused),
 	ALIVE("an offer before it says who is alive", lie_as_offer),
 	{ "that a rank has died since", NPULINK_WIRE_ALIVE, lie_fewer, 0, true },
 	OFFER("an offer without number", lie_number),
+	OFFER("an offer with the flag of something else", lie_offer_flags),
 	OFFER("an offer with a huge number", lie_huge),
 	OFFER("another one's offer", lie_decider),
 	OFFER("an offer with a machine that there is not", lie_beyond),
@@ -648,6 +792,25 @@ static bool caught(const struct agree_lie *lie)
 	lie->make(&m);
 	ok = ok && say(&a, &m, lie->len ?: sizeof(m.head) + m.head.agree.size) &&
 	     hostile_dropped(&a.h, 10000);
+	hostile_end(&a.h);
+	return survivor_end(&s, 1) && ok;
+}
+
+/* It cannot reach a machine, and then it can. */
+static bool is_back(void)
+{
+	struct agree_msg m;
+	struct survivor s;
+	struct agreer a;
+	bool ok;
+
+	if (!survivor_init(&s, BOUND, true, true))
+		return false;
+	ok = begin(&a, &s, NPULINK_WIRE_ALIVE);
+	m = message(&a, NPULINK_WIRE_ALIVE);
+	m.alive.dead[0] = 1;
+	ok = ok && say(&a, &m, sizeof(m.head) + m.head.agree.size) &&
+	     say_right(&a, NPULINK_WIRE_ALIVE) && hostile_dropped(&a.h, 10000);
 	hostile_end(&a.h);
 	return survivor_end(&s, 1) && ok;
 }
@@ -872,7 +1035,7 @@ int main(void)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	ksft_print_header();
 	set_up();
-	ksft_set_plan(ARRAY_SIZE(agree_lies) + 18 + !!getenv("NPULINK_SOAK"));
+	ksft_set_plan(ARRAY_SIZE(agree_lies) + 23 + !!getenv("NPULINK_SOAK"));
 	ksft_test_result(agrees(true), "a rank that asks agrees with the other one\n");
 	ksft_test_result(agrees(false), "a rank that asks later finds what was agreed on\n");
 	ksft_test_result(healthy_goes_on(), "who only calls does no harm\n");
@@ -881,6 +1044,10 @@ int main(void)
 	ksft_test_result(takes_a_place(false), "he asks when the other one has come\n");
 	ksft_test_result(chains(), "a chain that receives twice from one machine\n");
 	ksft_test_result(left_out(), "a rank that is left out is told so\n");
+	ksft_test_result(lies_that_left_out(), "one says so, and another one goes on with it\n");
+	ksft_test_result(too_few(), "half of the machines go on if the user says so\n");
+	ksft_test_result(taken_back(), "an offer is taken back\n");
+	ksft_test_result(holds_nothing(), "it is said to hold then\n");
 	ksft_test_result(dies_before(NPULINK_WIRE_ALIVE),
 			 "the other one dies before it has said anything\n");
 	ksft_test_result(dies_before(NPULINK_WIRE_OFFER),
@@ -894,6 +1061,7 @@ int main(void)
 				 "it does not say whether its offer holds\n");
 	for (unsigned int i = 0; i < ARRAY_SIZE(agree_lies); i++)
 		ksft_test_result(caught(&agree_lies[i]), "a member says %s\n", agree_lies[i].what);
+	ksft_test_result(is_back(), "a member says that a machine is back\n");
 	ksft_test_result(writes(), "a member writes\n");
 	ksft_test_result(pays(), "its memory counts for the user who asks\n");
 	ksft_test_result(pays_in_group(), "and for the cgroup of the process\n");

@@ -91,7 +91,7 @@ TEST_F(shrink, a_healthy_communicator_is_not_shrunk)
 
 	EXPECT_EQ(-EINVAL, shrink(self->fd[0], self->comm[0], &cmd));
 	EXPECT_EQ(-ENOENT, shrink(self->fd[0], 4711, &cmd));
-	cmd = (struct npulink_comm_shrink) { .size = sizeof(cmd), .flags = 1 };
+	cmd = (struct npulink_comm_shrink) { .size = sizeof(cmd), .flags = 2 };
 	EXPECT_EQ(-EOPNOTSUPP, raw_ioctl(self->fd[0], NPULINK_COMM_SHRINK, &cmd));
 }
 

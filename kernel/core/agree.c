@@ -4,11 +4,18 @@
  * npulink/wire.h for what they say.
  *
  * Each tries to connect to all others, until it knows of each whether it can, and tells those it
- * can reach whom it cannot. The first of those that a machine can reach decides for it.
- * Who decides picks machines, in their order, that can all reach each other, and offers them to
- * go on together. An offer holds when all of them have accepted it; the first to know that
- * is who made it, and it tells them (COMMIT). Whoever hears of it tells all the others, before it
- * hangs up: so none is left behind by one that dies while it tells.
+ * can reach whom it cannot. Of those it reaches it picks the most that all reach each other
+ * (agree_pick.c), itself among them: who is cut off from many is left out, and not these, and so
+ * is who only says so. The first one picked decides: it offers them to go on together. Each
+ * accepts what is no fewer than it has picked itself, and nothing else until that was taken back.
+ * Nobody offers, nor accepts, half of the machines or fewer, unless a user allows it; half with
+ * the first machine is enough. So of several offers at most one comes to hold.
+ *
+ * An offer holds when all of them have accepted it; the first to know that is who made it, and
+ * it tells them (COMMIT). Whoever hears of it tells all the others, before it hangs up: so none
+ * is left behind by one that dies while it tells. Only who has heard it from all of them that it
+ * reaches tells the rest that they are left out (WITHOUT); one alone is not believed that others
+ * go on, if there are enough without him.
  *
  * Who has accepted an offer and loses the one that made it does not know whether it holds. It
  * waits until the others who were to go on have lost that one as well: if one of them has
@@ -21,15 +28,17 @@
 #include <linux/sched/mm.h>
 #include <crypto/algapi.h>
 #include "agree.h"
+#include "agree_pick.h"
 #include "remote.h"
 
-/* Of bound_ms: how long who decides waits for what others say, and for what they accept; .. */
-#define NPULINK_AGREE_SAY	2
-#define NPULINK_AGREE_ACCEPT	1
-/* .. how long it may take until it is known who can be reached; .. */
+/* Of bound_ms: how long it may take until it is known who can be reached; .. */
 #define NPULINK_AGREE_SETTLE	2
-/* .. and how long others wait for the one that decides, which may have to wait for all that. */
-#define NPULINK_AGREE_DECIDE	6
+/* .. how long others may take to say what is needed of them; .. */
+#define NPULINK_AGREE_SAY	2
+/* .. and to accept, or to commit, which they do not until then; .. */
+#define NPULINK_AGREE_ACCEPT	3
+/* .. and how long they wait for the one that decides, which may have to wait for all that. */
+#define NPULINK_AGREE_DECIDE	8
 /* For so long a caller may be told what came of the last call. */
 #define NPULINK_AGREE_CALLED	HZ
 
@@ -105,6 +114,7 @@ void npulink_agree_gone(struct npulink_place *place)
 	place->state = NPULINK_PLACE_LOST;
 	npulink_add_place(agree->places[agree->self].dead, place - agree->places);
 	agree->changed = true;
+	agree->views++;
 	npulink_agree_phase(agree);
 }
 
@@ -149,21 +159,156 @@ static bool npulink_agree_reaches(const struct npulink_agree *agree, u32 i)
 	return i == agree->self || agree->places[i].state == NPULINK_PLACE_UP;
 }
 
-static u32 npulink_agree_decider(const struct npulink_agree *agree)
+static bool npulink_agree_lives(const struct npulink_place *place)
 {
-	u32 i = 0;
+	return memchr_inv(place->live, 0, sizeof(place->live));
+}
 
-	while (!npulink_agree_reaches(agree, i))
-		i++;
-	return i;
+static bool npulink_agree_lonely(const struct npulink_agree *agree)
+{
+	u32 i;
+
+	for_each_other(i, agree)
+		if (agree->places[i].state != NPULINK_PLACE_LOST)
+			return false;
+	return true;
+}
+
+/* ---- how many are enough ------------------------------------------------------------ */
+
+/*
+ * More than half of the machines, or half with the first: no others can be as many. Who is known
+ * to have nobody left is none of them.
+ */
+static bool npulink_agree_quorum(const struct npulink_agree *agree, const u8 *places)
+{
+	u32 all = 0, in = 0, first = agree->nplaces, i;
+
+	for (i = 0; i < agree->nplaces; i++) {
+		if (i == agree->empty)
+			continue;
+		first = min(first, i);
+		all++;
+		in += npulink_has_place(places, i);
+	}
+	return 2 * in > all || (2 * in == all && npulink_has_place(places, first));
+}
+
+static bool npulink_agree_enough(const struct npulink_agree *agree, const u8 *places)
+{
+	return agree->minority || npulink_agree_quorum(agree, places);
+}
+
+/* Do so many say that others go on without us that it may be so? */
+static bool npulink_agree_left_out(const struct npulink_agree *agree)
+{
+	u8 rest[NPULINK_PLACE_BYTES] = {};
+	u32 say = 0, silent = 0, i;
+
+	npulink_add_place(rest, agree->self);
+	for_each_other(i, agree) {
+		if (agree->places[i].without) {
+			say++;
+		} else if (npulink_agree_reaches(agree, i)) {
+			npulink_add_place(rest, i);
+			silent++;
+		}
+	}
+	return say && (agree->minority ? say > silent : !npulink_agree_quorum(agree, rest));
+}
+
+/* ---- who is picked ------------------------------------------------------------------- */
+
+static bool npulink_agree_candidate(const struct npulink_agree *agree, u32 i)
+{
+	const struct npulink_place *place = &agree->places[i];
+
+	return npulink_agree_reaches(agree, i) && !place->without && place->said &&
+	       npulink_agree_lives(place);
+}
+
+/* Whom machine @i cannot reach, as npulink_pick() wants it. Returns how many it can. */
+static u32 npulink_agree_view(const struct npulink_agree *agree, u32 i, unsigned long *row)
+{
+	const u8 *dead = agree->places[i].dead;
+	u32 reaches = agree->nplaces, k;
+
+	for (k = 0; k < DIV_ROUND_UP(agree->nplaces, 8); k++) {
+		row[k / sizeof(*row)] |= (unsigned long)dead[k] << 8 * (k % sizeof(*row));
+		reaches -= hweight8(dead[k]);
+	}
+	return reaches;
+}
+
+/* Pick, with room for the views of all, and one set more. Takes long: not under the lock. */
+static void npulink_agree_pick(struct npulink_agree *agree, unsigned long *cut, u32 *cuts)
+{
+	u32 n = agree->nplaces, words = npulink_pick_words(n), widest = 0, views, left, i;
+	unsigned long *set = cut + (size_t)n * words;
+
+	spin_lock_irq(&agree->lock);
+	views = agree->views;
+	spin_unlock_irq(&agree->lock);
+	for (i = 0; i < n; i++) {
+		spin_lock_irq(&agree->lock);
+		if (npulink_agree_candidate(agree, i)) {
+			npulink_pick_add(set, i);
+			widest = max(widest, npulink_agree_view(agree, i,
+								cut + (size_t)i * words));
+		}
+		spin_unlock_irq(&agree->lock);
+		cond_resched();
+	}
+	left = npulink_pick(cut, cuts, n, set);
+	spin_lock_irq(&agree->lock);
+	/* If there is news already, the worker comes again. */
+	if (views == agree->views) {
+		agree->picked_views = views;
+		agree->npicked = left;
+		agree->widest = widest;
+		memset(agree->picked, 0, sizeof(agree->picked));
+		for (i = 0; i < n; i++)
+			if (npulink_picked(set, i))
+				npulink_add_place(agree->picked, i);
+	}
+	spin_unlock_irq(&agree->lock);
+}
+
+static void npulink_agree_choose(struct npulink_agree *agree)
+{
+	u32 n = agree->nplaces;
+	unsigned long *cut;
+	u32 *cuts;
+
+	cut = kvcalloc(n + 1, npulink_pick_words(n) * sizeof(*cut), GFP_KERNEL_ACCOUNT);
+	cuts = kvmalloc_array(n, sizeof(*cuts), GFP_KERNEL_ACCOUNT);
+	if (cut && cuts) {
+		npulink_agree_pick(agree, cut, cuts);
+	} else {
+		spin_lock_irq(&agree->lock);
+		npulink_agree_end(agree, -ENOMEM);
+		spin_unlock_irq(&agree->lock);
+	}
+	kvfree(cut);
+	kvfree(cuts);
 }
 
 /* ---- what is accepted -------------------------------------------------------------- */
 
+static bool npulink_agree_last_is(const struct npulink_agree *agree, u32 decider, u32 number)
+{
+	return agree->accepted.decider == decider && agree->accepted.number == number;
+}
+
 static void npulink_agree_accept(struct npulink_agree *agree, struct npulink_offer_of *offer)
 {
 	u8 secret[16];
+	u32 i;
 
+	/* What others have said to hold is another one. */
+	if (!npulink_agree_last_is(agree, offer->decider, offer->number))
+		for_each_other(i, agree)
+			agree->places[i].committed = false;
 	offer->taken = true;
 	agree->accepted = *offer;
 	npulink_heir_secret(agree, offer, secret);
@@ -172,33 +317,52 @@ static void npulink_agree_accept(struct npulink_agree *agree, struct npulink_off
 	memzero_explicit(secret, sizeof(secret));
 }
 
+/* What we have accepted holds: all who go on are to hear of it. */
+static void npulink_agree_holds(struct npulink_agree *agree)
+{
+	u32 i;
+
+	agree->committed = true;
+	for_each_other(i, agree)
+		if (npulink_has_place(agree->accepted.places, i))
+			agree->places[i].want |= NPULINK_WANT(NPULINK_WIRE_COMMIT);
+	npulink_agree_phase(agree);
+}
+
 /*
  * Place @from says that an offer holds. It does if we have accepted it, for it needs us; false:
  * we have not.
  */
-bool npulink_agree_commit(struct npulink_agree *agree, const struct npulink_place *from,
-			  u32 decider, u32 number)
+bool npulink_agree_commit(struct npulink_agree *agree, struct npulink_place *from, u32 decider,
+			  u32 number)
 {
 	struct npulink_offer_of *offer;
 
 	lockdep_assert_held(&agree->lock);
-	if (decider >= agree->nplaces)
+	/* Who has made it knows it first. */
+	if (decider >= agree->nplaces || (decider == agree->self && !agree->committed))
 		return false;
-	offer = &agree->places[decider].offer;
-	if (!number || offer->number != number || !offer->taken ||
+	offer = agree->committed ? &agree->accepted : &agree->places[decider].offer;
+	if (!number || offer->decider != decider || offer->number != number || !offer->taken ||
 	    !npulink_has_place(offer->places, from - agree->places))
 		return false;
-	/* It may not be the last one. */
-	npulink_agree_accept(agree, offer);
-	npulink_agree_end(agree, 0);
+	/* Another one is believed when who has made it is lost, and could not say so itself. */
+	if (!agree->committed && from != &agree->places[decider] &&
+	    npulink_agree_reaches(agree, decider)) {
+		from->committed = npulink_agree_last_is(agree, decider, number);
+		return from->committed;
+	}
+	if (!agree->committed) {
+		/* It may not be the last one. */
+		npulink_agree_accept(agree, offer);
+		npulink_agree_holds(agree);
+	}
+	from->committed = true;
 	return true;
 }
 
-/*
- * May an offer still hold that we have accepted, though we have lost who made it? As long as
- * one who was to go on with us has not lost that one, it may yet hear so.
- */
-static bool npulink_agree_unclear(const struct npulink_agree *agree)
+/* Have we lost who made the offer, but not before others had heard that it holds? */
+static bool npulink_agree_heard_of(const struct npulink_agree *agree)
 {
 	const struct npulink_offer_of *last = &agree->accepted;
 	u32 i;
@@ -206,11 +370,61 @@ static bool npulink_agree_unclear(const struct npulink_agree *agree)
 	if (!last->number || npulink_agree_reaches(agree, last->decider))
 		return false;
 	for_each_other(i, agree)
-		if (npulink_has_place(last->places, i) && npulink_agree_reaches(agree, i) &&
-		    !(agree->places[i].said &&
-		      npulink_has_place(agree->places[i].dead, last->decider)))
+		if (agree->places[i].committed)
 			return true;
 	return false;
+}
+
+/* It is over when those of them that we reach have heard of it: nobody can undo it then. */
+static void npulink_agree_confirm(struct npulink_agree *agree)
+{
+	bool late = npulink_agree_late(agree, NPULINK_AGREE_ACCEPT);
+	bool all = true;
+	u32 i;
+
+	for_each_other(i, agree) {
+		struct npulink_place *place = &agree->places[i];
+
+		if (!npulink_has_place(agree->accepted.places, i) || place->committed ||
+		    !npulink_agree_reaches(agree, i))
+			continue;
+		if (late)
+			npulink_agree_lose(place);
+		else
+			all = false;
+	}
+	if (all)
+		npulink_agree_end(agree, 0);
+}
+
+/* Does machine @i yet have to say that it has lost who made the offer that we have accepted? */
+static bool npulink_agree_owes(const struct npulink_agree *agree, u32 i)
+{
+	const struct npulink_offer_of *last = &agree->accepted;
+
+	return last->number && !npulink_agree_reaches(agree, last->decider) &&
+	       npulink_has_place(last->places, i) && npulink_agree_reaches(agree, i) &&
+	       !(agree->places[i].said && npulink_has_place(agree->places[i].dead, last->decider));
+}
+
+/* Is it what we have picked, or as many, that we all reach? */
+static bool npulink_agree_suits(const struct npulink_agree *agree,
+				const struct npulink_offer_of *offer)
+{
+	u32 n = 1, i;
+
+	if (!npulink_has_place(offer->places, agree->self) ||
+	    !npulink_agree_enough(agree, offer->places))
+		return false;
+	/* Whom we cannot reach, it will have heard by now, or will hear of those we do not know. */
+	for_each_other(i, agree) {
+		if (!npulink_has_place(offer->places, i))
+			continue;
+		if (!npulink_agree_candidate(agree, i))
+			return false;
+		n++;
+	}
+	return n >= agree->npicked;
 }
 
 /* We wait for what @decider wants. */
@@ -218,19 +432,13 @@ static void npulink_agree_follow(struct npulink_agree *agree, u32 decider)
 {
 	struct npulink_place *place = &agree->places[decider];
 	struct npulink_offer_of *offer = &place->offer;
-	u32 i;
 
 	if (npulink_agree_late(agree, NPULINK_AGREE_DECIDE)) {
 		npulink_agree_lose(place);
 		return;
 	}
-	if (!offer->number || offer->taken || npulink_agree_unclear(agree))
+	if (!offer->number || offer->taken || !npulink_agree_suits(agree, offer))
 		return;
-	/* Whom we cannot reach, it will have heard by now, or will hear of those we do not know. */
-	for_each_other(i, agree)
-		if (npulink_has_place(offer->places, i) &&
-		    (!npulink_agree_reaches(agree, i) || !agree->places[i].said))
-			return;
 	npulink_agree_accept(agree, offer);
 	place->want |= NPULINK_WANT(NPULINK_WIRE_ACCEPT);
 	npulink_agree_phase(agree);
@@ -238,48 +446,18 @@ static void npulink_agree_follow(struct npulink_agree *agree, u32 decider)
 
 /* ---- who decides ------------------------------------------------------------------- */
 
-static bool npulink_agree_lives(const struct npulink_place *place)
-{
-	return memchr_inv(place->live, 0, sizeof(place->live));
-}
-
-/* We, and of the others, in their order, who can reach all that have been picked, and back. */
-static void npulink_agree_pick(struct npulink_agree *agree)
-{
-	u8 *picked = agree->picked;
-	u32 i, k;
-
-	memset(picked, 0, sizeof(agree->picked));
-	npulink_add_place(picked, agree->self);
-	for_each_other(i, agree) {
-		const struct npulink_place *place = &agree->places[i];
-		bool ok = npulink_agree_reaches(agree, i) && npulink_agree_lives(place);
-
-		for (k = 0; ok && k < agree->nplaces; k++)
-			ok = !npulink_has_place(picked, k) ||
-			     (!npulink_has_place(place->dead, k) &&
-			      !npulink_has_place(agree->places[k].dead, i));
-		if (ok)
-			npulink_add_place(picked, i);
-	}
-}
-
 /* Whoever does not say what is needed of it, in time, is lost. Returns whether all have. */
 static bool npulink_agree_heard(struct npulink_agree *agree)
 {
 	bool late = npulink_agree_late(agree, NPULINK_AGREE_SAY);
-	const struct npulink_offer_of *last = &agree->accepted;
-	bool lost = last->number && !npulink_agree_reaches(agree, last->decider);
 	bool heard = true;
 	u32 i;
 
 	for_each_other(i, agree) {
 		struct npulink_place *place = &agree->places[i];
 
-		if (place->state != NPULINK_PLACE_UP)
-			continue;
-		if (place->said && !(lost && npulink_has_place(last->places, i) &&
-				     !npulink_has_place(place->dead, last->decider)))
+		if (place->state != NPULINK_PLACE_UP ||
+		    (place->said && !npulink_agree_owes(agree, i)))
 			continue;
 		if (late)
 			npulink_agree_lose(place);
@@ -288,20 +466,32 @@ static bool npulink_agree_heard(struct npulink_agree *agree)
 	return heard;
 }
 
-static void npulink_agree_offer(struct npulink_agree *agree)
+/* Offer @places, or with none, take back what we have offered. */
+static void npulink_agree_offer(struct npulink_agree *agree, const u8 *places)
 {
 	struct npulink_offer_of *ours = &agree->places[agree->self].offer;
 	u32 i;
 
+	for_each_other(i, agree)
+		if (npulink_has_place(places, i) || npulink_has_place(ours->places, i))
+			agree->places[i].want |= NPULINK_WANT(NPULINK_WIRE_OFFER);
 	ours->decider = agree->self;
 	ours->number++;
-	memcpy(ours->places, agree->picked, sizeof(ours->places));
+	memcpy(ours->places, places, sizeof(ours->places));
 	get_random_bytes(ours->nonce, sizeof(ours->nonce));
-	npulink_agree_accept(agree, ours);
-	for_each_other(i, agree)
-		if (npulink_has_place(agree->picked, i))
-			agree->places[i].want |= NPULINK_WANT(NPULINK_WIRE_OFFER);
 	npulink_agree_phase(agree);
+}
+
+static void npulink_agree_take_back(struct npulink_agree *agree)
+{
+	static const u8 none[NPULINK_PLACE_BYTES];
+	const struct npulink_offer_of *ours = &agree->places[agree->self].offer;
+
+	if (!memchr_inv(ours->places, 0, sizeof(ours->places)))
+		return;
+	npulink_agree_offer(agree, none);
+	if (agree->accepted.decider == agree->self)
+		agree->accepted.number = 0;
 }
 
 /* Have all accepted it? Who has not, in time, is lost. */
@@ -325,52 +515,103 @@ static bool npulink_agree_accepted(struct npulink_agree *agree)
 
 static void npulink_agree_decide(struct npulink_agree *agree)
 {
-	const struct npulink_offer_of *ours = &agree->places[agree->self].offer;
+	struct npulink_offer_of *ours = &agree->places[agree->self].offer;
 
-	if (!npulink_agree_heard(agree))
-		return;
-	npulink_agree_pick(agree);
-	if (!ours->number || memcmp(ours->places, agree->picked, sizeof(agree->picked)))
-		npulink_agree_offer(agree);
+	if (memcmp(ours->places, agree->picked, sizeof(agree->picked))) {
+		npulink_agree_offer(agree, agree->picked);
+		npulink_agree_accept(agree, ours);
+	}
 	if (npulink_agree_accepted(agree))
-		npulink_agree_end(agree, 0);
+		npulink_agree_holds(agree);
+}
+
+/*
+ * Too few are picked: we cannot go on, but we do not end before that is certain, or it is known
+ * that others have gone on.
+ */
+static void npulink_agree_too_few(struct npulink_agree *agree)
+{
+	/* Might others go on that one reaches whom we do? */
+	bool wait = 2 * (agree->widest - 1) >= agree->nplaces - (agree->empty < agree->nplaces);
+	bool lost = false;
+	u32 i;
+
+	npulink_agree_take_back(agree);
+	if (wait && !npulink_agree_lonely(agree) &&
+	    !npulink_agree_late(agree, NPULINK_AGREE_DECIDE))
+		return;
+	for (i = 0; i < agree->nplaces; i++)
+		lost |= agree->places[i].without;
+	npulink_agree_end(agree, lost ? -ESHUTDOWN : -ENOLINK);
+}
+
+/* The first one picked decides. */
+static void npulink_agree_go_on(struct npulink_agree *agree)
+{
+	const struct npulink_offer_of *last = &agree->accepted;
+	u32 decider = 0;
+
+	while (!npulink_has_place(agree->picked, decider))
+		decider++;
+	if (decider != agree->self)
+		npulink_agree_take_back(agree);
+	/* That of another one may yet hold, until that one has taken it back. */
+	if (last->number && last->decider != decider &&
+	    npulink_agree_reaches(agree, last->decider)) {
+		if (npulink_agree_late(agree, NPULINK_AGREE_DECIDE))
+			npulink_agree_lose(&agree->places[last->decider]);
+	} else if (decider == agree->self) {
+		npulink_agree_decide(agree);
+	} else {
+		npulink_agree_follow(agree, decider);
+	}
 }
 
 /* ---- the worker -------------------------------------------------------------------- */
 
-static bool npulink_agree_lonely(const struct npulink_agree *agree)
+/* All that comes before it is known who is picked. False: not yet. */
+static bool npulink_agree_look(struct npulink_agree *agree)
 {
-	u32 i;
-
-	for_each_other(i, agree)
-		if (agree->places[i].state != NPULINK_PLACE_LOST)
-			return false;
-	return true;
-}
-
-static void npulink_agree_step(struct npulink_agree *agree)
-{
-	u32 decider, i;
-
 	lockdep_assert_held(&agree->lock);
 	/* A call alone may come from anybody: nothing is said before a member has. */
 	if (!agree->asked) {
 		if (npulink_agree_late(agree, NPULINK_AGREE_DECIDE) || npulink_agree_lonely(agree))
 			npulink_agree_end(agree, -EAGAIN);
-		return;
+		return false;
 	}
+	if (!agree->committed && npulink_agree_heard_of(agree))
+		npulink_agree_holds(agree);
+	if (agree->committed)
+		return false;
 	if (!agree->counted || !npulink_agree_settle(agree))
-		return;
+		return false;
 	if (agree->changed)
 		npulink_agree_tell(agree);
-	decider = npulink_agree_decider(agree);
-	if (decider == agree->self)
-		npulink_agree_decide(agree);
-	else
-		npulink_agree_follow(agree, decider);
-	/* Whom that has cost us. */
-	if (agree->changed)
-		npulink_agree_kick(agree);
+	if (npulink_agree_left_out(agree)) {
+		npulink_agree_end(agree, -ESHUTDOWN);
+		return false;
+	}
+	return npulink_agree_heard(agree);
+}
+
+static void npulink_agree_step(struct npulink_agree *agree)
+{
+	u32 i;
+
+	lockdep_assert_held(&agree->lock);
+	if (npulink_agree_look(agree)) {
+		if (agree->picked_views == agree->views) {
+			if (npulink_agree_enough(agree, agree->picked))
+				npulink_agree_go_on(agree);
+			else
+				npulink_agree_too_few(agree);
+		}
+		/* Whom that has cost us, or what has been heard meanwhile. */
+		if (agree->changed || agree->picked_views != agree->views)
+			npulink_agree_kick(agree);
+	}
+	if (agree->committed)
+		npulink_agree_confirm(agree);
 	for_each_other(i, agree)
 		npulink_agree_pump(&agree->places[i]);
 }
@@ -393,6 +634,21 @@ static void npulink_agree_probe(struct npulink_agree *agree)
 			agree->places[i].put.transport->probe(&agree->places[i].put);
 }
 
+/* Who was alone on its machine, and has died: there is nobody there that might go on. */
+static void npulink_agree_find_empty(struct npulink_agree *agree)
+{
+	const struct npulink_comm *comm = agree->comm;
+	u32 at;
+
+	agree->empty = agree->nplaces;
+	/* Pairs with npulink_comm_record(). */
+	if (!smp_load_acquire(&comm->failed) || comm->cause.cause != NPULINK_CAUSE_DEATH)
+		return;
+	at = agree->place_of[comm->cause.rank];
+	if (at != agree->self && agree->places[at].nranks == 1)
+		agree->empty = at;
+}
+
 /* Which of our own ranks live; from then on, for this agreement, they do. */
 static void npulink_agree_take_stock(struct npulink_agree *agree)
 {
@@ -413,6 +669,8 @@ static void npulink_agree_take_stock(struct npulink_agree *agree)
 	self->said = true;
 	agree->counted = true;
 	agree->changed = true;
+	agree->views++;
+	npulink_agree_find_empty(agree);
 	if (!npulink_agree_lives(self))
 		npulink_agree_end(agree, -EOWNERDEAD);
 	spin_unlock_irq(&agree->lock);
@@ -521,11 +779,10 @@ static void npulink_agree_close(struct npulink_agree *agree)
 	for_each_other(i, agree) {
 		struct npulink_place *place = &agree->places[i];
 
-		place->want &= NPULINK_WANT(NPULINK_WIRE_ALIVE);
-		if (!agree->result)
-			place->want |= NPULINK_WANT(npulink_agree_verdict(place));
-		else
+		if (agree->result)
 			place->want = 0;
+		else if (npulink_agree_verdict(place) == NPULINK_WIRE_WITHOUT)
+			place->want |= NPULINK_WANT(NPULINK_WIRE_WITHOUT);
 		npulink_agree_pump(place);
 	}
 	spin_unlock_irq(&agree->lock);
@@ -560,6 +817,9 @@ static void npulink_agree_reset(struct npulink_agree *agree)
 
 		place->state = NPULINK_PLACE_NEW;
 		place->full = false;
+		place->without = false;
+		place->committed = false;
+		place->offered = false;
 		place->said = false;
 		place->want = 0;
 		place->tx_seq = 0;
@@ -575,16 +835,22 @@ static void npulink_agree_reset(struct npulink_agree *agree)
 /* ---- from its begin to its end ------------------------------------------------------ */
 
 /* As @rank, a member of this machine: a rank of it asks, or another machine has called. */
-void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank, bool asked)
+void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank, bool asked,
+			 bool minority)
 {
 	spin_lock_irq(&agree->lock);
 	if (asked)
 		agree->asked = true;
 	if (agree->state == NPULINK_AGREE_RUNNING) {
+		/* The others are to know. */
+		agree->changed |= minority && !agree->minority;
+		agree->minority |= minority;
 		npulink_agree_kick(agree);
 	} else if (agree->state == NPULINK_AGREE_IDLE) {
 		agree->state = NPULINK_AGREE_RUNNING;
 		agree->asked = asked;
+		agree->minority = minority;
+		agree->committed = false;
 		agree->ended = false;
 		agree->changed = false;
 		agree->counted = false;
@@ -594,6 +860,8 @@ void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank,
 		agree->bound_ms = NPULINK_PEER_TIMEOUT_MIN;
 		agree->began = jiffies;
 		agree->probed = jiffies;
+		agree->views = 1;
+		agree->picked_views = 0;
 		npulink_agree_phase(agree);
 		agree->rank = npulink_rank_get(rank);
 		kref_get(&agree->comm->kref);
@@ -657,7 +925,7 @@ static void npulink_agree_paid(const struct npulink_agree_payer *payer)
 void npulink_agree_work(struct npulink_agree *agree)
 {
 	struct npulink_agree_payer payer = npulink_agree_pay(agree->rank);
-	bool stock, ended;
+	bool stock, choose, ended;
 
 	if (!agree->opened)
 		npulink_agree_open(agree);
@@ -666,6 +934,12 @@ void npulink_agree_work(struct npulink_agree *agree)
 	spin_unlock_irq(&agree->lock);
 	if (stock)
 		npulink_agree_take_stock(agree);
+	spin_lock_irq(&agree->lock);
+	choose = !agree->ended && npulink_agree_look(agree) &&
+		 agree->picked_views != agree->views;
+	spin_unlock_irq(&agree->lock);
+	if (choose)
+		npulink_agree_choose(agree);
 	spin_lock_irq(&agree->lock);
 	if (!agree->ended) {
 		npulink_agree_step(agree);
@@ -684,21 +958,31 @@ void npulink_agree_work(struct npulink_agree *agree)
 
 /* ---- what others want to know -------------------------------------------------------- */
 
+/* Has it come to nothing, but not to its end? Another one begins after that. */
+static bool npulink_agree_fails(struct npulink_agree *agree)
+{
+	bool fails;
+
+	spin_lock_irq(&agree->lock);
+	fails = agree->state == NPULINK_AGREE_ENDING && agree->result &&
+		agree->result != -ESHUTDOWN;
+	spin_unlock_irq(&agree->lock);
+	return fails;
+}
+
 static bool npulink_agree_known(struct npulink_agree *agree, int *result)
 {
 	bool known;
 
 	spin_lock_irq(&agree->lock);
-	/* One that nobody had asked for ends before another one begins. */
-	known = agree->known &&
-		(agree->result != -EAGAIN || agree->state != NPULINK_AGREE_ENDING);
+	known = agree->known;
 	*result = agree->result;
 	spin_unlock_irq(&agree->lock);
 	return known;
 }
 
 /* A rank wants to go on: wait until it is known with whom. 0: npulink_comm.child. */
-int npulink_agree_ask(struct npulink_rank *rank)
+int npulink_agree_ask(struct npulink_rank *rank, bool minority)
 {
 	struct npulink_agree *agree;
 	struct npulink_rank *by;
@@ -714,7 +998,10 @@ int npulink_agree_ask(struct npulink_rank *rank)
 	if (rc)
 		goto out;
 	do {
-		npulink_agree_start(agree, by, true);
+		rc = wait_event_interruptible(agree->wq, !npulink_agree_fails(agree));
+		if (rc)
+			break;
+		npulink_agree_start(agree, by, true, minority);
 		/* It goes on if we are interrupted; who asks again waits for the same. */
 		rc = wait_event_interruptible(agree->wq, npulink_agree_known(agree, &result));
 	} while (!rc && result == -EAGAIN);
@@ -755,7 +1042,7 @@ static void npulink_agree_call_work(struct work_struct *work)
 		npulink_agree_paid(&payer);
 	}
 	if (!IS_ERR(agree))
-		npulink_agree_start(agree, rank, false);
+		npulink_agree_start(agree, rank, false, false);
 	if (rank)
 		npulink_rank_put(rank);
 	rc = PTR_ERR_OR_ZERO(agree);

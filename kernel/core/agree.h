@@ -7,6 +7,7 @@
  * with the first call. It ends once, and what was agreed on holds for good.
  *
  *   agree.c        who is alive, who decides, what is accepted
+ *   agree_pick.c   which machines all reach each other
  *   agree_msg.c    what is said, and what the transport says
  *   agree_place.c  which rank is on which machine, here and in what comes after
  *
@@ -55,6 +56,9 @@ struct npulink_offer_of {
  * @opened: the transport knows the connection: it is to be closed
  * @full: the transport has refused something, and will say when it has room
  * @want: what it is to be told, a mask of message types from ALIVE on
+ * @without: it says that others go on without us, or it has refused our call for that
+ * @committed: it says that what we have agreed on holds
+ * @offered: it has been told an offer of ours
  * @said: it has told us who is alive:
  * @dead: machines that it cannot reach
  * @live: its ranks that live, see npulink/wire.h
@@ -70,6 +74,9 @@ struct npulink_place {
 	u8 state;
 	bool opened;
 	bool full;
+	bool without;
+	bool committed;
+	bool offered;
 	bool said;
 	u8 want;
 	u32 tx_seq;
@@ -84,7 +91,10 @@ struct npulink_place {
  * struct npulink_agree - an agreement, of one communicator
  * @lock: all that follows, and each place; taken with interrupts off
  * @asked: a rank here wants it, or a member elsewhere has told us
- * @ended: @result is what comes of it: 0: @accepted holds; -ESHUTDOWN: without us
+ * @minority: a rank, here or elsewhere, wants to go on with half of the machines, or fewer
+ * @committed: @accepted holds; the others are to hear of it before it has ended
+ * @ended: @result is what comes of it: 0: @accepted holds; -ESHUTDOWN: without us; -ENOLINK:
+ *	   too few reach each other
  * @changed: there is news for the others of whom we cannot reach
  * @counted: it is known which of our ranks live
  * @opened: the worker has tried to connect to all others
@@ -92,7 +102,11 @@ struct npulink_place {
  * @began: in jiffies; like @since, when what is waited for now began, and @probed
  * @bound_ms: how long who does not answer is waited for
  * @accepted: a copy of the offer that was accepted last
- * @picked: whom we would offer to go on
+ * @empty: a machine whose only rank has died, or @nplaces
+ * @views: counts what is learnt of who reaches whom
+ * @picked: whom we would go on with, by what was known when @views was @picked_views
+ * @npicked: how many these are
+ * @widest: how many the one reaches that reaches most, of those that we reach
  * @heir_tag: of the communicator that @accepted would make, for an agreement of its own
  * @heir_name: the same; @heir_secret: what it proves to know
  * @rank: as whom we use ports and memory, as long as it runs
@@ -111,6 +125,8 @@ struct npulink_agree {
 	spinlock_t lock;		/* see above */
 	u8 state;
 	bool asked;
+	bool minority;
+	bool committed;
 	bool ended;
 	bool changed;
 	bool counted;
@@ -122,7 +138,12 @@ struct npulink_agree {
 	unsigned long probed;
 	u32 bound_ms;
 	struct npulink_offer_of accepted;
+	u32 empty;
+	u32 views;
+	u32 picked_views;
 	u8 picked[NPULINK_PLACE_BYTES];
+	u32 npicked;
+	u32 widest;
 	u8 heir_tag[NPULINK_TAG_LEN];
 	struct npulink_tag heir_name;
 	u8 heir_secret[16];
@@ -151,15 +172,27 @@ static inline bool npulink_places_beyond(const u8 *places, u32 n)
 	return memchr_inv(places + n / 8, 0, NPULINK_PLACE_BYTES - n / 8);
 }
 
+/* Do @a and @b have one in common? */
+static inline bool npulink_places_meet(const u8 *a, const u8 *b)
+{
+	u32 i;
+
+	for (i = 0; i < NPULINK_PLACE_BYTES; i++)
+		if (a[i] & b[i])
+			return true;
+	return false;
+}
+
 /* agree.c */
-void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank, bool asked);
+void npulink_agree_start(struct npulink_agree *agree, struct npulink_rank *rank, bool asked,
+			 bool minority);
 void npulink_agree_kick(struct npulink_agree *agree);
 void npulink_agree_work(struct npulink_agree *agree);
 void npulink_agree_gone(struct npulink_place *place);
 void npulink_agree_lose(struct npulink_place *place);
 void npulink_agree_end(struct npulink_agree *agree, int result);
-bool npulink_agree_commit(struct npulink_agree *agree, const struct npulink_place *from,
-			  u32 decider, u32 number);
+bool npulink_agree_commit(struct npulink_agree *agree, struct npulink_place *from, u32 decider,
+			  u32 number);
 int npulink_agree_expects(struct npulink_comm *comm, const struct net *net, const u8 *tag,
 			  u8 *secret, bool *known);
 bool npulink_agree_awaits(struct npulink_comm *comm, const struct net *net, u32 index);

@@ -7,13 +7,15 @@
  * hear yet, that it holds. Machines die, and in the first case cables are cut, at any time; what
  * was on its way is then lost, or not. Modelled are
  *
- *   - npulink_agree_tell(), npulink_agree_told();
- *   - npulink_agree_follow(), npulink_agree_decide() and what they call;
- *   - npulink_agree_commit(), npulink_agree_close(), npulink_agree_gone().
+ *   - npulink_agree_told(), npulink_agree_lose(), and npulink_agree_step() after them;
+ *   - npulink_agree_decide(), npulink_agree_follow() and what they call;
+ *   - npulink_agree_commit(), npulink_agree_confirm(), npulink_agree_close().
  *
- * Nobody is too late: who waits, waits for what comes. Checked: all that live end; as long as no
- * cable is cut, all who live go on, and together; whatever is cut, two that go on and count each
- * other go on together; nobody says what another one takes for a lie.
+ * Two of the three are enough; number 0 does not count. Nobody is too late: who waits, waits for
+ * what comes, but where too few are picked. Checked: all that live end; as long as no cable is cut
+ * and one at most has died, all who live go on; whatever is cut, all that go on go on together;
+ * nobody is left out but by one that lives and goes on; nobody says what another one takes for a
+ * lie.
  *
  *	spin -search -O2 -safety -m1000000 kernel/core/agree.pml
  */
@@ -34,18 +36,22 @@
 
 #define AGREED	1
 #define LEFT	2
+#define FEW	3
 
-chan c[N * N] = [5] of { byte, byte, byte, byte };	/* type, decider, number, mask */
+chan c[N * N] = [7] of { byte, byte, byte, byte };	/* type, decider, number, mask */
 
 byte crashed, faults;
 bool cuts, late;
 byte cut[N * N];
-byte up[N], dead[N], said[N];
+byte up[N], dead[N], said[N], without[N];
 byte p_dead[N * N];				/* what another one has said */
 byte o_number[N * N], o_places[N * N];			/* its last offer, and the own one */
 bool o_taken[N * N];
 byte agreed[N * N];
 byte a_decider[N], a_number[N], a_places[N];		/* accepted */
+bool committed[N];
+byte heard[N];					/* who has said that it holds */
+bool news[N], few[N];
 byte ended[N], result[N];
 
 byte k, decider, picked, m_type, m_d, m_n, m_p;	/* within an atomic step only */
@@ -64,31 +70,57 @@ inline forget(from, to)
 	od
 }
 
-/* npulink_agree_end(), npulink_agree_close() */
-inline finish(i, how)
+/* Machine @me says so to those of @whom that it reaches. */
+inline say_all(me, whom, what, whose, which, places)
 {
-	ended[i] = how;
-	result[i] = a_places[i];
 	k = 0;
 	do
 	:: k == N -> break
-	:: k < N && how == AGREED && k != i && (up[i] & SELF(k)) ->
-		if
-		:: a_places[i] & SELF(k) -> say(i, k, COMMIT, a_decider[i], a_number[i], 0)
-		:: else -> say(i, k, WITHOUT, 0, 0, 0)
-		fi;
+	:: k < N && k != me && (up[me] & (whom) & SELF(k)) ->
+		say(me, k, what, whose, which, places);
 		k++
-	:: k < N && !(how == AGREED && k != i && (up[i] & SELF(k))) -> k++
+	:: k < N && !(k != me && (up[me] & (whom) & SELF(k))) -> k++
 	od;
 	k = 0
 }
 
+/* npulink_agree_end(), npulink_agree_close() */
+inline finish(i, how)
+{
+	if
+	:: how == AGREED -> say_all(i, 15 - a_places[i], WITHOUT, 0, 0, 0)
+	:: else
+	fi;
+	ended[i] = how;
+	result[i] = a_places[i]
+}
+
 inline accept(me, whose)
 {
+	if
+	:: a_decider[me] == whose && a_number[me] == o_number[AT(me, whose)]
+	:: else -> heard[me] = 0
+	fi;
 	o_taken[AT(me, whose)] = true;
 	a_decider[me] = whose;
 	a_number[me] = o_number[AT(me, whose)];
 	a_places[me] = o_places[AT(me, whose)]
+}
+
+/* npulink_agree_holds() */
+inline holds(i)
+{
+	committed[i] = true;
+	say_all(i, a_places[i], COMMIT, a_decider[i], a_number[i], 0)
+}
+
+/* What it has offered does not hold any more. */
+inline void(i, j)
+{
+	if
+	:: !committed[i] && a_decider[i] == j -> a_number[i] = 0
+	:: else
+	fi
 }
 
 inline told(i, j)
@@ -96,11 +128,17 @@ inline told(i, j)
 	c[AT(j, i)]?m_type, m_d, m_n, m_p;
 	if
 	:: m_type == ALIVE ->
+		if
+		:: m_p & a_places[i] -> void(i, j)
+		:: else
+		fi;
 		said[i] = said[i] | SELF(j);
 		p_dead[AT(i, j)] = m_p
 	:: m_type == OFFER ->
 		assert((said[i] & SELF(j)) && m_n > o_number[AT(i, j)]);
-		assert((m_p & SELF(i)) && (m_p & SELF(j)));
+		assert(!m_p || (m_p & SELF(j)));
+		assert(o_number[AT(i, j)] || (m_p & SELF(i)));
+		void(i, j);
 		o_number[AT(i, j)] = m_n;
 		o_places[AT(i, j)] = m_p;
 		o_taken[AT(i, j)] = false
@@ -111,29 +149,24 @@ inline told(i, j)
 			agreed[AT(i, j)] = m_n
 		:: else
 		fi
-	:: m_type == COMMIT ->
-		assert(m_n && o_number[AT(i, m_d)] == m_n && o_taken[AT(i, m_d)] &&
+	:: m_type == COMMIT && committed[i] ->
+		assert(m_d == a_decider[i] && m_n == a_number[i] && (a_places[i] & SELF(j)));
+		heard[i] = heard[i] | SELF(j)
+	:: m_type == COMMIT && !committed[i] ->
+		assert(m_n && m_d != i && o_number[AT(i, m_d)] == m_n && o_taken[AT(i, m_d)] &&
 		       (o_places[AT(i, m_d)] & SELF(j)));
-		accept(i, m_d);
-		finish(i, AGREED)
+		if
+		:: j != m_d && (up[i] & SELF(m_d)) ->
+			assert(m_d == a_decider[i] && m_n == a_number[i])
+		:: else -> accept(i, m_d); holds(i)
+		fi;
+		heard[i] = heard[i] | SELF(j)
 	:: m_type == WITHOUT ->
 		assert(said[i] & SELF(j));
-		finish(i, LEFT)
+		without[i] = without[i] | SELF(j)
 	fi;
+	news[i] = true;
 	m_type = 0; m_d = 0; m_n = 0; m_p = 0
-}
-
-inline tell(i)
-{
-	k = 0;
-	do
-	:: k == N -> break
-	:: k < N && (up[i] & SELF(k)) && k != i ->
-		say(i, k, ALIVE, 0, 0, dead[i]);
-		k++
-	:: k < N && !((up[i] & SELF(k)) && k != i) -> k++
-	od;
-	k = 0
 }
 
 inline gone(i, j)
@@ -141,82 +174,144 @@ inline gone(i, j)
 	up[i] = up[i] & ~SELF(j);
 	dead[i] = dead[i] | SELF(j);
 	forget(j, i);
-	tell(i)
+	say_all(i, 15, ALIVE, 0, 0, dead[i]);
+	news[i] = true
 }
 
+#define SIZE(p)		(((p) & 1) + ((p) >> 1 & 1) + ((p) >> 2 & 1) + ((p) >> 3 & 1))
+#define QUORUM(p)	(SIZE((p) & 14) >= 2)
+/* npulink_agree_left_out() */
+#define LEFT_OUT(i)	(without[i] && !QUORUM(SELF(i) | (up[i] & ~without[i])))
+/* npulink_agree_owes() */
 #define LOST(i)		(a_number[i] && !(up[i] & SELF(a_decider[i])))
-/* npulink_agree_unclear(): of j */
-#define GIVEN_UP(i, j)	((said[i] & SELF(j)) && (p_dead[AT(i, j)] & SELF(a_decider[i])))
-#define UNCLEAR(i, j)	((j) != (i) && (a_places[i] & SELF(j)) && (up[i] & SELF(j)) && \
-			 !GIVEN_UP(i, j))
-#define IS_UNCLEAR(i)	(LOST(i) && (UNCLEAR(i, 1) || UNCLEAR(i, 2) || UNCLEAR(i, 3)))
-/* npulink_agree_pick(): can j, who is reached, be with those in p? */
-#define FITS(i, j, p)	((up[i] & SELF(j)) && !(p_dead[AT(i, j)] & (p)) && \
-			 !((p & SELF(1)) && 1 != (i) && (p_dead[AT(i, 1)] & SELF(j))) && \
-			 !((p & SELF(2)) && 2 != (i) && (p_dead[AT(i, 2)] & SELF(j))) && \
-			 !((p & SELF(3)) && 3 != (i) && (p_dead[AT(i, 3)] & SELF(j))))
+#define OWES(i, j)	((j) != (i) && (a_places[i] & up[i] & SELF(j)) && \
+			 !((said[i] & SELF(j)) && (p_dead[AT(i, j)] & SELF(a_decider[i]))))
+/* npulink_agree_heard() */
+#define HEARD(i)	((up[i] & ~said[i]) == 0 && \
+			 !(LOST(i) && (OWES(i, 1) || OWES(i, 2) || OWES(i, 3))))
+/* npulink_pick(), of three: of two that do not reach each other the last one is left out. */
+#define CANDIDATES(i)	(SELF(i) | (up[i] & said[i] & ~without[i]))
+#define APART(i, j, k)	((p_dead[AT(i, j)] & SELF(k)) || (p_dead[AT(i, k)] & SELF(j)))
+/* Might others go on that @j reaches? */
+#define REACHES(i, j)	((CANDIDATES(i) & SELF(j)) && !(p_dead[AT(i, j)] & 14))
+#define HOPES(i)	(!(dead[i] & 14) || REACHES(i, 1) || REACHES(i, 2) || REACHES(i, 3))
+#define FIRST(p)	(((p) & 1) -> 0 : (((p) & 2) -> 1 : (((p) & 4) -> 2 : 3)))
 #define HAS(i, j)	((j) == (i) || !(o_places[AT(i, i)] & SELF(j)) || \
 			 agreed[AT(i, j)] == o_number[AT(i, i)])
-#define FIRST(i)	((up[i] & 1) -> 0 : ((up[i] & 2) -> 1 : ((up[i] & 4) -> 2 : 3)))
-
-/* Would npulink_agree_follow() accept? */
-#define MAY_FOLLOW(i)	(FIRST(i) != (i) && o_number[AT(i, FIRST(i))] && \
-			 !o_taken[AT(i, FIRST(i))] && !IS_UNCLEAR(i) && \
-			 (o_places[AT(i, FIRST(i))] & ~up[i]) == 0 && \
-			 (o_places[AT(i, FIRST(i))] & ~said[i]) == 0)
-/* Would npulink_agree_decide() get beyond npulink_agree_heard()? */
-#define MAY_DECIDE(i)	(FIRST(i) == (i) && (up[i] & ~said[i]) == 0 && !IS_UNCLEAR(i))
-
-inline follow(i)
-{
-	decider = FIRST(i);
-	accept(i, decider);
-	say(i, decider, ACCEPT, decider, o_number[AT(i, decider)], 0);
-	decider = 0
-}
+#define ACCEPTED(i)	(o_number[AT(i, i)] && HAS(i, 1) && HAS(i, 2) && HAS(i, 3))
+/* npulink_agree_suits() */
+#define SUITS(i, p)	(((p) & SELF(i)) && QUORUM(p) && ((p) & ~CANDIDATES(i)) == 0 && \
+			 SIZE(p) >= SIZE(picked))
+/* npulink_agree_go_on(): what it has accepted of another one may yet hold. */
+#define BOUND(i)	(a_number[i] && a_decider[i] != decider && (up[i] & SELF(a_decider[i])))
+#define CONFIRMED(i)	((a_places[i] & up[i] & ~heard[i] & ~SELF(i)) == 0)
 
 inline pick(i)
 {
-	picked = SELF(i);
-	k = 0;
-	do
-	:: k == N -> break
-	:: k < N && k != i && FITS(i, k, picked) -> picked = picked | SELF(k); k++
-	:: k < N && !(k != i && FITS(i, k, picked)) -> k++
-	od;
-	k = 0
+	picked = CANDIDATES(i);
+	if
+	:: i == 1 && (picked & 12) == 12 && APART(i, 2, 3) -> picked = picked & ~SELF(3)
+	:: i == 2 && (picked & 10) == 10 && APART(i, 1, 3) -> picked = picked & ~SELF(3)
+	:: i == 3 && (picked & 6) == 6 && APART(i, 1, 2) -> picked = picked & ~SELF(2)
+	:: else
+	fi
 }
 
-inline offer(i)
+inline offer(i, whom)
 {
 	o_number[AT(i, i)]++;
-	o_places[AT(i, i)] = picked;
-	accept(i, i);
-	k = 0;
-	do
-	:: k == N -> break
-	:: k < N && k != i && (picked & SELF(k)) ->
-		say(i, k, OFFER, i, o_number[AT(i, i)], picked);
-		k++
-	:: k < N && !(k != i && (picked & SELF(k))) -> k++
-	od;
-	k = 0
+	say_all(i, whom | o_places[AT(i, i)], OFFER, i, o_number[AT(i, i)], whom);
+	o_places[AT(i, i)] = whom
 }
 
-#define ACCEPTED(i)	(o_number[AT(i, i)] && HAS(i, 1) && HAS(i, 2) && HAS(i, 3))
+inline take_back(i)
+{
+	if
+	:: o_places[AT(i, i)] ->
+		offer(i, 0);
+		if
+		:: a_decider[i] == i -> a_number[i] = 0
+		:: else
+		fi
+	:: else
+	fi
+}
+
+inline decide(i)
+{
+	if
+	:: o_places[AT(i, i)] != picked -> offer(i, picked); accept(i, i)
+	:: else
+	fi;
+	if
+	:: ACCEPTED(i) -> holds(i)
+	:: else
+	fi
+}
+
+inline go_on(i)
+{
+	decider = FIRST(picked);
+	if
+	:: decider != i -> take_back(i)
+	:: else
+	fi;
+	if
+	:: BOUND(i)
+	:: !BOUND(i) && decider == i -> decide(i)
+	:: !BOUND(i) && decider != i && o_number[AT(i, decider)] && !o_taken[AT(i, decider)] &&
+	   SUITS(i, o_places[AT(i, decider)]) ->
+		accept(i, decider);
+		say(i, decider, ACCEPT, decider, o_number[AT(i, decider)], 0)
+	:: else
+	fi;
+	decider = 0
+}
+
+/* npulink_agree_step() */
+inline step(i)
+{
+	news[i] = false;
+	few[i] = false;
+	if
+	:: !committed[i] && LOST(i) && heard[i] -> holds(i)
+	:: else
+	fi;
+	if
+	:: committed[i]
+	:: !committed[i] && LEFT_OUT(i) -> finish(i, LEFT)
+	:: !committed[i] && !LEFT_OUT(i) && HEARD(i) ->
+		pick(i);
+		if
+		:: QUORUM(picked) -> go_on(i)
+		:: else ->
+			take_back(i);
+			if
+			:: !HOPES(i) || !up[i] -> finish(i, FEW)
+			:: else -> few[i] = true
+			fi
+		fi;
+		picked = 0
+	:: else
+	fi;
+	if
+	:: committed[i] && CONFIRMED(i) -> finish(i, AGREED)
+	:: else
+	fi
+}
+
 #define LIVES(i)	(!(crashed & SELF(i)) && !ended[i])
 #define BROKEN(i, j)	((crashed & SELF(j)) || cut[AT(i, j)] || \
 			 (ended[j] && empty(c[AT(j, i)])))
 
 #define HEARS(i, j)	((up[i] & SELF(j)) && nempty(c[AT(j, i)]))
 #define LOSES(i, j)	((up[i] & SELF(j)) && BROKEN(i, j))
-#define NEWS(i, j)	(HEARS(i, j) || LOSES(i, j))
 
 proctype machine(byte i)
 {
 	byte j;
 
-	atomic { tell(i) };
+	atomic { say_all(i, 15, ALIVE, 0, 0, dead[i]); news[i] = true };
 	do
 	:: atomic { !LIVES(i) -> break }
 	/* What was said is heard, or never. */
@@ -226,20 +321,8 @@ proctype machine(byte i)
 	:: atomic { LIVES(i) && LOSES(i, (i + 1) % N) -> j = (i + 1) % N; gone(i, j); j = 0 }
 	:: atomic { LIVES(i) && LOSES(i, (i + 2) % N) -> j = (i + 2) % N; gone(i, j); j = 0 }
 	:: atomic { LIVES(i) && LOSES(i, (i + 3) % N) -> j = (i + 3) % N; gone(i, j); j = 0 }
-	:: atomic { LIVES(i) && MAY_FOLLOW(i) -> follow(i) }
-	:: atomic { LIVES(i) && MAY_DECIDE(i) ->
-		    pick(i);
-		    if
-		    :: o_number[AT(i, i)] == 0 || o_places[AT(i, i)] != picked -> offer(i)
-		    :: else
-		    fi;
-		    picked = 0;
-		    if
-		    :: ACCEPTED(i) -> finish(i, AGREED)
-		    /* Nothing more to do until something is heard. */
-		    :: else -> !LIVES(i) || NEWS(i, (i + 1) % N) || NEWS(i, (i + 2) % N) ||
-			       NEWS(i, (i + 3) % N)
-		    fi }
+	:: atomic { LIVES(i) && news[i] -> step(i) }
+	:: atomic { timeout && LIVES(i) && few[i] -> finish(i, FEW) }
 	od
 }
 
@@ -263,8 +346,11 @@ proctype fate()
 #define OVER(i)		((crashed & SELF(i)) || ended[i])
 #define SAME(i, j)	(a_decider[i] == a_decider[j] && a_number[i] == a_number[j] && \
 			 result[i] == result[j])
-#define TOGETHER(i, j)	(!(GOES_ON(i) && GOES_ON(j)) || SAME(i, j) || \
-			 (cuts && !((result[i] & SELF(j)) && (result[j] & SELF(i)))))
+#define TOGETHER(i, j)	(!(GOES_ON(i) && GOES_ON(j)) || SAME(i, j))
+#define ANY_GOES_ON	(GOES_ON(1) || GOES_ON(2) || GOES_ON(3))
+/* With whom it was left out may have died since; then none of them is left. */
+#define IS_LEFT(i)	(!(crashed & SELF(i)) && ended[i] == LEFT)
+#define ALL_GO_ON(i)	((crashed & SELF(i)) || ended[i] == AGREED)
 
 proctype judge()
 {
@@ -272,7 +358,11 @@ proctype judge()
 		OVER(1) && OVER(2) && OVER(3);
 		assert(TOGETHER(1, 2) && TOGETHER(1, 3) && TOGETHER(2, 3));
 		if
-		:: !cuts -> assert(ended[1] != LEFT && ended[2] != LEFT && ended[3] != LEFT)
+		:: !cuts && SIZE(crashed) <= 2 -> assert(ALL_GO_ON(1) && ALL_GO_ON(2) && ALL_GO_ON(3))
+		:: else
+		fi;
+		if
+		:: IS_LEFT(1) || IS_LEFT(2) || IS_LEFT(3) -> assert(ANY_GOES_ON)
 		:: else
 		fi
 	}

@@ -36,15 +36,27 @@ static u32 npulink_agree_alive(struct npulink_agree *agree, struct npulink_wire_
 	return sizeof(*body);
 }
 
+/* Which offer @type is about. */
+static const struct npulink_offer_of *npulink_agree_which(struct npulink_place *place, u8 type)
+{
+	switch (type) {
+	case NPULINK_WIRE_OFFER:
+		return &npulink_agree_self(place->agree)->offer;
+	case NPULINK_WIRE_ACCEPT:
+		return &place->offer;
+	default:
+		return &place->agree->accepted;
+	}
+}
+
 static u32 npulink_agree_fill(struct npulink_place *place, struct npulink_wire_msg *msg, void *body)
 {
+	const struct npulink_offer_of *offer = npulink_agree_which(place, msg->type);
 	struct npulink_agree *agree = place->agree;
-	const struct npulink_offer_of *ours = &npulink_agree_self(agree)->offer;
-	const struct npulink_offer_of *offer = msg->type == NPULINK_WIRE_OFFER ? ours :
-					       &agree->accepted;
 
 	switch (msg->type) {
 	case NPULINK_WIRE_ALIVE:
+		msg->agree.flags = cpu_to_le32(agree->minority ? NPULINK_WIRE_MINORITY : 0);
 		return npulink_agree_alive(agree, body);
 	case NPULINK_WIRE_WITHOUT:
 		return 0;
@@ -58,6 +70,18 @@ static u32 npulink_agree_fill(struct npulink_place *place, struct npulink_wire_m
 	return sizeof(struct npulink_wire_offer);
 }
 
+/* Is there no use in it any more? */
+static bool npulink_agree_stale(const struct npulink_place *place, u8 type)
+{
+	const struct npulink_agree *agree = place->agree;
+	const u8 *ours = agree->places[agree->self].offer.places;
+
+	/* Nothing is taken back that it was not told. */
+	if (type == NPULINK_WIRE_OFFER)
+		return !place->offered && !npulink_has_place(ours, place - agree->places);
+	return type == NPULINK_WIRE_ACCEPT && !place->offer.taken;
+}
+
 /* Say what is due, in the order of the types. */
 void npulink_agree_pump(struct npulink_place *place)
 {
@@ -69,6 +93,10 @@ void npulink_agree_pump(struct npulink_place *place)
 	while (place->want && place->state == NPULINK_PLACE_UP && !place->full) {
 		u8 what = __ffs(place->want);
 
+		if (npulink_agree_stale(place, NPULINK_WIRE_ALIVE + what)) {
+			place->want &= ~BIT(what);
+			continue;
+		}
 		npulink_agree_stamp(place, &msg, NPULINK_WIRE_ALIVE + what);
 		len = npulink_agree_fill(place, &msg, npulink_operand_va(&body));
 		msg.agree.size = cpu_to_le32(len);
@@ -78,6 +106,8 @@ void npulink_agree_pump(struct npulink_place *place)
 		}
 		place->tx_seq++;
 		place->want &= ~BIT(what);
+		if (msg.type == NPULINK_WIRE_OFFER)
+			place->offered = true;
 	}
 }
 
@@ -91,12 +121,30 @@ void npulink_agree_last(struct npulink_place *place, struct npulink_wire_msg *ms
 
 /* ---- what is said to us ----------------------------------------------------------- */
 
+/* What it says has changed: may what it has offered still come to hold? */
+static void npulink_agree_told_views(struct npulink_place *place, const u8 *dead)
+{
+	struct npulink_agree *agree = place->agree;
+	struct npulink_offer_of *last = &agree->accepted;
+
+	if (place->said && !memcmp(place->dead, dead, sizeof(place->dead)))
+		return;
+	memcpy(place->dead, dead, sizeof(place->dead));
+	agree->views++;
+	/* It would have said so before. */
+	if (!agree->committed && last->number && last->decider == place - agree->places &&
+	    npulink_places_meet(last->places, dead))
+		last->number = 0;
+}
+
 static const char *npulink_agree_told_alive(struct npulink_place *place,
+					    const struct npulink_wire_msg *msg,
 					    const struct npulink_wire_alive *body)
 {
 	struct npulink_agree *agree = place->agree;
 	struct npulink_cause cause;
 	const char *wrong;
+	u32 i;
 
 	wrong = npulink_cause_from_wire(&cause, &body->cause, agree->comm->nranks);
 	if (wrong)
@@ -108,10 +156,17 @@ static const char *npulink_agree_told_alive(struct npulink_place *place,
 	if (npulink_places_beyond(body->dead, agree->nplaces) ||
 	    npulink_places_beyond(body->live, place->nranks))
 		return "a machine or rank that is not there";
+	if (npulink_has_place(body->dead, agree->self))
+		return "that it cannot reach us";
 	if (place->said && memcmp(place->live, body->live, sizeof(place->live)))
 		return "other ranks than before";
+	for (i = 0; i < sizeof(place->dead); i++)
+		if (place->dead[i] & ~body->dead[i])
+			return "that a machine is back";
+	npulink_agree_told_views(place, body->dead);
 	place->said = true;
-	memcpy(place->dead, body->dead, sizeof(place->dead));
+	if (le32_to_cpu(msg->agree.flags) & NPULINK_WIRE_MINORITY)
+		agree->minority = true;
 	memcpy(place->live, body->live, sizeof(place->live));
 	/* It may have failed for a reason that nobody here has met with. */
 	npulink_comm_fail(agree->comm, &cause);
@@ -125,17 +180,21 @@ static const char *npulink_agree_told_offer(struct npulink_place *place,
 {
 	struct npulink_agree *agree = place->agree;
 	u64 number = le64_to_cpu(msg->number);
+	u32 at = place - agree->places;
+	bool none;
 
 	if (!place->said || number <= place->offer.number || number > U32_MAX)
 		return "number of an offer";
-	if (le32_to_cpu(msg->agree.decider) != place - agree->places ||
+	none = !memchr_inv(body->places, 0, sizeof(body->places));
+	if (le32_to_cpu(msg->agree.decider) != at ||
 	    npulink_places_beyond(body->places, agree->nplaces) ||
-	    !npulink_has_place(body->places, place - agree->places) ||
-	    !npulink_has_place(body->places, agree->self))
+	    (!none && !npulink_has_place(body->places, at)) ||
+	    (!place->offer.number && !npulink_has_place(body->places, agree->self)))
 		return "machines of an offer";
-	place->offer = (struct npulink_offer_of) {
-		.decider = place - agree->places, .number = number,
-	};
+	/* It does not count on the one before any more. */
+	if (!agree->committed && agree->accepted.decider == at)
+		agree->accepted.number = 0;
+	place->offer = (struct npulink_offer_of) { .decider = at, .number = number };
 	memcpy(place->offer.nonce, msg->agree.nonce, sizeof(place->offer.nonce));
 	memcpy(place->offer.places, body->places, sizeof(place->offer.places));
 	return NULL;
@@ -179,6 +238,8 @@ static const char *npulink_agree_told(struct npulink_place *place, const void *b
 	if (len != npulink_agree_size(msg.type) || le32_to_cpu(msg.agree.size) != len)
 		return "payload";
 	if (msg.flags || msg.credits ||
+	    le32_to_cpu(msg.agree.flags) &
+	    ~(msg.type == NPULINK_WIRE_ALIVE ? NPULINK_WIRE_MINORITY : 0) ||
 	    memchr_inv(msg.agree.reserved, 0, sizeof(msg.agree.reserved)) ||
 	    (msg.type != NPULINK_WIRE_OFFER &&
 	     memchr_inv(msg.agree.nonce, 0, sizeof(msg.agree.nonce))))
@@ -189,7 +250,7 @@ static const char *npulink_agree_told(struct npulink_place *place, const void *b
 	place->rx_seq++;
 	switch (msg.type) {
 	case NPULINK_WIRE_ALIVE:
-		return npulink_agree_told_alive(place, bytes);
+		return npulink_agree_told_alive(place, &msg, bytes);
 	case NPULINK_WIRE_OFFER:
 		return npulink_agree_told_offer(place, &msg, bytes);
 	case NPULINK_WIRE_ACCEPT:
@@ -201,10 +262,11 @@ static const char *npulink_agree_told(struct npulink_place *place, const void *b
 			return NULL;
 		return "an offer that was not accepted";
 	}
-	/* WITHOUT. Only who has agreed with others says so. */
+	/* WITHOUT. Only who has agreed says so; what it means depends on how many do. */
 	if (!place->said)
 		return "that we are left out, too early";
-	npulink_agree_end(place->agree, -ESHUTDOWN);
+	place->without = true;
+	place->agree->views++;
 	return NULL;
 }
 
@@ -268,9 +330,9 @@ static void npulink_agree_lost(struct npulink_put *put, int status)
 	unsigned long flags;
 
 	spin_lock_irqsave(&agree->lock, flags);
-	/* They have agreed, and we were not there. */
+	/* It says that it has agreed with others, and we were not there; anybody may say that. */
 	if (status == -ECONNABORTED && place->state == NPULINK_PLACE_CALLING)
-		npulink_agree_end(agree, -ESHUTDOWN);
+		place->without = true;
 	npulink_agree_gone(place);
 	npulink_agree_kick(agree);
 	spin_unlock_irqrestore(&agree->lock, flags);

@@ -161,7 +161,7 @@ int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct np
 
 /* ---- agree*.c */
 
-int npulink_agree_ask(struct npulink_rank *rank);
+int npulink_agree_ask(struct npulink_rank *rank, bool minority);
 int npulink_agree_init(void);
 void npulink_agree_exit(void);
 void npulink_agree_flush(void);

@@ -399,7 +399,7 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_rank *rank, *old;
 	int rc;
 
-	if (cmd->flags)
+	if (cmd->flags & ~NPULINK_SHRINK_MINORITY)
 		return -EOPNOTSUPP;
 	old = npulink_rank_lookup(file, cmd->comm_id);
 	if (IS_ERR(old))
@@ -413,7 +413,10 @@ int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd)
 	if (READ_ONCE(old->comm->depth) >= NPULINK_MAX_DEPTH)
 		goto out_old;
 	/* Who lives elsewhere is to be agreed on. */
-	rc = READ_ONCE(old->comm->far) ? npulink_agree_ask(old) : 0;
+	if (READ_ONCE(old->comm->far))
+		rc = npulink_agree_ask(old, cmd->flags & NPULINK_SHRINK_MINORITY);
+	else
+		rc = 0;
 	if (rc)
 		goto out_old;
 	rank = npulink_rank_new(file);

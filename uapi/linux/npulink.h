@@ -511,7 +511,7 @@ struct npulink_comm_status {
 /**
  * struct npulink_comm_shrink - ioctl(NPULINK_COMM_SHRINK)
  * @size: sizeof(struct npulink_comm_shrink)
- * @flags: 0
+ * @flags: NPULINK_SHRINK_MINORITY: half of the nodes, or fewer, may go on
  * @comm_id: communicator that has failed
  * @out_id: id of the new communicator
  * @out_rank: own rank in it
@@ -530,17 +530,26 @@ struct npulink_comm_status {
  * not do their part. A signal ends the wait, not the agreement. Ranks survive on other nodes,
  * too, without having asked.
  *
- * Only nodes that all reach each other go on together. Where there are several such groups,
- * each goes on by itself if it reaches none of the others: a group of ranks that was cut off
- * does not know whether others live. Else those go on that include the lowest ranks, and the
- * other ones, who reach some of them, get ESHUTDOWN. No rank is in two groups. A node that is
- * cut off at the moment at which all have agreed may count among the survivors some that have
- * gone on without it; what they have is their own, and its communicator fails
+ * Only nodes that all reach each other go on together: as many as can be, so that one that
+ * cannot reach some of the others, or says so, is left out, and not these; of as many, those with
+ * the lower ranks. They have to be more than half of the nodes that the failed communicator had
+ * ranks on, or half with that of rank 0; a node whose only rank has died and has failed it
+ * thereby does not count. So there is at most one such group, however the network has fallen
+ * apart. Others get ESHUTDOWN if they hear of it, else ENOLINK; then it may be asked for again.
+ *
+ * With NPULINK_SHRINK_MINORITY from a rank of any node, half or fewer may go on, too: also after
+ * more than half of the nodes were lost at a time, which is not to be told from a network that has
+ * fallen apart. Where it has, each part that reaches none of the others goes on by itself. No
+ * rank is in two groups.
+ *
+ * A node that is cut off at the moment at which all have agreed may count among the survivors
+ * some that have gone on without it; what they have is their own, and its communicator fails
  * (NPULINK_CAUSE_LINK) when it needs them.
  *
  *  - EINVAL: the communicator has not failed
  *  - EEXIST: asked before
  *  - ESHUTDOWN: the others go on without this rank
+ *  - ENOLINK: too few nodes reach each other
  *  - EMLINK: it is the 32nd of communicators each of which was shrunk before all had joined it
  *  - EOPNOTSUPP: it has ranks on more than 8,192 nodes, or besides others more ranks than that
  *    on one
@@ -557,6 +566,8 @@ struct npulink_comm_shrink {
 	__aligned_u64 map;
 };
 #define NPULINK_COMM_SHRINK _IO(NPULINK_TYPE, NPULINK_CMD_COMM_SHRINK)
+
+#define NPULINK_SHRINK_MINORITY	(1U << 0)
 
 /* Why PLAN_CREATE (or libcoll's verifier) refused a plan. */
 #define NPULINK_BAD_NONE	0

@@ -51,10 +51,12 @@
  * BLAKE2s with the secret as key, over the label "npulink agree"; its first 16 bytes), so
  * that nothing said on one kind of connection is of use on the other. Who is called and has gone
  * on without the caller refuses with NPULINK_WIRE_FAILED. When it knows which of the others
- * it can reach, each machine tells them by ALIVE, again whenever that changes. The first
- * machine of those that a machine can reach decides: it makes all that are to go on an OFFER,
- * each of them ACCEPTs, then it says COMMIT, which each passes on to all the others. Who is left
- * out is told so by WITHOUT. The new secret is a hash of the old one, of the nonce of
+ * it can reach, each machine tells them by ALIVE, again whenever that changes. From that each
+ * picks the most that all reach each other (core/agree_pick.h); the first one of them decides: it
+ * makes all of them an OFFER, each ACCEPTs, then it says COMMIT, which each passes on to all the
+ * others. An OFFER without the one that it is sent to takes the one before it back. Who is left
+ * out is told so by WITHOUT, by each that has heard COMMIT from all that it reaches: none is left
+ * out by who then dies. The new secret is a hash of the old one, of the nonce of
  * the OFFER, and of which ranks go on, so it is not sent.
  */
 #ifndef NPULINK_WIRE_H
@@ -255,14 +257,18 @@ struct npulink_wire_status {
  *	     numbers its offers by @number of struct npulink_wire_msg, from 1
  * @size: ALIVE, OFFER: bytes of payload
  * @nonce: OFFER: random
+ * @flags: ALIVE: NPULINK_WIRE_MINORITY: a rank has asked for NPULINK_SHRINK_MINORITY
  * @reserved: 0
  */
 struct npulink_wire_agree {
 	__le32 decider;
 	__le32 size;
 	__u8 nonce[16];
-	__u8 reserved[88];
+	__le32 flags;
+	__u8 reserved[84];
 } __packed;
+
+#define NPULINK_WIRE_MINORITY	1
 
 /**
  * struct npulink_wire_msg - header of every message
@@ -351,7 +357,8 @@ struct npulink_wire_cause {
  * @places: a hash of which rank is where
  * @nplaces: number of machines
  * @nranks: ranks that are said to be on the sender's machine
- * @dead: machines that it cannot reach, by place, the first in the lowest bit
+ * @dead: machines that it cannot reach, by place, the first in the lowest bit; never fewer
+ *	  than before
  * @live: which of those ranks live, in their order; always the same
  */
 struct npulink_wire_alive {
@@ -367,7 +374,8 @@ static_assert(sizeof(struct npulink_wire_alive) <= NPULINK_WIRE_EAGER);
 
 /**
  * struct npulink_wire_offer - payload of OFFER
- * @places: machines that are to go on; the sender and the receiver among them
+ * @places: machines that are to go on; the sender and the receiver among them, or if there was
+ *	    an offer before, not the receiver, or none
  */
 struct npulink_wire_offer {
 	__u8 places[NPULINK_WIRE_PLACES / 8];
