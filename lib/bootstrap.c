@@ -472,7 +472,7 @@ out:
 static int meet(struct coll_bootstrap *b, struct coll_dev *dev, int rc,
 		const struct coll_config *config, struct coll_comm **comm)
 {
-	struct record mine = { .version = COLL_VERSION, .flags = config->flags };
+	struct record mine = { .version = COLL_VERSION, .flags = config->flags & ~COLL_MINORITY };
 	struct record *all = calloc(b->nranks, sizeof(*all));
 	char own[COLL_TEXT];
 	uint8_t secret[16];

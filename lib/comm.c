@@ -49,9 +49,9 @@ int coll_config_get(struct coll_config *out, const struct coll_config *config, c
 		return coll_text(text, size, -E2BIG,
 				 "struct coll_config has a member that is set and that libcoll %s does not know: the program needs a newer libcoll",
 				 COLL_VERSION_STRING);
-	if (out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM))
+	if (out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM | COLL_MINORITY))
 		return coll_text(text, size, -EINVAL, "coll_config.flags has unknown bits: 0x%x",
-				 out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM));
+				 out->flags & ~(COLL_ANY_UID | COLL_CHECKSUM | COLL_MINORITY));
 	return 0;
 }
 

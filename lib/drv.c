@@ -274,11 +274,12 @@ int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code)
 }
 
 /* @map: for the rank in @id of each rank of the new one. */
-int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t *map,
+int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t flags, uint32_t *map,
 			 struct npulink_comm_shrink *out)
 {
 	*out = (struct npulink_comm_shrink) {
 		.size = sizeof(*out), .comm_id = id, .map = (uintptr_t)map,
+		.flags = flags & COLL_MINORITY ? NPULINK_SHRINK_MINORITY : 0,
 	};
 	return drv_call_again(drv, NPULINK_COMM_SHRINK, out);
 }

@@ -77,7 +77,7 @@ int coll_drv_port(struct coll_drv *drv, uint32_t index, struct npulink_port_info
 int coll_drv_comm_peers(struct coll_drv *drv, uint32_t id, const struct npulink_peer *peers,
 			uint32_t n, const struct npulink_addr *more, uint32_t nmore);
 int coll_drv_comm_abort(struct coll_drv *drv, uint32_t id, uint32_t code);
-int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t *map,
+int coll_drv_comm_shrink(struct coll_drv *drv, uint32_t id, uint32_t flags, uint32_t *map,
 			 struct npulink_comm_shrink *out);
 int coll_drv_comm_status(struct coll_drv *drv, uint32_t id, struct npulink_comm_status *st);
 int coll_drv_plan_create(struct coll_drv *drv, uint32_t comm_id, const struct coll_plan *plan,

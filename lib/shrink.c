@@ -8,8 +8,8 @@
 #include <string.h>
 #include "internal.h"
 
-/* Join the survivors of @comm. */
-static int join(struct coll_comm *comm, struct coll_survivors **survivors)
+/* Join the survivors of @comm; with the flags of its configuration. */
+static int join(struct coll_comm *comm, uint32_t flags, struct coll_survivors **survivors)
 {
 	struct coll_survivors *s = calloc(1, sizeof(*s) + comm->nranks * sizeof(*s->map));
 	struct npulink_comm_shrink new;
@@ -17,7 +17,7 @@ static int join(struct coll_comm *comm, struct coll_survivors **survivors)
 
 	if (!s)
 		return -ENOMEM;
-	rc = coll_drv_comm_shrink(&comm->dev->drv, comm->id, s->map, &new);
+	rc = coll_drv_comm_shrink(&comm->dev->drv, comm->id, flags, s->map, &new);
 	if (rc) {
 		free(s);
 		return rc;
@@ -30,7 +30,7 @@ static int join(struct coll_comm *comm, struct coll_survivors **survivors)
 }
 
 /* If another one has died meanwhile, what was joined has failed already: go on from there. */
-static int follow(struct coll_drv *drv, struct coll_survivors *s)
+static int follow(struct coll_drv *drv, uint32_t flags, struct coll_survivors *s)
 {
 	uint32_t *spare = calloc(s->nranks, sizeof(*spare));
 	struct npulink_comm_shrink new;
@@ -40,7 +40,7 @@ static int follow(struct coll_drv *drv, struct coll_survivors *s)
 	if (!spare)
 		return -ENOMEM;
 	while (!coll_drv_comm_status(drv, s->id, &st) && st.out_cause) {
-		rc = coll_drv_comm_shrink(drv, s->id, spare, &new);
+		rc = coll_drv_comm_shrink(drv, s->id, flags, spare, &new);
 		if (rc)
 			break;
 		coll_drv_destroy(drv, s->id);
@@ -102,6 +102,9 @@ static int shrink_text(struct coll_comm *comm, int rc)
 	case -ESHUTDOWN:
 		return coll_fail(comm, rc,
 				 "coll_comm_shrink: the others go on without this rank, as its machine could not reach all of theirs when they agreed");
+	case -ENOLINK:
+		return coll_fail(comm, rc,
+				 "coll_comm_shrink: the machines that can reach each other are half of all or fewer; if others cannot have gone on, call it again with COLL_MINORITY");
 	default:
 		return coll_fail(comm, rc, "coll_comm_shrink: %s",
 				 coll_words(rc, words, sizeof(words)));
@@ -184,9 +187,9 @@ int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
 	if (rc)
 		return rc;
 	joined = swap_joined(comm, NULL);
-	rc = joined ? 0 : join(comm, &joined);
+	rc = joined ? 0 : join(comm, config.flags, &joined);
 	if (!rc)
-		rc = follow(&comm->dev->drv, joined);
+		rc = follow(&comm->dev->drv, config.flags, joined);
 	if (rc)
 		shrink_text(comm, rc);
 	else

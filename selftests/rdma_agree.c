@@ -177,7 +177,7 @@ static bool meet_as(struct agreer *a, const struct survivor *s, uint32_t rank, u
 		}
 		if (hostile_init(&a->h))
 			return false;
-		hello = hostile_hello(secret, 0, 1);
+		hello = hostile_hello(secret, rank, peer);
 		type = hostile_call(&a->h, &sin, secret, &hello, sizeof(hello));
 	}
 	return type == RDMA_CM_EVENT_ESTABLISHED && !hostile_prove(&a->h, secret);

@@ -68,7 +68,7 @@ static int check_all(struct coll_comm *comm)
 static struct coll_comm *go_on(struct coll_comm *comm, unsigned int rank, unsigned int left,
 			       uint64_t deadline_ns)
 {
-	return remote_go_on(comm, rank, left, deadline_ns, PATIENCE * atof(remote_bound()));
+	return remote_go_on(comm, rank, left, 0, deadline_ns, PATIENCE * atof(remote_bound()));
 }
 
 #define LONG	240000000000ULL
@@ -170,13 +170,6 @@ static int is_late(struct coll_comm *comm, unsigned int rank)
 	return bad | !!coll_comm_destroy(shrunk);
 }
 
-/* The cable between two machines, at our end. */
-static int cable(unsigned int to, bool cut)
-{
-	return run("tc qdisc %s dev eth%u root netem loss 100%%", cut ? "add" : "del",
-		   to < machine ? to : to - 1);
-}
-
 /* 1 and 2 do not reach each other, and both reach 0: with which the lower one goes on. */
 static int left_out(struct coll_comm *comm, unsigned int rank)
 {
@@ -184,7 +177,7 @@ static int left_out(struct coll_comm *comm, unsigned int rank)
 	struct coll_state state = COLL_STATE_INIT;
 	int rc = use(comm, 1), bad = 0;
 
-	if (rank && cable(3 - rank, true))
+	if (rank && remote_cable(3 - rank, true))
 		return remote_fail("no netem");
 	mark("cut");
 	for (unsigned int i = 0; i < MACHINES; i++)
@@ -204,23 +197,29 @@ static int left_out(struct coll_comm *comm, unsigned int rank)
 		shrunk = go_on(comm, rank, 3, LONG);
 		bad |= !shrunk || check_all(shrunk) || coll_comm_destroy(shrunk);
 	}
-	return bad | (rank ? cable(3 - rank, false) : 0);
+	return bad | (rank ? remote_cable(3 - rank, false) : 0);
 }
 
 /* ---- machines that are killed, or cut off ------------------------------------------------ */
 
-/* After two that were left found that they are alone: each goes on by itself. */
+/* After two that were left found that they are alone: the first goes on, the other if it may. */
 static int alone(struct coll_comm *comm, unsigned int rank)
 {
 	struct coll_comm *shrunk;
 	int rc;
 
-	if (use(comm, 1) || cable(3 - machine, true))
+	if (use(comm, 1) || remote_cable(3 - machine, true))
 		return remote_fail("rank %u: no netem", rank);
 	rc = use(comm, UNTIL_IT_FAILS);
 	if (rc != -ENOLINK)
 		return remote_check(rc ?: 1, comm, rank, "a cable that is cut");
-	shrunk = go_on(comm, rank, 1 << rank, LONG);
+	if (rank) {
+		rc = coll_comm_shrink(comm, &shrunk, NULL);
+		if (rc != -ENOLINK || !strstr(coll_comm_last_error(comm), "COLL_MINORITY"))
+			return remote_check(rc ?: 1, comm, rank, "half of the machines");
+	}
+	shrunk = remote_go_on(comm, rank, 1 << rank, rank ? COLL_MINORITY : 0, LONG,
+			      PATIENCE * atof(remote_bound()));
 	return !shrunk || check_all(shrunk) || coll_comm_destroy(shrunk);
 }
 

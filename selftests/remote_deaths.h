@@ -50,13 +50,20 @@ static inline int remote_check_death(struct coll_comm *comm, unsigned int rank, 
 	return 0;
 }
 
+/* The cable between two machines, at our end. */
+static inline int remote_cable(unsigned int to, bool cut)
+{
+	return run("tc qdisc %s dev eth%u root netem loss 100%%", cut ? "add" : "del",
+		   to < machine ? to : to - 1);
+}
+
 /*
  * Go on with those in @left, a mask of ranks, of which we have been @rank, within so many
- * @seconds. NULL: it failed.
+ * @seconds; @flags: COLL_MINORITY. NULL: it failed.
  */
 static inline struct coll_comm *remote_go_on(struct coll_comm *comm, unsigned int rank,
-					     unsigned int left, uint64_t deadline_ns,
-					     double seconds)
+					     unsigned int left, unsigned int flags,
+					     uint64_t deadline_ns, double seconds)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
 	unsigned int n = __builtin_popcount(left);
@@ -66,6 +73,7 @@ static inline struct coll_comm *remote_go_on(struct coll_comm *comm, unsigned in
 	int rc;
 
 	config.deadline_ns = deadline_ns;
+	config.flags = flags;
 	rc = coll_comm_shrink(comm, &shrunk, &config);
 	if (rc) {
 		remote_fail("rank %u: shrink: %d: %s", rank, rc, coll_comm_last_error(comm));

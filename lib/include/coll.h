@@ -139,6 +139,7 @@ struct coll_unique_id {
 
 #define COLL_ANY_UID		(1U << 0)
 #define COLL_CHECKSUM		(1U << 1)
+#define COLL_MINORITY		(1U << 2)
 
 /**
  * struct coll_config - optional properties of a communicator
@@ -146,7 +147,8 @@ struct coll_unique_id {
  * @flags: COLL_ANY_UID: ranks of other users may join; COLL_CHECKSUM: what comes over
  *	   links is checked (CRC32C) before it is used, and sent once more if it
  *	   was damaged and the sender still has it, else -EBADMSG; also set by
- *	   COLL_CHECKSUM=1 in the environment (0: not). Each is needed from all ranks
+ *	   COLL_CHECKSUM=1 in the environment (0: not). Each is needed from all ranks.
+ *	   COLL_MINORITY: of coll_comm_shrink() only, from any rank
  * @inflight: how many requests may be in flight at a time; 0: 256
  * @device: "npu3" or "3"; NULL: COLL_DEVICE from the environment, else number
  *	    rank modulo the number of devices, where coll_comm_init_env() takes
@@ -324,14 +326,19 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code);
  *
  * If ranks are on several machines, it waits until these have agreed on who survives: a
  * machine that does not answer is waited for as long as coll_config.peer_timeout_ns said
- * when @comm was made. Machines that reach none of the others go on by themselves, with the
- * ranks that they have. Who reaches some of those who go on together, but not all, gets
- * -ESHUTDOWN.
+ * when @comm was made. As many go on as all reach each other, if these are more than half of
+ * the machines of @comm, or half with that of rank 0; a machine whose only rank has died, which
+ * is why @comm has failed, does not count. So however the network falls apart, at most one part
+ * goes on. The others get -ESHUTDOWN if they hear of it, else -ENOLINK, and can call it again.
+ * With COLL_MINORITY in &coll_config.flags half or fewer go on, too, as is needed after half of
+ * the machines were lost at a time; then parts that reach none of the others each go on by
+ * themselves.
  *
  * If it fails, because of @config for one thing, it can be called again until @comm is destroyed.
  *
  * Return: 0; -EINVAL: @comm has not failed, or bad @config; -EEXIST: called before, with success;
- * -ESHUTDOWN: the others go on without this rank; -EPERM, -ENOMEM, -ENODEV, -EHOSTUNREACH: see
+ * -ESHUTDOWN: the others go on without this rank; -ENOLINK: too few machines reach each other;
+ * -EPERM, -ENOMEM, -ENODEV, -EHOSTUNREACH: see
  * coll_comm_last_error() of @comm.
  */
 int coll_comm_shrink(struct coll_comm *comm, struct coll_comm **shrunk,
