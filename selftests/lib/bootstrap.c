@@ -4,6 +4,8 @@
  * variables and by an id, and everything that can go wrong, each with its one line.
  *
  *	bootstrap join [TIMES]		be a rank that a launcher has started
+ *
+ * npulink-test: timeout=240
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
