@@ -206,12 +206,12 @@ static __attribute__((noinline)) int call_now(struct coll_comm *comm,
 }
 
 /* Nor is this in the way: with it, gcc would not make call() part of its callers. */
-static __attribute__((noinline)) int call_grouped(struct coll_comm *comm,
+static __attribute__((noinline)) int call_grouped(struct coll_group *group,
 						  const struct coll_args *args, const void *send,
 						  void *recv)
 {
-	return coll_group_again(comm, args, send, recv) ? 0 :
-	       call_later(comm, args, send, recv, BLOCKING, NULL);
+	return coll_group_again(group, args, send, recv) ? 0 :
+	       call_later(group->comm, args, send, recv, BLOCKING, NULL);
 }
 
 static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
@@ -219,6 +219,7 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 			 struct coll_request **request)
 {
 	struct coll_repeat *repeat;
+	struct coll_group *group;
 	int rc;
 
 	if (request)
@@ -228,8 +229,9 @@ static COLL_HOT int call(struct coll_comm *comm, const struct coll_args *args,
 		return rc;
 	if (form != BLOCKING)
 		return call_later(comm, args, send, recv, form, request);
-	if (coll_group_mine(comm))
-		return call_grouped(comm, args, send, recv);
+	group = coll_group_mine(comm);
+	if (group)
+		return call_grouped(group, args, send, recv);
 	repeat = coll_repeat_get(comm, args, send, recv);
 	return repeat ? coll_op_run_again(repeat) : call_now(comm, args, send, recv);
 }

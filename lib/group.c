@@ -263,10 +263,9 @@ int coll_group_add(struct coll_comm *comm, struct coll_request *req)
  * The call that was at this place of the last group is planned already. True if it is the same
  * again: then it is in this one. For the owner of an open group, without the lock.
  */
-COLL_HOT bool coll_group_again(struct coll_comm *comm, const struct coll_args *args,
+COLL_HOT bool coll_group_again(struct coll_group *g, const struct coll_args *args,
 			       const void *send, const void *recv)
 {
-	struct coll_group *g = coll_group_mine(comm);
 	struct coll_request *req = g->n < g->nkept ? g->kept[g->n] : NULL;
 
 	if (!req || !coll_op_is_call(&req->op, args))

@@ -716,7 +716,7 @@ struct coll_group {
 int coll_group_refuse(struct coll_comm *comm, int rc);
 struct coll_group *coll_group_mine(const struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
-bool coll_group_again(struct coll_comm *comm, const struct coll_args *args, const void *send,
+bool coll_group_again(struct coll_group *g, const struct coll_args *args, const void *send,
 		      const void *recv);
 bool coll_group_forget(struct coll_comm *comm);
 uint64_t coll_group_hits(const struct coll_comm *comm);
