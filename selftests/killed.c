@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * killed - a process is killed in the midst of a call that takes long: a plan of a million
- * steps, a gigabyte of memory, a million peers, a batch of long plans, millions of ranks to be
- * counted. It is gone long before the call would have ended, and nothing of it stays pinned or
- * charged.
+ * steps, a gigabyte of memory, a million peers, a batch of long plans. It is gone long before
+ * the call would have ended, and nothing of it stays pinned or charged.
  *
  * npulink-test: timeout=170 nodebug
  */
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include "nl.h"
 #include "team.h"
 #include "harness.h"
 
@@ -185,29 +183,6 @@ static int call_batch(struct long_call *c)
 	return raw_ioctl(c->fd, NPULINK_POST_BATCH, &cmd);
 }
 
-/* Ranks that are not there have to be looked for, too. */
-static void prepare_count(struct long_call *c)
-{
-	static int talk[2];
-	int i;
-
-	for (i = 0; i < 6; i++)
-		make_comm(c, MILLION);
-	talk[0] = nl_open();
-	talk[1] = nl_family(talk[0], NULL);
-	c->arg = talk;
-}
-
-static int call_count(struct long_call *c)
-{
-	static struct nl_reply reply;
-	struct nl_request rq;
-	int *talk = c->arg;
-
-	nl_begin(&rq, talk[1], NPULINK_GENL_CMD_STAT_GET, 0);
-	return nl_talk(talk[0], &rq, &reply, sizeof(reply.data));
-}
-
 FIXTURE(killed) {
 	long pinned;
 };
@@ -232,7 +207,6 @@ FIXTURE_VARIANT_ADD(killed, peers) { .prepare = prepare_peers, .call = call_peer
 FIXTURE_VARIANT_ADD(killed, batch) {
 	.prepare = prepare_batch, .call = call_batch, .stages = 5,
 };
-FIXTURE_VARIANT_ADD(killed, count) { .prepare = prepare_count, .call = call_count };
 
 FIXTURE_SETUP(killed)
 {
