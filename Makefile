@@ -267,7 +267,8 @@ jobs := -s --no-print-directory -j$(shell nproc)
 # Modules for the kernel that the virtual machine boots, which need not be the
 # one that KDIR names.
 vm-modules-%:
-	$(Q)+dir=$$(tools/vm/kernel $*) && $(MAKE) --no-print-directory modules KDIR=$$dir/build
+	$(Q)+dir=$$(tools/vm/kernel $*) && \
+		$(MAKE) --no-print-directory modules KDIR=$$dir/build NPULINK_TESTS=1
 
 CHECKER ?= debug
 for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,release))

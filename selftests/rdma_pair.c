@@ -573,8 +573,14 @@ int main(void)
 	chosen_result(!with_algorithm("allreduce:mesh", 2, meshes),
 		      "checksums: a message beside a mesh that waits\n");
 	unsetenv("COLL_CHECKSUM");
-	chosen_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
-	chosen_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
+	if (access(CORRUPT_FAR, F_OK)) {
+		/* Modules that are not for tests, with HERE=1. */
+		ksft_test_result_skip("checksums: damaged once\n");
+		ksft_test_result_skip("checksums: damaged twice\n");
+	} else {
+		chosen_result(!checksummed(1, damaged_once), "checksums: damaged once\n");
+		chosen_result(!checksummed(1, damaged_twice), "checksums: damaged twice\n");
+	}
 	chosen_result(remote_clean(), "no key and no connection is left\n");
 	ksft_test_result(remote_teardown(), "the modules can be removed\n");
 	ksft_finished();

@@ -8,31 +8,6 @@
 #include <linux/moduleparam.h>
 #include "remote.h"
 
-/* For tests: so many of the payloads that come next have a bit flipped before they are checked. */
-static atomic_t npulink_corrupt_far = ATOMIC_INIT(0);
-
-static int npulink_corrupt_far_set(const char *val, const struct kernel_param *kp)
-{
-	int n, rc = kstrtoint(val, 0, &n);
-
-	if (rc || n < 0)
-		return rc ?: -EINVAL;
-	atomic_set(&npulink_corrupt_far, n);
-	return 0;
-}
-
-static int npulink_corrupt_far_get(char *buf, const struct kernel_param *kp)
-{
-	return sysfs_emit(buf, "%d\n", atomic_read(&npulink_corrupt_far));
-}
-
-static const struct kernel_param_ops npulink_corrupt_far_ops = {
-	.set = npulink_corrupt_far_set,
-	.get = npulink_corrupt_far_get,
-};
-module_param_cb(corrupt_far, &npulink_corrupt_far_ops, NULL, 0600);
-MODULE_PARM_DESC(corrupt_far, "for tests: damage so many checksummed payloads from other machines");
-
 /* ---- what is said about it ---------------------------------------------------------- */
 
 /* As many as can be due: one for each DATA and each grant that the peer may use. */
@@ -105,13 +80,48 @@ bool npulink_check_pump(struct npulink_remote *remote)
 
 /* ---- the receiver ------------------------------------------------------------------ */
 
+#ifdef NPULINK_TESTS
+/* So many of the payloads that come next have a bit flipped before they are checked. */
+static atomic_t npulink_corrupt_far = ATOMIC_INIT(0);
+
+static int npulink_corrupt_far_set(const char *val, const struct kernel_param *kp)
+{
+	int n, rc = kstrtoint(val, 0, &n);
+
+	if (rc || n < 0)
+		return rc ?: -EINVAL;
+	atomic_set(&npulink_corrupt_far, n);
+	return 0;
+}
+
+static int npulink_corrupt_far_get(char *buf, const struct kernel_param *kp)
+{
+	return sysfs_emit(buf, "%d\n", atomic_read(&npulink_corrupt_far));
+}
+
+static const struct kernel_param_ops npulink_corrupt_far_ops = {
+	.set = npulink_corrupt_far_set,
+	.get = npulink_corrupt_far_get,
+};
+module_param_cb(corrupt_far, &npulink_corrupt_far_ops, NULL, 0600);
+MODULE_PARM_DESC(corrupt_far, "for tests: damage so many checksummed payloads from other machines");
+
+static void npulink_check_damage(const struct npulink_operand *at, u32 len)
+{
+	if (len && atomic_dec_if_positive(&npulink_corrupt_far) >= 0)
+		*(u8 *)npulink_operand_va(at) ^= 1;
+}
+#else
+static inline void npulink_check_damage(const struct npulink_operand *at, u32 len)
+{
+}
+#endif
+
 /* Is what lies at @at undamaged? */
 static bool npulink_check_arrived(struct npulink_remote *remote, const struct npulink_operand *at,
 				  u32 len, u32 sum)
 {
-	if (len && unlikely(atomic_read(&npulink_corrupt_far)) &&
-	    atomic_dec_if_positive(&npulink_corrupt_far) >= 0)
-		*(u8 *)npulink_operand_va(at) ^= 1;
+	npulink_check_damage(at, len);
 	if (npulink_operand_crc(at, len) == sum)
 		return true;
 	atomic64_inc(&remote->link.stats.damaged);
