@@ -18,12 +18,21 @@
 
 #define PICK_OUT	(~0U)		/* was a candidate */
 
-/* Each @i of @set & @also, in order. */
-#define for_each_both(i, word, set, also, words) \
-	for (u32 w_ = 0; w_ < (words); w_++) \
-		for (word = (set)[w_] & (also)[w_]; \
-		     word && (i = w_ * NPULINK_PICK_BITS + pick_first(word), true); \
-		     word &= word - 1)
+/* The first of @set & @also that is not below @i, or @n. */
+static u32 pick_next(const unsigned long *set, const unsigned long *also, u32 n, u32 i)
+{
+	u32 w = i / NPULINK_PICK_BITS, words = npulink_pick_words(n);
+	unsigned long word = i < n ? (set[w] & also[w]) >> (i % NPULINK_PICK_BITS) : 0;
+
+	if (word)
+		return i + pick_first(word);
+	while (++w < words) {
+		word = set[w] & also[w];
+		if (word)
+			return w * NPULINK_PICK_BITS + pick_first(word);
+	}
+	return n;
+}
 
 static unsigned long *pick_row(unsigned long *cut, u32 n, u32 i)
 {
@@ -38,8 +47,7 @@ static void pick_remove(unsigned long *set, u32 i)
 /* Candidates only, and either end's word counts for both. */
 static void pick_symmetric(unsigned long *cut, u32 n, const unsigned long *set)
 {
-	u32 words = npulink_pick_words(n), i, k;
-	unsigned long word;
+	u32 i, k;
 
 	for (i = 0; i < n; i++) {
 		unsigned long *row = pick_row(cut, n, i);
@@ -47,7 +55,7 @@ static void pick_symmetric(unsigned long *cut, u32 n, const unsigned long *set)
 		pick_remove(row, i);
 		if (!npulink_picked(set, i))
 			continue;
-		for_each_both(k, word, row, set, words)
+		for (k = pick_next(row, set, n, 0); k < n; k = pick_next(row, set, n, k + 1))
 			npulink_pick_add(pick_row(cut, n, k), i);
 		pick_yield();
 	}
@@ -79,7 +87,6 @@ static u32 pick_worst(const u32 *cuts, u32 n)
 u32 npulink_pick(unsigned long *cut, u32 *cuts, u32 n, unsigned long *set)
 {
 	u32 words = npulink_pick_words(n), left = 0, i, k;
-	unsigned long word;
 
 	pick_symmetric(cut, n, set);
 	for (i = 0; i < n; i++) {
@@ -91,10 +98,12 @@ u32 npulink_pick(unsigned long *cut, u32 *cuts, u32 n, unsigned long *set)
 		pick_yield();
 	}
 	while ((i = pick_worst(cuts, n)) < n) {
+		const unsigned long *row = pick_row(cut, n, i);
+
 		pick_remove(set, i);
 		cuts[i] = PICK_OUT;
 		left--;
-		for_each_both(k, word, pick_row(cut, n, i), set, words)
+		for (k = pick_next(row, set, n, 0); k < n; k = pick_next(row, set, n, k + 1))
 			cuts[k]--;
 		pick_yield();
 	}
