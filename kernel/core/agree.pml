@@ -4,7 +4,7 @@
  *
  * Three machines, from the moment at which each knows whom it can reach; or from the one at which
  * a fourth has died that had made an offer, which all have accepted, and some may have heard, or
- * hear yet, that it holds. Machines die, and in the first case cables are cut, at any time; what
+ * hear yet, that it holds. In the first case one machine dies, or a cable is cut, at any time; what
  * was on its way is then lost, or not. Modelled are
  *
  *   - npulink_agree_told(), npulink_agree_lose(), and npulink_agree_step() after them;
@@ -394,7 +394,8 @@ init {
 		:: had_accepted(1);
 		   had_accepted(2);
 		   had_accepted(3);
-		   late = true
+		   late = true;
+		   faults = FAULTS
 		fi;
 		run machine(1);
 		run machine(2);
