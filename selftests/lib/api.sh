@@ -65,7 +65,7 @@ int use(struct coll_comm *comm, float *x, struct coll_request **request)
 	struct coll_config config = COLL_CONFIG_INIT;
 	struct coll_comm *made;
 
-	config.flags = COLL_ANY_UID | COLL_CHECKSUM;
+	config.flags = COLL_ANY_UID | COLL_CHECKSUM | COLL_MINORITY;
 	if (config.deadline_ns != COLL_DEADLINE_AUTO || config.size != sizeof(config))
 		return -1;
 	if (coll_comm_init_env(&made, &config))
