@@ -25,7 +25,8 @@
 /* ---- open and closed, for all ---------------------------------------------------------- */
 
 static struct npulink_board_machine *board_machine;
-static DEFINE_SPINLOCK(board_machine_lock);	/* it, and .. */
+/* Raw: a backend may say so from an interrupt, under a raw lock of its own. */
+static DEFINE_RAW_SPINLOCK(board_machine_lock);	/* it, and .. */
 static u32 board_reasons;			/* .. why it is closed */
 static bool npulink_boards = true;
 
@@ -33,12 +34,12 @@ static void npulink_board_close(s32 reasons)
 {
 	unsigned long flags;
 
-	spin_lock_irqsave(&board_machine_lock, flags);
+	raw_spin_lock_irqsave(&board_machine_lock, flags);
 	board_reasons += reasons;
 	if (board_machine)
 		WRITE_ONCE(board_machine->closed,
 			   board_reasons || !npulink_boards || !npulink_scripts);
-	spin_unlock_irqrestore(&board_machine_lock, flags);
+	raw_spin_unlock_irqrestore(&board_machine_lock, flags);
 }
 
 /* Of parameters that have a say in it. */
