@@ -166,7 +166,7 @@ static void (* const ops[])(struct rnd *r, uint8_t bend) = {
 	[OP_SIGNAL] = exec_signal, [OP_GENL] = exec_genl, [OP_KNOB] = exec_knob,
 	[OP_FAIL_NTH] = exec_fail_nth, [OP_NAP] = exec_nap, [OP_PORT_INFO] = exec_port_info,
 	[OP_REMOTE] = exec_remote, [OP_POLICY] = exec_policy, [OP_EVENTS] = exec_events,
-	[OP_DEVICE] = exec_device,
+	[OP_DEVICE] = exec_device, [OP_BOARD] = exec_board, [OP_SCRIBBLE] = exec_scribble,
 };
 static_assert(ARRAY_SIZE(ops) == OPS, "each can be run");
 
@@ -235,6 +235,7 @@ void exec_prog(const struct prog *p, const struct exec_env *env)
 	setitimer(ITIMER_REAL, &limit, NULL);
 	for (i = 0; i < AREAS + MAPPED; i++)
 		ex.areas[i] = raw_anon(AREA);
+	ex.words = memfd_create("words", MFD_CLOEXEC);
 	ex.edge = raw_anon(8192);
 	munmap(ex.edge + 4096, 4096);
 	ex.readonly = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -13,6 +13,7 @@
 #define THINGS	16
 #define AREAS	4	/* ours, for OP_MEMORY */
 #define MAPPED	2	/* of the device, to be registered in turn */
+#define MAPS	12	/* of the device, to be written */
 #define AREA	(128 * 1024)
 #define TEAM	4
 #define IDS	8
@@ -40,6 +41,12 @@ struct exec {
 	int dmabufs[4];
 	uint32_t ndmabufs;
 	char *areas[AREAS + MAPPED];
+	struct {
+		char *addr;
+		size_t len;
+	} maps[MAPS];
+	uint32_t nmaps;
+	int words;			/* a file, for exec_scribble() */
 	char *edge;			/* a page, then nothing */
 	char *readonly;
 	struct npulink_ring *ring;
@@ -116,5 +123,7 @@ void exec_remote(struct rnd *r, uint8_t bend);
 void exec_policy(struct rnd *r, uint8_t bend);
 void exec_events(struct rnd *r, uint8_t bend);
 void exec_device(struct rnd *r, uint8_t bend);
+void exec_board(struct rnd *r, uint8_t bend);
+void exec_scribble(struct rnd *r, uint8_t bend);
 
 #endif /* FUZZ_EXEC_H */

@@ -98,6 +98,79 @@ void exec_export(struct rnd *r, uint8_t bend)
 	}
 }
 
+#define BOARD_LEN	((sizeof(struct npulink_board_rank) + 4095) & ~4095UL)
+
+static void exec_map(char *addr, size_t len)
+{
+	uint32_t i = __atomic_fetch_add(&ex.nmaps, 1, __ATOMIC_RELAXED) % MAPS;
+
+	ex.maps[i].addr = addr;
+	ex.maps[i].len = len;
+}
+
+/* Own parts of all ranks, and then all of it, of which some pages may not be written. */
+void exec_board(struct rnd *r, uint8_t bend)
+{
+	uint32_t i, n = ex.n < TEAM ? ex.n : TEAM;
+	char *p;
+
+	for (i = 0; i < n; i++) {
+		p = mmap(NULL, BOARD_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, ex.team_fd[i],
+			 NPULINK_MMAP_BOARD_OWN((uint64_t)ex.team_comm[i]));
+		if (p != MAP_FAILED)
+			exec_map(p, BOARD_LEN);
+	}
+	if (n && rnd_one_in(r, 2))
+		mmap(NULL, 8192 + n * BOARD_LEN, PROT_READ, MAP_SHARED, ex.team_fd[0],
+		     NPULINK_MMAP_BOARD((uint64_t)ex.team_comm[0]));
+}
+
+/* A number of the board, a flag for it, or anything. */
+static uint64_t word(struct rnd *r, uint64_t there)
+{
+	switch (rnd_below(r, 8)) {
+	case 0:
+		return there + rnd_below(r, 4);
+	case 1:
+		return there + (1ULL << rnd_below(r, 64));
+	case 2:
+		return rnd_below(r, 64);
+	case 3:
+		return NPULINK_BOARD_FLAG(rnd_below(r, 64), rnd_below(r, 4));
+	case 4:
+		return there ^ 1ULL << rnd_below(r, 64);
+	case 5:
+		return ~0ULL - rnd_below(r, 4);
+	default:
+		return rnd_odd(r);
+	}
+}
+
+/*
+ * A few words or many, most of them where structures begin. What has been unmapped since is
+ * written by the kernel, which says so instead of ending the process.
+ */
+void exec_scribble(struct rnd *r, uint8_t bend)
+{
+	uint32_t i = rnd_below(r, ex.nmaps < MAPS ? ex.nmaps : MAPS);
+	uint32_t times = 1 + rnd_below(r, rnd_one_in(r, 3) ? 500 : 4);
+	char *addr = ex.maps[i].addr;
+	size_t len = ex.maps[i].len;
+	uint64_t value = 0, off;
+
+	if (!addr || ex.words <= 0)
+		return;
+	while (times--) {
+		off = rnd_one_in(r, 3) ? 8 * rnd_below(r, 8) : 8ULL * rnd_below(r, len / 8);
+		pwrite(ex.words, addr + off, 8, 0);
+		if (pread(ex.words, &value, 8, 0) != 8)
+			return;
+		value = word(r, value);
+		if (pwrite(ex.words, &value, 8, 0) != 8 || pread(ex.words, addr + off, 8, 0) != 8)
+			return;
+	}
+}
+
 void exec_mmap(struct rnd *r, uint8_t bend)
 {
 	struct thing buf = exec_pick(r, ex.bufs, ex.nbufs);
@@ -109,12 +182,12 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 	case 5:
 		buf = exec_pick(r, ex.comms, ex.ncomms);
 		off = NPULINK_MMAP_BOARD_OWN((uint64_t)buf.id);
-		len = 20480;
+		len = BOARD_LEN;
 		break;
 	case 6:
 		buf = exec_pick(r, ex.comms, ex.ncomms);
 		off = NPULINK_MMAP_BOARD((uint64_t)buf.id);
-		len = 8192 + 20480 * (1 + rnd_below(r, 4));
+		len = 8192 + BOARD_LEN * (buf.comm >> 16);
 		prot = PROT_READ;
 		break;
 	case 0:
@@ -147,6 +220,7 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 	p = mmap(NULL, len, prot, flags, buf.fd, off);
 	if (p == MAP_FAILED)
 		return;
+	exec_map(p, len);
 	if (rnd_one_in(r, 3))
 		madvise(p, len, rnd_one_in(r, 2) ? MADV_DOFORK : MADV_DONTNEED);
 	if (rnd_one_in(r, 4))

@@ -12,6 +12,7 @@ const char * const prog_names[OPS] = {
 	"comm", "peers", "abort", "status", "plan", "post", "batch", "wait", "ring", "destroy",
 	"shrink", "mmap", "memory", "tail", "poll", "raw", "fork", "kill", "signal", "genl",
 	"knob", "fail-nth", "nap", "port-info", "remote", "policy", "events", "device",
+	"board", "scribble",
 };
 static_assert(sizeof(prog_names) / sizeof(prog_names[0]) == OPS, "a name for each");
 
@@ -24,7 +25,7 @@ static const uint8_t weights[OPS] = {
 	[OP_MMAP] = 6, [OP_MEMORY] = 6, [OP_TAIL] = 3, [OP_POLL] = 2, [OP_RAW] = 3,
 	[OP_FORK] = 1, [OP_KILL] = 2, [OP_SIGNAL] = 3, [OP_GENL] = 12, [OP_KNOB] = 5,
 	[OP_FAIL_NTH] = 5, [OP_NAP] = 1, [OP_PORT_INFO] = 2, [OP_REMOTE] = 2, [OP_POLICY] = 1,
-	[OP_EVENTS] = 2, [OP_DEVICE] = 2,
+	[OP_EVENTS] = 2, [OP_DEVICE] = 2, [OP_BOARD] = 6, [OP_SCRIBBLE] = 12,
 };
 
 static uint8_t anybody(struct rnd *r)

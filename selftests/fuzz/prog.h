@@ -54,6 +54,8 @@ enum prog_op {
 	OP_POLICY,
 	OP_EVENTS,
 	OP_DEVICE,		/* take a software device away, or make one */
+	OP_BOARD,		/* map the boards of the team */
+	OP_SCRIBBLE,		/* write whatever is mapped: boards, arenas, rings, buffers */
 	OPS,
 };
 
