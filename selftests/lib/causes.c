@@ -156,6 +156,9 @@ static void test_init(void)
 		for (unsigned int k = 0; k < ARRAY_SIZE(errors); k++) {
 			int rc;
 
+			/* Memory may be on its way back, which is waited for. */
+			if (calls[i].fails == &fail_mmap && errors[k] == EAGAIN)
+				continue;
 			if (calls[i].fails)
 				*calls[i].fails = errors[k];
 			else if (calls[i].ioctl)
@@ -274,6 +277,12 @@ static int call_large(void)
 	return coll_send(comms[0], memory, 1 << 20, COLL_INT8, 1);
 }
 
+/* What is only read need not be pinned. */
+static int call_receive(void)
+{
+	return coll_recv(comms[0], memory, 1 << 20, COLL_INT8, 1);
+}
+
 static int call_alloc(void)
 {
 	void *addr;
@@ -288,7 +297,7 @@ static int call_register(void)
 
 static int call_status(void)
 {
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 
 	return coll_comm_status(comms[0], &state);
 }
@@ -315,7 +324,7 @@ static void test_calls(void)
 	} calls[] = {
 		{ "PLAN_CREATE", NPULINK_PLAN_CREATE, call_large },
 		{ "RING_SETUP", NPULINK_RING_SETUP, call_barrier_request },
-		{ "BUF_REGISTER", NPULINK_BUF_REGISTER, call_large },
+		{ "BUF_REGISTER", NPULINK_BUF_REGISTER, call_receive },
 		{ "BUF_REGISTER by coll_register", NPULINK_BUF_REGISTER, call_register },
 		{ "BUF_ALLOC", NPULINK_BUF_ALLOC, call_alloc },
 		{ "COMM_STATUS", NPULINK_COMM_STATUS, call_status },

@@ -519,7 +519,7 @@ static void test_bad_arguments(void)
 	ksft_test_result(refused(c, coll_allreduce(c, memory, COLL_IN_PLACE, 1, COLL_INT8,
 						   COLL_SUM), -EINVAL, "COLL_IN_PLACE"), "bad: in place for recv\n");
 	ksft_test_result(refused(c, coll_allgather(c, memory, memory + 40000, 30000, COLL_INT8),
-				 -ENOMEM, "pin"), "bad: over the limit on locked memory\n");
+				 -ENOMEM, "needs"), "bad: over the limit on locked memory\n");
 	mock.memlock = SIZE_MAX;
 	ksft_test_result(coll_allreduce(NULL, x, x, 1, COLL_INT32, COLL_SUM) == -EINVAL &&
 			 refused(c, coll_iallreduce(c, x, x, 1, COLL_INT32, COLL_SUM, NULL),

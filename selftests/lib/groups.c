@@ -400,7 +400,7 @@ static void test_several_halfway(void)
 {
 	const struct coll_config config = COLL_CONFIG_INIT;
 	struct coll_comm *others[2];
-	struct coll_state state;
+	struct coll_state state = COLL_STATE_INIT;
 	long bad;
 	int rc;
 
