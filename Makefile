@@ -44,6 +44,7 @@ help:
 ##		make install		prefix=/usr/local DESTDIR= KDIR=
 ##		make dkms		put a DKMS source tree into $(DESTDIR)/usr/src
 ## Test:	make test		natively and in a virtual machine [TESTS="name ..."]
+##					[KERNEL=release|rt]
 ##		make test-debug		the same under KASAN, lockdep, kmemleak, ..., or
 ##					under KCSAN [CHECKER=debug|kcsan]
 ##		make soak		what is counted in hundreds or hours [DEBUG=1]
@@ -271,7 +272,8 @@ vm-modules-%:
 		$(MAKE) --no-print-directory modules KDIR=$$dir/build NPULINK_TESTS=1
 
 CHECKER ?= debug
-for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,release))
+KERNEL ?= release
+for-vm := $(if $(HERE),modules,vm-modules-$(if $(DEBUG),debug,$(KERNEL)))
 
 demo: setup
 	@echo "demo: builds what is not there yet$(if $(HERE),, and starts a virtual machine)"
@@ -281,7 +283,7 @@ demo: setup
 
 test: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
-	@selftests/run all $(if $(HERE),--here) $(TESTS)
+	@selftests/run all $(if $(HERE),--here,--kernel $(KERNEL)) $(TESTS)
 
 test-debug: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests vm-modules-$(CHECKER)
