@@ -253,7 +253,7 @@ int coll_frame_recv(struct coll_bootstrap *b, struct coll_conn *c, enum coll_fra
 		if (len)
 			memcpy(body, buf, len);
 		*status = f.status;
-	} else if (f.type == FRAME_ERROR && f.len < COLL_TEXT) {
+	} else if (f.type == FRAME_ERROR && type != FRAME_HELLO && f.len < COLL_TEXT) {
 		buf[f.len] = 0;
 		*status = f.status < 0 && f.status > -4096 ? f.status : -EPROTO;
 		rc = coll_text(b->text, sizeof(b->text), -EREMOTEIO, "%s", buf);

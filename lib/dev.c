@@ -26,7 +26,8 @@ static int dev_map_arena(struct coll_dev *dev, void **map)
 		if (rc == -EAGAIN)
 			nanosleep(&pause, NULL);
 	}
-	return rc;
+	/* That is also what mlockall(MCL_FUTURE) says at the limit. */
+	return rc == -EAGAIN ? -ENOMEM : rc;
 }
 
 /* A device of the module, with everything that communicators on it will share. */
@@ -308,8 +309,8 @@ void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *s)
 {
 	uint64_t max = dev->idle_max < SCRATCH_IDLE_MAX ? dev->idle_max : SCRATCH_IDLE_MAX;
 
-	/* Always one, or every operation would have to get its own anew. */
-	if (dev->scratch_idle + s->len > max && dev->scratch) {
+	/* Always one, or every operation would have to get its own anew; not of copies. */
+	if (dev->scratch_idle + s->len > max && (dev->scratch || s->map)) {
 		scratch_free(dev, s);
 		return;
 	}

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <npulink/verify.h>
 #include "internal.h"
 
@@ -100,9 +101,10 @@ static void forget_strange(void)
 	struct coll_group **p = &opened, *g;
 
 	while ((g = *p)) {
+		/* Another thread may be destroying it: it is not looked at. */
 		struct coll_comm *comm = atomic_load(&g->comm);
 
-		if (comm && !coll_dev_is_child(comm->dev)) {
+		if (comm && g->process == getpid()) {
 			p = &g->later;
 			continue;
 		}
@@ -148,6 +150,7 @@ int coll_group_start(struct coll_comm *comm)
 	g = get_group(comm);
 	if (g) {
 		g->owner = pthread_self();
+		g->process = getpid();
 		g->open = true;
 		g->depth = 1;
 		g->n = 0;
@@ -663,8 +666,9 @@ static int post(struct coll_group *g, struct coll_group *groups)
 {
 	int rc = post_all(g->comm, g->posts, g->kernels, g->nkernels, false, false);
 
+	/* Each call of a communicator that has failed says so; the others are none the worse. */
 	if (!rc || coll_is_failure(rc))
-		return rc;
+		return 0;
 	/* What is in flight may wait for that for ever. */
 	for (struct coll_group *o = groups; o != g; o = o->later)
 		if (o->nkernels)
@@ -806,16 +810,21 @@ static int end_several(struct coll_comm *comm, struct coll_group *groups)
 
 int coll_group_end(struct coll_comm *comm)
 {
-	struct coll_group *g, *groups;
+	struct coll_group *g, *o, *groups;
 	int rc = coll_comm_enter(comm);
 
 	if (rc)
 		return rc;
 	g = coll_group_mine(comm);
-	if (!g || !g->depth)
-		return coll_fail(comm, -EINVAL, "%s: this thread has opened no group", __func__);
 	forget_strange();
-	g->depth--;
+	/* It was ended before, and is over now if what kept it open has gone. */
+	for (o = opened; o && g && !g->depth; o = o->later)
+		if (o->depth)
+			g = NULL;
+	if (!g)
+		return coll_fail(comm, -EINVAL, "%s: this thread has opened no group", __func__);
+	if (g->depth)
+		g->depth--;
 	for (g = opened; g; g = g->later)
 		if (g->depth)
 			return 0;

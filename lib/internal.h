@@ -704,6 +704,7 @@ struct coll_group {
 	unsigned int depth;
 	bool open, running;
 	pthread_t owner;
+	pid_t process;
 	struct coll_request **v, **kernels;
 	struct npulink_post *posts;
 	unsigned int n, nkernels, cap;

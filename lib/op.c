@@ -317,14 +317,20 @@ void coll_op_copies(const struct coll_operation *op, struct coll_copy *in, struc
 		};
 }
 
-/* The operation has ended, or was refused: results out, buffers back. */
-void coll_op_finish(struct coll_operation *op, int status)
+/* The operation has ended, or was refused, and its results are out: buffers back. */
+static void op_end(struct coll_operation *op, int status)
 {
-	copy_out(op, status);
 	coll_op_unbind(op);
 	op->status = status;
 	if (coll_is_failure(status))
 		atomic_store_explicit(&op->comm->failed, status, memory_order_relaxed);
+}
+
+/* The same, and the results come out first. */
+void coll_op_finish(struct coll_operation *op, int status)
+{
+	copy_out(op, status);
+	op_end(op, status);
 }
 
 /* ---- posting */
@@ -436,11 +442,11 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 		}
 		rc = post_and_wait(op, &refused);
 	}
+	/* Once it is kept, another thread may have its place in the arena, without the lock. */
+	copy_out(op, rc);
 	pthread_mutex_lock(&dev->lock);
-	if (!rc && coll_repeat_keep(op)) {
-		copy_out(op, 0);
-	} else {
-		coll_op_finish(op, rc);
+	if (rc || !coll_repeat_keep(op)) {
+		op_end(op, rc);
 		coll_op_unplan(op);
 	}
 	pthread_mutex_unlock(&dev->lock);

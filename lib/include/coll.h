@@ -457,8 +457,8 @@ int coll_comm_fd(struct coll_comm *comm);
  * coll_comm_last_error() - why this thread's last call that failed in a communicator did
  * @comm: communicator
  *
- * Return: what, where, and what to do about it; "" if no call of this thread has failed
- * in @comm. Stays as it is, whatever other threads do, until the next call of this thread that
+ * Return: what, where, and what to do about it; "" if no call of this thread, or of one that
+ * has ended and whose pthread_t it has, has failed in @comm. Stays as it is, whatever other threads do, until the next call of this thread that
  * fails in @comm, or coll_comm_destroy().
  */
 const char *coll_comm_last_error(struct coll_comm *comm);
