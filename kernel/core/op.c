@@ -322,8 +322,11 @@ static void npulink_op_end_work(struct work_struct *work)
 
 	npulink_op_end_foreign(op);
 	spin_lock_irq(&rank->lock);
-	op->foreign = false;
-	npulink_op_finish(op, &run);
+	/* A failure may have queued it once more while this ran. */
+	if (op->foreign) {
+		op->foreign = false;
+		npulink_op_finish(op, &run);
+	}
 	spin_unlock_irq(&rank->lock);
 	npulink_op_put(op);
 	npulink_run(&run);
@@ -339,6 +342,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 
 	lockdep_assert_held(&rank->lock);
 	if (unlikely(op->foreign)) {
+		op->meet.turns = NULL;	/* those have been woken without it */
 		/* Its driver sleeps. Whoever comes here meanwhile finds it queued. */
 		npulink_op_get(op);
 		if (!npulink_comm_queue(&op->end_work))

@@ -287,7 +287,7 @@ static inline struct npulink_op *npulink_event_op(struct npulink_event *ev)
 }
 
 void npulink_run(struct npulink_run *run);
-bool npulink_file_run_handed(struct npulink_file *file);
+bool npulink_file_run_handed(struct npulink_file *file, u64 until_ns);
 void npulink_run_limit(struct npulink_run *run, u64 until_ns);
 bool npulink_run_lasts(const struct npulink_run *run);
 

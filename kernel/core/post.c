@@ -358,7 +358,7 @@ int npulink_post_ioctl(struct npulink_ucmd *ucmd)
 			      user, &run);
 	if (IS_ERR(op))
 		return PTR_ERR(op);
-	if (wait && post->wait_until_ns != ~0ULL)
+	if (wait)
 		npulink_run_limit(&run, post->wait_until_ns);
 	npulink_run(&run);
 	if (wait) {

@@ -300,7 +300,7 @@ void npulink_run(struct npulink_run *run)
 }
 
 /* One of its ranks that others have left to a task of @file, which this is. False: there is none. */
-bool npulink_file_run_handed(struct npulink_file *file)
+bool npulink_file_run_handed(struct npulink_file *file, u64 until_ns)
 {
 	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_rank *rank;
@@ -314,18 +314,22 @@ bool npulink_file_run_handed(struct npulink_file *file)
 	spin_unlock_irq(&file->lock);
 	if (!rank)
 		return false;
+	npulink_run_limit(&run, until_ns);
 	npulink_rank_run(rank, &run);
 	npulink_rank_put(rank);
 	npulink_run(&run);
 	return true;
 }
 
-/* Until @until_ns, CLOCK_MONOTONIC, at most, and then a worker goes on. */
+/* Until @until_ns on the caller's clock at most, and then a worker goes on. ~0: no limit. */
 void npulink_run_limit(struct npulink_run *run, u64 until_ns)
 {
-	u64 now = ktime_get_ns();
 	unsigned long until = jiffies;
+	u64 now;
 
+	if (until_ns == ~0ULL)
+		return;
+	now = ktime_get_ns() + npulink_clock_offset();
 	if (until_ns >= now + jiffies_to_nsecs(NPULINK_RUN_JIFFIES))
 		return;
 	if (until_ns > now)
@@ -382,8 +386,7 @@ static noinline void npulink_req_returned(struct npulink_req *req, int status, u
 	NPULINK_DEFINE_RUN_TASK(run);
 	struct npulink_rank_flags flags;
 
-	if (until_ns != ~0ULL)
-		npulink_run_limit(&run, until_ns);
+	npulink_run_limit(&run, until_ns);
 
 	npulink_rank_lock(rank, &flags, &run);
 	npulink_req_complete(req, status, &run);

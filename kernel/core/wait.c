@@ -155,7 +155,7 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			w.woken = true;
 			spin_unlock_irq(&file->lock);
 			__set_current_state(TASK_RUNNING);
-			npulink_file_run_handed(file);
+			npulink_file_run_handed(file, until_ns);
 			late = !w.forever && ktime_compare(ktime_get(), until) >= 0;
 			spin_lock_irq(&file->lock);
 			if (!late && !signal_pending(current))

@@ -29,7 +29,7 @@
 #define NPULINK_WORKER_IDLE	HZ		/* then it ends */
 #define NPULINK_WORKER_FOLLOW	(HZ / 10)	/* so often it looks where the process is */
 
-/* Ordered: what a limit counts is not counted by two at a time. */
+/* Not ordered: a thread begins in the class and the cgroup of its user, which may be slow. */
 static struct workqueue_struct *npulink_worker_wq;
 static struct kthread_worker *npulink_spare;
 
@@ -120,12 +120,14 @@ static void npulink_worker_schedule(struct task_struct *model)
 /* Go where @model is. By the worker. */
 static int npulink_worker_join(struct task_struct *model)
 {
-	bool there;
+	bool there = true;
 	int rc = 0;
 
+#ifdef CONFIG_CGROUPS
 	rcu_read_lock();
 	there = task_css_set(model) == task_css_set(current);
 	rcu_read_unlock();
+#endif
 	if (!there)
 		rc = cgroup_attach_task_all(model, current);
 	npulink_worker_schedule(model);
@@ -187,7 +189,7 @@ static void npulink_worker_loop(struct npulink_file *file)
 			break;
 		if (!req && npulink_file_has_work(file)) {
 			__set_current_state(TASK_RUNNING);
-			npulink_file_run_handed(file);
+			npulink_file_run_handed(file, ~0ULL);
 			cond_resched();
 			continue;
 		}
@@ -286,7 +288,7 @@ static void npulink_worker_spare(struct kthread_work *work)
 	spin_unlock_irq(&file->lock);
 	if (req)
 		npulink_req_run(req, NULL, ~0ULL);
-	else if (!npulink_file_run_handed(file))
+	else if (!npulink_file_run_handed(file, ~0ULL))
 		return;
 	npulink_pass();
 	spin_lock_irq(&file->lock);
@@ -299,6 +301,9 @@ static void npulink_worker_spare(struct kthread_work *work)
 void npulink_worker_wake(struct npulink_file *file)
 {
 	lockdep_assert_held(&file->lock);
+	/* npulink_worker_end() runs what is left. */
+	if (file->closing)
+		return;
 	if (file->worker)
 		wake_up_process(file->worker);
 	else if (time_before(jiffies, file->refused))
@@ -325,7 +330,7 @@ void npulink_worker_drain(struct npulink_file *file)
 		spin_unlock_irq(&file->lock);
 		if (req)
 			npulink_req_run(req, NULL, ~0ULL);
-	} while (req || npulink_file_run_handed(file));
+	} while (req || npulink_file_run_handed(file, ~0ULL));
 }
 
 /* Nothing is left for it to run, and nothing will be. */
@@ -348,7 +353,7 @@ void npulink_worker_end(struct npulink_file *file)
 		kthread_stop(task);
 		put_task_struct(task);
 	}
-	while (npulink_file_run_handed(file))
+	while (npulink_file_run_handed(file, ~0ULL))
 		cond_resched();
 	if (file->worker_users)
 		npulink_quota_give_worker(file->quota);
@@ -383,7 +388,7 @@ void npulink_worker_unreserve(struct npulink_file *file)
 
 int npulink_worker_init(void)
 {
-	npulink_worker_wq = alloc_ordered_workqueue("npulink_worker", 0);
+	npulink_worker_wq = alloc_workqueue("npulink_worker", WQ_UNBOUND, 0);
 	if (!npulink_worker_wq)
 		return -ENOMEM;
 	npulink_spare = kthread_create_worker(0, "npulink_spare");
