@@ -18,6 +18,7 @@
 #include <linux/cred.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
@@ -29,7 +30,7 @@
 #define NPULINK_WORKER_IDLE	HZ		/* then it ends */
 #define NPULINK_WORKER_FOLLOW	(HZ / 10)	/* so often it looks where the process is */
 
-/* Not ordered: a thread begins in the class and the cgroup of its user, which may be slow. */
+static DEFINE_MUTEX(npulink_worker_lock);	/* what a limit counts, and a thread that counts */
 static struct workqueue_struct *npulink_worker_wq;
 static struct kthread_worker *npulink_spare;
 
@@ -97,8 +98,8 @@ static bool npulink_worker_pids(struct task_struct *model)
 	return may;
 }
 
-/* What a thread of the kernel has, and @model has otherwise. By the worker. */
-static void npulink_worker_schedule(struct task_struct *model)
+/* What a thread of the kernel has, and @model has otherwise. */
+static void npulink_worker_schedule(struct task_struct *task, struct task_struct *model)
 {
 	struct sched_attr attr = {
 		.size = sizeof(attr),
@@ -107,30 +108,30 @@ static void npulink_worker_schedule(struct task_struct *model)
 		.sched_priority = READ_ONCE(model->rt_priority),
 	};
 
-	if (!cpumask_equal(&current->cpus_mask, &model->cpus_mask))
-		set_cpus_allowed_ptr(current, &model->cpus_mask);
+	if (!cpumask_equal(&task->cpus_mask, &model->cpus_mask))
+		set_cpus_allowed_ptr(task, &model->cpus_mask);
 	/* What a deadline task has reserved is its own. */
 	if (attr.sched_policy == SCHED_DEADLINE)
 		attr.sched_policy = SCHED_NORMAL;
-	if (attr.sched_policy != current->policy || attr.sched_nice != task_nice(current) ||
-	    attr.sched_priority != current->rt_priority)
-		sched_setattr_nocheck(current, &attr);
+	if (attr.sched_policy != task->policy || attr.sched_nice != task_nice(task) ||
+	    attr.sched_priority != task->rt_priority)
+		sched_setattr_nocheck(task, &attr);
 }
 
-/* Go where @model is. By the worker. */
-static int npulink_worker_join(struct task_struct *model)
+/* @task, a worker, goes where @model is. */
+static int npulink_worker_join(struct task_struct *task, struct task_struct *model)
 {
 	bool there = true;
 	int rc = 0;
 
 #ifdef CONFIG_CGROUPS
 	rcu_read_lock();
-	there = task_css_set(model) == task_css_set(current);
+	there = task_css_set(model) == task_css_set(task);
 	rcu_read_unlock();
 #endif
 	if (!there)
-		rc = cgroup_attach_task_all(model, current);
-	npulink_worker_schedule(model);
+		rc = cgroup_attach_task_all(model, task);
+	npulink_worker_schedule(task, model);
 	return rc;
 }
 
@@ -140,17 +141,18 @@ static void npulink_worker_follow(const struct npulink_file *file)
 
 	if (!model)
 		return;
-	npulink_worker_join(model);
+	npulink_worker_join(current, model);
 	put_task_struct(model);
 }
 
 /* ---- the worker */
 
+/* Freed by the worker. */
 struct npulink_worker_start {
 	struct npulink_file *file;
-	struct task_struct *model;
 	struct cred *cred;
-	struct completion done;
+	struct completion counted;
+	struct completion go;
 	int rc;
 };
 
@@ -209,47 +211,68 @@ static void npulink_worker_loop(struct npulink_file *file)
 static int npulink_worker(void *data)
 {
 	struct npulink_worker_start *start = data;
-	struct npulink_file *file = npulink_file_get(start->file);
+	struct npulink_file *file = start->file;
 	int rc;
 
-	/* From here on it is counted. */
 	commit_creds(start->cred);
-	rc = npulink_worker_join(start->model);
-	start->rc = rc;
-	if (!rc) {
-		spin_lock_irq(&file->lock);
-		file->worker = current;
-		spin_unlock_irq(&file->lock);
-	}
-	complete(&start->done);
+	complete(&start->counted);
+	wait_for_completion(&start->go);
+	rc = start->rc;
+	kfree(start);
 	if (!rc)
 		npulink_worker_loop(file);
 	npulink_file_put(file);
 	module_put_and_kthread_exit(0);
 }
 
+/*
+ * One at a time, or two would be counted as one. Nothing here waits for the worker once it is in
+ * the class and the cgroup of its user, where it may be long until it runs.
+ */
 static int npulink_worker_new(struct npulink_file *file, struct task_struct *model)
 {
-	struct npulink_worker_start start = { .file = file, .model = model };
+	struct npulink_worker_start *start;
 	struct task_struct *task;
+	int rc = -ENOMEM;
 
-	start.cred = prepare_kernel_cred(model);
-	if (!start.cred)
-		return -ENOMEM;
-	if (!npulink_worker_nproc(model, start.cred) || !npulink_worker_pids(model)) {
-		put_cred(start.cred);
-		return -EAGAIN;
-	}
-	init_completion(&start.done);
+	start = kzalloc(sizeof(*start), GFP_KERNEL);
+	if (!start)
+		return rc;
+	start->cred = prepare_kernel_cred(model);
+	if (!start->cred)
+		goto err_start;
+	init_completion(&start->counted);
+	init_completion(&start->go);
+	start->file = npulink_file_get(file);
 	__module_get(THIS_MODULE);
-	task = kthread_run(npulink_worker, &start, "npulink-%d", pid_nr(file->tgid));
-	if (IS_ERR(task)) {
-		module_put(THIS_MODULE);
-		put_cred(start.cred);
-		return PTR_ERR(task);
+	mutex_lock(&npulink_worker_lock);
+	rc = -EAGAIN;
+	if (!npulink_worker_nproc(model, start->cred) || !npulink_worker_pids(model))
+		goto err_lock;
+	task = kthread_run(npulink_worker, start, "npulink-%d", pid_nr(file->tgid));
+	rc = PTR_ERR_OR_ZERO(task);
+	if (rc)
+		goto err_lock;
+	wait_for_completion(&start->counted);
+	rc = npulink_worker_join(task, model);
+	if (!rc) {
+		spin_lock_irq(&file->lock);
+		file->worker = task;
+		spin_unlock_irq(&file->lock);
 	}
-	wait_for_completion(&start.done);
-	return start.rc;
+	start->rc = rc;
+	complete(&start->go);
+	mutex_unlock(&npulink_worker_lock);
+	return rc;
+
+err_lock:
+	mutex_unlock(&npulink_worker_lock);
+	module_put(THIS_MODULE);
+	npulink_file_put(file);
+	put_cred(start->cred);
+err_start:
+	kfree(start);
+	return rc;
 }
 
 static void npulink_worker_start(struct work_struct *work)
