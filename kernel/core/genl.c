@@ -200,21 +200,28 @@ static int npulink_genl_link_dumpit(struct sk_buff *skb, struct netlink_callback
 				 npulink_genl_dump_links);
 }
 
-/* Does @net hear more of it than that there was one? What is nobody's is for all. */
-static bool npulink_genl_hears(const struct net *net, const struct npulink_notice *n)
+/* Is a member of its communicator in @net? */
+static bool npulink_genl_has_member(const struct net *net, const struct npulink_notice *n)
 {
 	u32 i;
 
 	for (i = 0; i < n->nnets; i++)
 		if (net->net_cookie == n->nets[i])
 			return true;
-	return n->comm == ~0U || net_eq(net, &init_net);
+	return false;
+}
+
+/* Does @net hear more of it than that there was one? What is nobody's is for all. */
+static bool npulink_genl_hears(const struct net *net, const struct npulink_notice *n)
+{
+	return npulink_genl_has_member(net, n) || n->comm == ~0U || net_eq(net, &init_net);
 }
 
 static int npulink_genl_put_event_place(struct sk_buff *skb, const struct net *net,
 					const struct npulink_notice *n)
 {
-	if (net->net_cookie != n->place_net)
+	/* The place of a rank on another node is known where members here have heard of it. */
+	if (n->place_net ? net->net_cookie != n->place_net : !npulink_genl_has_member(net, n))
 		return 0;
 	return npulink_genl_put_place(skb, NPULINK_A_EVENT_IP, n->ip, NPULINK_A_EVENT_PORT,
 				      n->port);
