@@ -65,6 +65,7 @@ int coll_dev_open(struct coll_dev **devp, const struct coll_config *config, unsi
 			       COLL_VERSION_STRING, NPULINK_ABI_VERSION);
 		goto err;
 	}
+	dev->process = getpid();
 	rc = coll_drv_marker(&dev->marker);
 	if (rc) {
 		coll_text(text, size, rc, "cannot map a page: %s", strerror(-rc));

@@ -150,7 +150,7 @@ int coll_group_start(struct coll_comm *comm)
 	g = get_group(comm);
 	if (g) {
 		g->owner = pthread_self();
-		g->process = getpid();
+		g->process = comm->dev->process;
 		g->open = true;
 		g->depth = 1;
 		g->n = 0;
@@ -816,7 +816,9 @@ int coll_group_end(struct coll_comm *comm)
 	if (rc)
 		return rc;
 	g = coll_group_mine(comm);
-	forget_strange();
+	/* One alone is what the caller knows. */
+	if (opened != g || (g && g->later))
+		forget_strange();
 	/* It was ended before, and is over now if what kept it open has gone. */
 	for (o = opened; o && g && !g->depth; o = o->later)
 		if (o->depth)

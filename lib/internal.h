@@ -154,6 +154,7 @@ struct coll_scratch {
  * @lock: protects all of it, and all that belongs to its communicators
  * @refs: communicators
  * @marker: a byte that is 1 here and 0 in a forked child
+ * @process: that opened it
  * @arena: shared memory, buffer 0
  * @arena_used: one bit per grain
  * @idle_max: how much memory may stay pinned that no operation uses
@@ -169,6 +170,7 @@ struct coll_dev {
 	pthread_mutex_t lock;
 	unsigned int refs;
 	unsigned char *marker;
+	pid_t process;
 	struct npulink_device_info info;
 	unsigned char *arena;
 	size_t arena_size;
