@@ -204,18 +204,23 @@ void npulink_buf_drop_base(struct npulink_buf *buf)
 		npulink_buf_unuse(buf);
 }
 
-void npulink_buf_destroy(struct npulink_object *obj)
+static void npulink_buf_destroy(struct npulink_object *obj)
 {
 	npulink_buf_drop_base(container_of(obj, struct npulink_buf, obj));
 }
 
-void npulink_buf_release(struct kref *kref)
+static void npulink_buf_release(struct kref *kref)
 {
 	struct npulink_buf *buf = container_of(kref, struct npulink_buf, obj.kref);
 
 	put_device(&buf->dev->dev);
 	kfree_rcu(buf, rcu);
 }
+
+const struct npulink_object_type npulink_buf_type = {
+	.destroy = npulink_buf_destroy,
+	.release = npulink_buf_release,
+};
 
 /* An empty buffer: one reference for the id, one for its memory. */
 struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
@@ -226,7 +231,7 @@ struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
 		return NULL;
 	kref_init(&buf->obj.kref);
 	kref_get(&buf->obj.kref);
-	buf->obj.type = NPULINK_OBJ_BUF;
+	buf->obj.type = &npulink_buf_type;
 	refcount_set(&buf->users, 1);
 	atomic_set(&buf->base, 1);
 	buf->kind = kind;
@@ -487,7 +492,7 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 		return -ENOMEM;
 	buf->readonly = cmd->flags & NPULINK_BUF_READONLY;
 	buf->uaddr = cmd->addr;
-	rc = npulink_object_reserve(ucmd->file, &buf->obj, NPULINK_OBJ_BUF);
+	rc = npulink_object_reserve(ucmd->file, &buf->obj, &npulink_buf_type);
 	if (rc)
 		goto err_discard;
 	rc = npulink_charge(&buf->charge, ucmd->file, npages, true);
@@ -621,7 +626,7 @@ int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)
 	buf = npulink_buf_alloc_pages(ucmd->file, cmd->len, true);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
-	rc = npulink_object_reserve(ucmd->file, &buf->obj, NPULINK_OBJ_BUF);
+	rc = npulink_object_reserve(ucmd->file, &buf->obj, &npulink_buf_type);
 	if (rc) {
 		npulink_buf_discard(buf);
 		return rc;

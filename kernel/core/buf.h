@@ -40,6 +40,8 @@ struct npulink_buf {
 
 #define NPULINK_MMAP_BUF(id)	(0x1000000000000ULL + ((id) << 41))
 
+extern const struct npulink_object_type npulink_buf_type;
+
 struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len, bool wait);
 struct npulink_run;
 
@@ -74,8 +76,6 @@ static inline bool npulink_buf_is_foreign(const struct npulink_buf *buf)
 {
 	return buf->dmabuf_va;
 }
-void npulink_buf_destroy(struct npulink_object *obj);
-void npulink_buf_release(struct kref *kref);
 int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd);

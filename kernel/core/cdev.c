@@ -154,7 +154,7 @@ void npulink_file_fail(struct npulink_file *file, u32 cause,
 	};
 
 	smp_mb();	/* after @dead was set; pairs with npulink_comm_make_child() */
-	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
 		rank = container_of(obj, struct npulink_rank, obj);
 		c.rank = rank->rank;
 		c.peer = rank->rank;
@@ -167,7 +167,7 @@ void npulink_file_fail(struct npulink_file *file, u32 cause,
 	}
 	/* These want the lock of all communicators: last. */
 	c.step = ~0U;
-	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
 		rank = container_of(obj, struct npulink_rank, obj);
 		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
 		npulink_object_put(obj);
@@ -199,7 +199,8 @@ static bool npulink_file_idle(struct npulink_file *file)
 	return idle;
 }
 
-static void npulink_file_destroy_all(struct npulink_file *file, u8 type)
+static void npulink_file_destroy_all(struct npulink_file *file,
+				     const struct npulink_object_type *type)
 {
 	struct npulink_object *obj;
 	unsigned long id;
@@ -229,9 +230,9 @@ static int npulink_release(struct inode *inode, struct file *filp)
 		ida_free(&dev->doorbells, file->doorbell);
 	mutex_unlock(&dev->lock);
 	npulink_slots_free(file);
-	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
-	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);
-	npulink_file_destroy_all(file, NPULINK_OBJ_BUF);
+	npulink_file_destroy_all(file, &npulink_plan_type);
+	npulink_file_destroy_all(file, &npulink_rank_type);
+	npulink_file_destroy_all(file, &npulink_buf_type);
 	npulink_port_unuse(file);
 	npulink_worker_end(file);
 	if (file->arena) {
@@ -483,7 +484,7 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 	id = (off - NPULINK_MMAP_BUF(0ULL)) / (NPULINK_MMAP_BUF(1ULL) - NPULINK_MMAP_BUF(0ULL));
 	if (off != NPULINK_MMAP_BUF((u64)id))
 		return -EINVAL;
-	obj = npulink_object_get(file, id, NPULINK_OBJ_BUF);
+	obj = npulink_object_get(file, id, &npulink_buf_type);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	rc = npulink_buf_mmap(container_of(obj, struct npulink_buf, obj), vma);

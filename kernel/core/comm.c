@@ -167,7 +167,7 @@ void npulink_device_fail_work(struct work_struct *work)
 			struct npulink_cause cause;
 			struct npulink_rank *rank;
 
-			obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK);
+			obj = npulink_object_next(file, &id, &npulink_rank_type);
 			if (!obj)
 				break;
 			rank = container_of(obj, struct npulink_rank, obj);

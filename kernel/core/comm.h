@@ -291,14 +291,13 @@ void npulink_comm_exit(void);
 
 /* ---- rank.c ---------------------------------------------------------------- */
 
+extern const struct npulink_object_type npulink_rank_type;
+
 void npulink_rank_put(struct npulink_rank *rank);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
 		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);
 struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id);
-bool npulink_rank_busy(struct npulink_object *obj);
-void npulink_rank_destroy(struct npulink_object *obj);
-void npulink_rank_release(struct kref *kref);
 void npulink_rank_leave(struct npulink_rank *rank);
 int npulink_comm_create_ioctl(struct npulink_ucmd *ucmd);
 void npulink_ranks_init(void);

@@ -150,7 +150,7 @@ static int dl_split(struct dl *dl)
 	for (i = 0; !rc && i < dl->nfiles; i++) {
 		rc = dl_join(dl, &seen, dl->files[i]->mm, i);
 		for (id = 0; !rc && (obj = npulink_object_next(dl->files[i], &id,
-							       NPULINK_OBJ_RANK)); id++) {
+							       &npulink_rank_type)); id++) {
 			rank = container_of(obj, struct npulink_rank, obj);
 			rc = dl_join(dl, &seen, rank->comm, i);
 			npulink_object_put(obj);

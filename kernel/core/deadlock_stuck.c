@@ -174,7 +174,7 @@ static int dl_seed_all(struct dl *dl)
 		unsigned long id = 0;
 
 		cond_resched();
-		for (; !rc && (obj = npulink_object_next(dl->files[i], &id, NPULINK_OBJ_RANK));
+		for (; !rc && (obj = npulink_object_next(dl->files[i], &id, &npulink_rank_type));
 		     id++) {
 			rc = dl_seed_rank(dl, container_of(obj, struct npulink_rank, obj));
 			npulink_object_put(obj);

@@ -123,7 +123,7 @@ int npulink_buf_export_ioctl(struct npulink_ucmd *ucmd)
 
 	if (cmd->flags)
 		return -EOPNOTSUPP;
-	obj = npulink_object_get(ucmd->file, cmd->id, NPULINK_OBJ_BUF);
+	obj = npulink_object_get(ucmd->file, cmd->id, &npulink_buf_type);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	buf = container_of(obj, struct npulink_buf, obj);
@@ -234,7 +234,7 @@ int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd)
 	}
 	buf->dmabuf = dmabuf;
 	buf->readonly = cmd->flags & NPULINK_BUF_READONLY;
-	rc = npulink_object_reserve(ucmd->file, &buf->obj, NPULINK_OBJ_BUF);
+	rc = npulink_object_reserve(ucmd->file, &buf->obj, &npulink_buf_type);
 	if (rc) {
 		npulink_buf_drop_base(buf);
 		npulink_object_put(&buf->obj);

@@ -26,28 +26,14 @@
 #define NPULINK_MAX_WAITERS	1024	/* of one file: with interrupts off, all are looked at */
 
 struct npulink_file;
+struct npulink_object;
 struct npulink_op;
 struct npulink_quota;
 
 /* ---- objects ------------------------------------------------------------ */
 
-enum npulink_object_type {
-	NPULINK_OBJ_ANY,
-	NPULINK_OBJ_BUF,
-	NPULINK_OBJ_RANK,
-	NPULINK_OBJ_PLAN,
-	NPULINK_OBJ_TYPES,
-};
-
-/* What a file's id stands for. The id holds one reference. */
-struct npulink_object {
-	struct kref kref;
-	u32 id;
-	u8 type;
-};
-
-/* What is done with objects, by type. */
-struct npulink_object_type_ops {
+/* What an id stands for, and what is done with it. One for each kind of object. */
+struct npulink_object_type {
 	/* What such an object needs of its file, and what undoes that. May sleep. */
 	int (*reserve)(struct npulink_file *file);
 	void (*abort)(struct npulink_file *file);
@@ -59,11 +45,21 @@ struct npulink_object_type_ops {
 	void (*release)(struct kref *kref);
 };
 
-int npulink_object_reserve(struct npulink_file *file, struct npulink_object *obj, u8 type);
+/* Something that has an id in a file. The id holds one reference. */
+struct npulink_object {
+	struct kref kref;
+	u32 id;
+	const struct npulink_object_type *type;
+};
+
+int npulink_object_reserve(struct npulink_file *file, struct npulink_object *obj,
+			   const struct npulink_object_type *type);
 void npulink_object_publish(struct npulink_file *file, struct npulink_object *obj);
 void npulink_object_abort(struct npulink_file *file, struct npulink_object *obj);
-struct npulink_object *npulink_object_get(struct npulink_file *file, u32 id, u8 type);
-struct npulink_object *npulink_object_next(struct npulink_file *file, unsigned long *id, u8 type);
+struct npulink_object *npulink_object_get(struct npulink_file *file, u32 id,
+					  const struct npulink_object_type *type);
+struct npulink_object *npulink_object_next(struct npulink_file *file, unsigned long *id,
+					   const struct npulink_object_type *type);
 void npulink_object_put(struct npulink_object *obj);
 int npulink_object_destroy(struct npulink_file *file, u32 id);
 

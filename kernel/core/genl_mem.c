@@ -20,7 +20,7 @@ static int npulink_genl_fill_file(struct sk_buff *skb, struct npulink_file *file
 	ops = file->inflight;
 	spin_unlock_irq(&file->lock);
 	pinned += ring;
-	for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_BUF)); id++) {
+	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_buf_type)); id++) {
 		const struct npulink_buf *buf = container_of(obj, struct npulink_buf, obj);
 
 		n++;
@@ -96,7 +96,7 @@ static int npulink_genl_dump_bufs(struct sk_buff *skb, struct netlink_callback *
 	void *header;
 	int rc;
 
-	for (; (found = npulink_object_next(file, &i, NPULINK_OBJ_BUF)); i++) {
+	for (; (found = npulink_object_next(file, &i, &npulink_buf_type)); i++) {
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_BUF_GET);
 		rc = -EMSGSIZE;
 		if (header)

@@ -49,7 +49,7 @@ static void npulink_link_fail_work(struct work_struct *work)
 
 	mutex_lock(&link->dev->lock);
 	list_for_each_entry(file, &link->dev->files, dev_node) {
-		for (id = 0; (obj = npulink_object_next(file, &id, NPULINK_OBJ_RANK)); id++) {
+		for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
 			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
 			struct npulink_cause cause = {
 				.cause = NPULINK_CAUSE_LINK, .rank = rank->rank, .step = ~0U,

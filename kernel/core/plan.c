@@ -36,7 +36,7 @@ static void npulink_plan_free_work(struct work_struct *work)
 	npulink_quota_returned(q);
 }
 
-void npulink_plan_release(struct kref *kref)
+static void npulink_plan_release(struct kref *kref)
 {
 	struct npulink_plan *plan = container_of(kref, struct npulink_plan, obj.kref);
 
@@ -46,12 +46,12 @@ void npulink_plan_release(struct kref *kref)
 	npulink_comm_queue(&plan->release_work);
 }
 
-bool npulink_plan_busy(struct npulink_object *obj)
+static bool npulink_plan_busy(struct npulink_object *obj)
 {
 	return atomic_read(&container_of(obj, struct npulink_plan, obj)->inflight);
 }
 
-void npulink_plan_destroy(struct npulink_object *obj)
+static void npulink_plan_destroy(struct npulink_object *obj)
 {
 	struct npulink_plan *plan = container_of(obj, struct npulink_plan, obj);
 
@@ -59,6 +59,12 @@ void npulink_plan_destroy(struct npulink_object *obj)
 	plan->rank->nplans--;
 	mutex_unlock(&plan->rank->comm->mutex);
 }
+
+const struct npulink_object_type npulink_plan_type = {
+	.busy = npulink_plan_busy,
+	.destroy = npulink_plan_destroy,
+	.release = npulink_plan_release,
+};
 
 /* ---- streams --------------------------------------------------------------- */
 
@@ -445,7 +451,7 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 		return -EOPNOTSUPP;
 	if (cmd->nslots > NPULINK_MAX_SLOTS || cmd->nsteps > NPULINK_MAX_STEPS)
 		return -EINVAL;
-	obj = npulink_object_get(ucmd->file, cmd->comm_id, NPULINK_OBJ_RANK);
+	obj = npulink_object_get(ucmd->file, cmd->comm_id, &npulink_rank_type);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	plan = kzalloc(sizeof(*plan), GFP_KERNEL_ACCOUNT);
@@ -459,7 +465,7 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	plan->rank = container_of(obj, struct npulink_rank, obj);
 	cmd->out_bad_step = ~0U;
 	cmd->out_reason = NPULINK_BAD_NONE;
-	rc = npulink_object_reserve(ucmd->file, &plan->obj, NPULINK_OBJ_PLAN);
+	rc = npulink_object_reserve(ucmd->file, &plan->obj, &npulink_plan_type);
 	if (rc) {
 		npulink_plan_free(plan);
 		return rc;

@@ -98,10 +98,9 @@ struct npulink_plan {
 	struct work_struct release_work;
 };
 
+extern const struct npulink_object_type npulink_plan_type;
+
 int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd);
-bool npulink_plan_busy(struct npulink_object *obj);
-void npulink_plan_destroy(struct npulink_object *obj);
-void npulink_plan_release(struct kref *kref);
 static inline size_t npulink_req_size(const struct npulink_plan *plan)
 {
 	return sizeof(struct npulink_req) + plan->max_src * sizeof(struct npulink_operand);

@@ -57,7 +57,7 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 	if (!s->access)
 		return 0;	/* no step uses it */
 	if (bind->buf_id) {
-		obj = npulink_object_get(file, bind->buf_id, NPULINK_OBJ_BUF);
+		obj = npulink_object_get(file, bind->buf_id, &npulink_buf_type);
 		if (IS_ERR(obj))
 			return PTR_ERR(obj);
 		buf = container_of(obj, struct npulink_buf, obj);
@@ -265,7 +265,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	if (post->flags & ~(NPULINK_POST_WAIT | NPULINK_POST_HELD) ||
 	    post->in_fence != -1 || post->out_fence != -1)
 		return ERR_PTR(-EOPNOTSUPP);
-	obj = npulink_object_get(file, post->plan_id, NPULINK_OBJ_PLAN);
+	obj = npulink_object_get(file, post->plan_id, &npulink_plan_type);
 	if (IS_ERR(obj))
 		return ERR_CAST(obj);
 	plan = container_of(obj, struct npulink_plan, obj);

@@ -150,7 +150,7 @@ static void npulink_rank_free(struct work_struct *work)
 	kvfree_rcu(rank, rcu);
 }
 
-void npulink_rank_release(struct kref *kref)
+static void npulink_rank_release(struct kref *kref)
 {
 	struct npulink_rank *rank = container_of(kref, struct npulink_rank, obj.kref);
 
@@ -193,7 +193,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 		npulink_rank_put(rank);
 		return ERR_PTR(rc);
 	}
-	rc = npulink_object_reserve(file, &rank->obj, NPULINK_OBJ_RANK);
+	rc = npulink_object_reserve(file, &rank->obj, &npulink_rank_type);
 	if (rc) {
 		npulink_rank_put(rank);
 		return ERR_PTR(rc);
@@ -203,7 +203,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 
 npulink_hot struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, u32 id)
 {
-	struct npulink_object *obj = npulink_object_get(file, id, NPULINK_OBJ_RANK);
+	struct npulink_object *obj = npulink_object_get(file, id, &npulink_rank_type);
 
 	if (IS_ERR(obj))
 		return ERR_CAST(obj);
@@ -213,7 +213,7 @@ npulink_hot struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, 
 /* ---- leaving ---------------------------------------------------------------------- */
 
 /* If not, it is closed at once, so that nobody makes it busy before it has left. */
-bool npulink_rank_busy(struct npulink_object *obj)
+static bool npulink_rank_busy(struct npulink_object *obj)
 {
 	struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
 	bool busy;
@@ -313,10 +313,18 @@ void npulink_rank_leave(struct npulink_rank *rank)
 		npulink_conn_drop(conn);
 }
 
-void npulink_rank_destroy(struct npulink_object *obj)
+static void npulink_rank_destroy(struct npulink_object *obj)
 {
 	npulink_rank_leave(container_of(obj, struct npulink_rank, obj));
 }
+
+const struct npulink_object_type npulink_rank_type = {
+	.reserve = npulink_worker_reserve,
+	.abort = npulink_worker_unreserve,
+	.busy = npulink_rank_busy,
+	.destroy = npulink_rank_destroy,
+	.release = npulink_rank_release,
+};
 
 /* ---- COMM_CREATE ------------------------------------------------------------------ */
 
