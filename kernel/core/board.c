@@ -72,24 +72,11 @@ void npulink_trace_end(void)
 	npulink_board_close(-1);
 }
 
-/**
- * npulink_device_set_direct() - say whether small requests may be given to run
- * @dev: the device
- * @direct: see struct npulink_device
- *
- * For a backend that says so at all. As long as one of its devices does not, no collective of
- * the machine is carried out without requests. One call at a time for each device. Any context
- * but NMI.
- */
-void npulink_device_set_direct(struct npulink_device *dev, bool direct)
+/* A device takes small requests, or not, that did otherwise before. Any context but NMI. */
+void npulink_board_direct(bool direct)
 {
-	WRITE_ONCE(dev->direct, direct);
-	if (dev->closes_boards == direct) {
-		dev->closes_boards = !direct;
-		npulink_board_close(direct ? -1 : 1);
-	}
+	npulink_board_close(direct ? -1 : 1);
 }
-EXPORT_SYMBOL_NPULINK(npulink_device_set_direct);
 
 int npulink_board_init(void)
 {

@@ -17,7 +17,6 @@
 
 static DEFINE_XARRAY_ALLOC1(npulink_comms_by_serial);	/* and those that none can join */
 DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, who is in it, and comm->child */
-static struct workqueue_struct *npulink_comm_wq;
 
 int npulink_cause_errno(u32 cause)
 {
@@ -140,7 +139,7 @@ void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *ca
 	if (!npulink_comm_record(comm, cause))
 		return;
 	kref_get(&comm->kref);
-	queue_work(npulink_comm_wq, &comm->abort_work);
+	npulink_queue(&comm->abort_work);
 }
 
 /* Task context, no locks held: when it returns, all ranks have been told. */
@@ -148,69 +147,6 @@ void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause
 {
 	npulink_comm_record(comm, cause);
 	npulink_comm_flood(comm);
-}
-
-void npulink_device_fail_work(struct work_struct *work)
-{
-	struct npulink_device *dev = container_of(work, struct npulink_device, fail_work);
-	u64 why = atomic64_xchg(&dev->failure, 0);
-	struct npulink_file *file;
-	unsigned long id;
-
-	mutex_lock(&dev->lock);
-	/* why is 0 if an earlier run has taken two failures at once. */
-	list_for_each_entry(file, &dev->files, dev_node) {
-		struct npulink_object *obj;
-
-		wake_up(&file->poll_wq);
-		for (id = 0; why; id++) {
-			struct npulink_cause cause;
-			struct npulink_rank *rank;
-
-			obj = npulink_object_next(file, &id, &npulink_rank_type);
-			if (!obj)
-				break;
-			rank = container_of(obj, struct npulink_rank, obj);
-			cause = (struct npulink_cause) {
-				.cause = why >> 32, .rank = rank->rank, .peer = NPULINK_NO_PEER,
-				.step = ~0U, .number = ~0ULL, .code = (u32)why,
-			};
-
-			npulink_blame_step(rank, NPULINK_NO_PEER, &cause);
-			npulink_comm_fail_now(rank->comm, &cause);
-			npulink_object_put(obj);
-		}
-	}
-	mutex_unlock(&dev->lock);
-	put_device(&dev->dev);
-}
-
-/*
- * All communicators that have a rank on @dev. The first of several failures at a time
- * is reported for all of them. Any context but NMI.
- */
-void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
-{
-	atomic64_cmpxchg(&dev->failure, 0, (u64)cause << 32 | (u32)-status);
-	get_device(&dev->dev);
-	if (!queue_work(npulink_comm_wq, &dev->fail_work))
-		put_device(&dev->dev);
-}
-
-/* For work that fails or frees objects. Any context but NMI. False: queued already. */
-bool npulink_comm_queue(struct work_struct *work)
-{
-	return queue_work(npulink_comm_wq, work);
-}
-
-/*
- * Wait until all failures that were reported have reached everybody, and what has ended meanwhile
- * is given back.
- */
-void npulink_comm_flush(void)
-{
-	npulink_run_flush();
-	flush_workqueue(npulink_comm_wq);
 }
 
 /* ---- calls -------------------------------------------------------------------------- */
@@ -570,15 +506,12 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	return rc;
 }
 
-int npulink_comm_init(void)
+void npulink_comm_init(void)
 {
 	npulink_ranks_init();
-	npulink_comm_wq = alloc_workqueue("npulink_comm", WQ_HIGHPRI | WQ_UNBOUND, 0);
-	return npulink_comm_wq ? 0 : -ENOMEM;
 }
 
 void npulink_comm_exit(void)
 {
-	destroy_workqueue(npulink_comm_wq);
 	xa_destroy(&npulink_comms_by_serial);
 }

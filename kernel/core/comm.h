@@ -282,11 +282,7 @@ int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
-void npulink_device_fail(struct npulink_device *dev, u32 cause, int status);
-void npulink_device_fail_work(struct work_struct *work);
-bool npulink_comm_queue(struct work_struct *work);
-void npulink_comm_flush(void);
-int npulink_comm_init(void);
+void npulink_comm_init(void);
 void npulink_comm_exit(void);
 
 /* ---- rank.c ---------------------------------------------------------------- */

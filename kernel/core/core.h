@@ -28,33 +28,14 @@
 #include "account.h"
 #include "buf.h"
 #include "comm.h"
+#include "device_core.h"
 #include "file.h"
 #include "hot.h"
 #include "op.h"
 #include "plan.h"
+#include "queue.h"
 
 #define NPULINK_VERSION		"0.1.0"
-#define NPULINK_MAX_DEVICES	1024
-
-/* ---- device.c, link.c -------------------------------------------------- */
-
-extern u8 npulink_node_id[16];
-
-struct npulink_device *npulink_device_next(u32 *id);
-struct npulink_device *npulink_device_get_by_minor(unsigned int minor);
-int npulink_device_init(void);
-void npulink_device_exit(void);
-
-/* Links of @dev for the netlink dump; @id as for npulink_device_next(). */
-struct npulink_link *npulink_link_next(struct npulink_device *dev, unsigned long *id);
-struct npulink_link *npulink_link_get(struct npulink_device *dev, struct npulink_device *peer,
-				      bool create);
-void npulink_link_put(struct npulink_link *link);
-void npulink_link_fail(struct npulink_link *link);
-void npulink_link_set_lost(struct npulink_link *link, bool lost);
-void npulink_links_drop(struct npulink_device *dev, struct list_head *dropped);
-void npulink_links_close(struct list_head *dropped);
-
 /* ---- board.c ------------------------------------------------------------ */
 
 struct npulink_board;
@@ -70,14 +51,13 @@ void npulink_board_failed(struct npulink_comm *comm);
 void npulink_board_free(struct npulink_board *board);
 int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma);
 int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);
+void npulink_board_direct(bool direct);
 int npulink_board_init(void);
 void npulink_board_exit(void);
 int npulink_trace_begin(void);
 void npulink_trace_end(void);
 
 /* ---- notify.c, slow.c ------------------------------------------------------- */
-
-#define NPULINK_NO_DEV	0xffffffffU
 
 /* What is told to the netlink group "events"; ~0 in a member: does not apply. */
 struct npulink_notice {

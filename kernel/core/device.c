@@ -7,7 +7,11 @@
  */
 #include <linux/idr.h>
 #include "core.h"
+#include "device_core.h"
+#include "queue.h"
 
+const struct npulink_device_events *npulink_device_events;
+static dev_t npulink_devt;
 static struct class *npulink_class;
 static DEFINE_XARRAY_ALLOC(npulink_devices);	/* registered, by id */
 u8 npulink_node_id[16];
@@ -77,7 +81,7 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	dev->ops = ops;
 	dev->slice = 128 << 10;
 	init_completion(&dev->drained);
-	INIT_WORK(&dev->fail_work, npulink_device_fail_work);
+	INIT_WORK(&dev->fail_work, npulink_device_events->fail);
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->files);
 	INIT_LIST_HEAD(&dev->bufs);
@@ -89,7 +93,7 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	dev->dev.parent = parent;
 	dev->dev.release = npulink_device_release;
 	dev->dev.devt = MKDEV(MAJOR(npulink_devt), dev->id);
-	cdev_init(&dev->cdev, &npulink_fops);
+	cdev_init(&dev->cdev, npulink_device_events->fops);
 	dev->cdev.owner = THIS_MODULE;
 	if (dev_set_name(&dev->dev, "npu%u", dev->id)) {
 		put_device(&dev->dev);
@@ -121,11 +125,11 @@ int npulink_device_register(struct npulink_device *dev)
 	if (rc) {
 		WRITE_ONCE(dev->gone, true);
 		xa_erase(&npulink_devices, dev->id);
-		/* Somebody may have found it, and bound one. */
-		npulink_ports_drop(dev);
+		/* Somebody may have found it, and bound a port to it. */
+		npulink_device_events->removed(dev);
 		return rc;
 	}
-	npulink_notify_dev(dev, true);
+	npulink_device_events->added(dev);
 	return 0;
 }
 EXPORT_SYMBOL_NPULINK(npulink_device_register);
@@ -143,10 +147,9 @@ void npulink_device_unregister(struct npulink_device *dev)
 	/* End what is running, here and on the peers of those who run here. */
 	npulink_links_drop(dev, &links);
 	xa_erase(&npulink_devices, dev->id);
-	npulink_ports_drop(dev);
-	npulink_notify_dev(dev, false);
+	npulink_device_events->removed(dev);
 	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
-	npulink_comm_flush();
+	npulink_device_events->flush();
 	wait_for_completion(&dev->drained);
 	/* Those who were about to join have joined, or been refused. */
 	npulink_device_fail(dev, NPULINK_CAUSE_REMOVED, -ENODEV);
@@ -154,16 +157,46 @@ void npulink_device_unregister(struct npulink_device *dev)
 	synchronize_rcu();
 	if (dev->ops->quiesce)
 		dev->ops->quiesce(dev);
-	npulink_agree_flush();
-	npulink_comm_flush();
+	npulink_device_events->drained();
 	npulink_links_close(&links);
-	npulink_bufs_unmap(dev);
+	npulink_device_events->unmap(dev);
 	npulink_device_set_direct(dev, true);
 	if (dev->ops->release)
 		dev->ops->release(dev);
 	dev->ops = NULL;
 }
 EXPORT_SYMBOL_NPULINK(npulink_device_unregister);
+
+/*
+ * All communicators that have a rank on @dev. The first of several failures at a time
+ * is reported for all of them. Any context but NMI.
+ */
+void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
+{
+	atomic64_cmpxchg(&dev->failure, 0, (u64)cause << 32 | (u32)-status);
+	get_device(&dev->dev);
+	if (!npulink_queue(&dev->fail_work))
+		put_device(&dev->dev);
+}
+
+/**
+ * npulink_device_set_direct() - say whether small requests may be given to run
+ * @dev: the device
+ * @direct: see struct npulink_device
+ *
+ * For a backend that says so at all. As long as one of its devices does not, no collective of
+ * the machine is carried out without requests. One call at a time for each device. Any context
+ * but NMI.
+ */
+void npulink_device_set_direct(struct npulink_device *dev, bool direct)
+{
+	WRITE_ONCE(dev->direct, direct);
+	if (dev->closes_boards == direct) {
+		dev->closes_boards = !direct;
+		npulink_device_events->direct(direct);
+	}
+}
+EXPORT_SYMBOL_NPULINK(npulink_device_set_direct);
 
 void npulink_device_put(struct npulink_device *dev)
 {
@@ -178,12 +211,19 @@ static char *npulink_devnode(NPULINK_DEVNODE_CONST struct device *d, umode_t *mo
 	return kasprintf(GFP_KERNEL, "npulink/%s", dev_name(d));
 }
 
-int npulink_device_init(void)
+int npulink_device_init(const struct npulink_device_events *events)
 {
+	int rc = alloc_chrdev_region(&npulink_devt, 0, NPULINK_MAX_DEVICES, "npulink");
+
+	if (rc)
+		return rc;
+	npulink_device_events = events;
 	get_random_bytes(npulink_node_id, sizeof(npulink_node_id));
 	npulink_class = npulink_class_create("npulink");
-	if (IS_ERR(npulink_class))
+	if (IS_ERR(npulink_class)) {
+		unregister_chrdev_region(npulink_devt, NPULINK_MAX_DEVICES);
 		return PTR_ERR(npulink_class);
+	}
 	npulink_class->devnode = npulink_devnode;
 	return 0;
 }
@@ -192,4 +232,5 @@ void npulink_device_exit(void)
 {
 	class_destroy(npulink_class);
 	xa_destroy(&npulink_devices);
+	unregister_chrdev_region(npulink_devt, NPULINK_MAX_DEVICES);
 }

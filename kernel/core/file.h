@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * file.h - an open device: its objects by id, its users, who waits in it.
- * Objects: object.c; files and the commands on them: cdev.c, mm.c.
+ * Objects: object.c; files: file.c, mm.c.
  */
 #ifndef NPULINK_FILE_H
 #define NPULINK_FILE_H
@@ -14,6 +14,7 @@
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/timer.h>
+#include <linux/uaccess.h>
 #include <linux/workqueue.h>
 #include <npulink/device.h>
 #include "account.h"
@@ -62,8 +63,9 @@ struct npulink_object *npulink_object_next(struct npulink_file *file, unsigned l
 					   const struct npulink_object_type *type);
 void npulink_object_put(struct npulink_object *obj);
 int npulink_object_destroy(struct npulink_file *file, u32 id);
+void npulink_objects_destroy(struct npulink_file *file, const struct npulink_object_type *type);
 
-/* ---- file (cdev.c) ------------------------------------------------------ */
+/* ---- file.c ------------------------------------------------------ */
 
 /*
  * A task that sleeps in POST or WAIT; on npulink_file.waiters if it is one of the first
@@ -182,15 +184,16 @@ static inline struct npulink_file *npulink_file_get(struct npulink_file *file)
 	return file;
 }
 
+struct npulink_file *npulink_file_new(struct npulink_device *dev);
+int npulink_file_publish(struct npulink_file *file);
+void npulink_file_hide(struct npulink_file *file);
+void npulink_file_unlink(struct npulink_file *file);
 void npulink_file_put(struct npulink_file *file);
+void npulink_files_exit(void);
 struct npulink_file *npulink_file_next(unsigned long *id);
 struct npulink_mm *npulink_mm_attach(struct npulink_file *file);
 void npulink_mm_detach(struct npulink_file *file);
 void npulink_file_note_death(struct npulink_file *file);
-struct npulink_cause;
-struct npulink_comm;
-void npulink_file_fail(struct npulink_file *file, u32 cause,
-		       void (*fail)(struct npulink_comm *comm, const struct npulink_cause *cause));
 
 /* ---- worker.c */
 
@@ -211,11 +214,11 @@ struct npulink_ucmd {
 	void *cmd;
 };
 
-int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len);
-
-int npulink_cdev_init(void);
-void npulink_cdev_exit(void);
-extern const struct file_operations npulink_fops;
-extern dev_t npulink_devt;
+static inline int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)
+{
+	if (copy_to_user(ucmd->ubuffer, ucmd->cmd, min_t(size_t, ucmd->user_size, len)))
+		return -EFAULT;
+	return 0;
+}
 
 #endif /* NPULINK_FILE_H */

@@ -4,6 +4,8 @@
  * that uses it, is found by the device it leads to, and is counted (see npulink link).
  */
 #include "core.h"
+#include "device_core.h"
+#include "queue.h"
 #include "trace.h"
 
 static void npulink_link_close(struct npulink_link *link)
@@ -35,42 +37,7 @@ void npulink_link_set_lost(struct npulink_link *link, bool lost)
 		return;
 	if (lost)
 		atomic64_inc(&link->stats.errors);
-	npulink_notify_link(link, !lost);
-}
-
-/* End what goes over @link: communicators of whose ranks one is at its near end. */
-static void npulink_link_fail_work(struct work_struct *work)
-{
-	struct npulink_link *link = container_of(work, struct npulink_link, fail_work);
-	struct npulink_object *obj;
-	struct npulink_file *file;
-	struct npulink_conn *conn;
-	unsigned long id, i;
-
-	mutex_lock(&link->dev->lock);
-	list_for_each_entry(file, &link->dev->files, dev_node) {
-		for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
-			struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
-			struct npulink_cause cause = {
-				.cause = NPULINK_CAUSE_LINK, .rank = rank->rank, .step = ~0U,
-				.number = ~0ULL,
-			};
-
-			xa_for_each(&rank->conns, i, conn) {
-				/* Who has come since then learns it by using the link. */
-				if (READ_ONCE(conn->link) != link ||
-				    rank->born > READ_ONCE(link->lost_ns))
-					continue;
-				cause.peer = conn->rank;
-				npulink_blame_step(rank, conn->rank, &cause);
-				npulink_comm_fail_now(rank->comm, &cause);
-				break;
-			}
-			npulink_object_put(obj);
-		}
-	}
-	mutex_unlock(&link->dev->lock);
-	npulink_link_put(link);
+	npulink_device_events->link_changed(link, !lost);
 }
 
 /* The backend says that @link is down. Any context but NMI. */
@@ -79,7 +46,7 @@ void npulink_link_fail(struct npulink_link *link)
 	npulink_link_set_lost(link, true);
 	WRITE_ONCE(link->lost_ns, npulink_clock());
 	refcount_inc(&link->refs);
-	if (!npulink_comm_queue(&link->fail_work))
+	if (!npulink_queue(&link->fail_work))
 		refcount_dec(&link->refs);
 }
 
@@ -98,7 +65,7 @@ static struct npulink_link *npulink_link_new(struct npulink_device *dev,
 	link->dev = dev;
 	link->peer = peer;
 	refcount_set(&link->refs, 1);
-	INIT_WORK(&link->fail_work, npulink_link_fail_work);
+	INIT_WORK(&link->fail_work, npulink_device_events->link_lost);
 	if (link->ops->open)
 		rc = link->ops->open(link);
 	if (rc) {

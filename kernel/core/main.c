@@ -3,8 +3,51 @@
  * main.c - npulink.ko comes and goes.
  */
 #include "core.h"
+#include "failure.h"
 #include "flight.h"
+#include "ioctl.h"
 #include "pass.h"
+
+/* ---- what devices and links that change mean for the rest --------------------------- */
+
+static void npulink_device_added(struct npulink_device *dev)
+{
+	npulink_notify_dev(dev, true);
+}
+
+static void npulink_device_removed(struct npulink_device *dev)
+{
+	npulink_ports_drop(dev);
+	npulink_notify_dev(dev, false);
+}
+
+static void npulink_failures_flush(void)
+{
+	/* What has ended meanwhile is given back, too. */
+	npulink_run_flush();
+	npulink_queue_flush();
+}
+
+static void npulink_device_drained(void)
+{
+	npulink_agree_flush();
+	npulink_failures_flush();
+}
+
+static const struct npulink_device_events npulink_events = {
+	.fops = &npulink_fops,
+	.added = npulink_device_added,
+	.removed = npulink_device_removed,
+	.fail = npulink_device_fail_work,
+	.flush = npulink_failures_flush,
+	.drained = npulink_device_drained,
+	.unmap = npulink_bufs_unmap,
+	.direct = npulink_board_direct,
+	.link_changed = npulink_notify_link,
+	.link_lost = npulink_link_fail_work,
+};
+
+/* ---- the module ---------------------------------------------------------------------- */
 
 static int __init npulink_init(void)
 {
@@ -12,21 +55,19 @@ static int __init npulink_init(void)
 
 	npulink_quota_init();
 	npulink_pass_init();
-	rc = npulink_cdev_init();
+	rc = npulink_queue_init();
 	if (rc)
 		return rc;
 	rc = npulink_board_init();
 	if (rc)
-		goto err_cdev;
+		goto err_queue;
 	rc = npulink_buf_init();
 	if (rc)
 		goto err_board;
-	rc = npulink_comm_init();
-	if (rc)
-		goto err_buf;
+	npulink_comm_init();
 	rc = npulink_run_init();
 	if (rc)
-		goto err_comm;
+		goto err_buf;
 	rc = npulink_worker_init();
 	if (rc)
 		goto err_run;
@@ -36,7 +77,7 @@ static int __init npulink_init(void)
 	rc = npulink_port_init();
 	if (rc)
 		goto err_agree;
-	rc = npulink_device_init();
+	rc = npulink_device_init(&npulink_events);
 	if (rc)
 		goto err_port;
 	rc = npulink_genl_init();
@@ -55,14 +96,12 @@ err_worker:
 	npulink_worker_exit();
 err_run:
 	npulink_run_exit();
-err_comm:
-	npulink_comm_exit();
 err_buf:
 	npulink_buf_exit();
 err_board:
 	npulink_board_exit();
-err_cdev:
-	npulink_cdev_exit();
+err_queue:
+	npulink_queue_exit();
 	return rc;
 }
 
@@ -81,6 +120,7 @@ static void __exit npulink_exit(void)
 	npulink_worker_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_run_exit();
+	npulink_queue_exit();
 	npulink_comm_exit();
 	npulink_flight_exit();
 	npulink_ops_exit();
@@ -88,7 +128,7 @@ static void __exit npulink_exit(void)
 	rcu_barrier();
 	npulink_board_exit();
 	npulink_pass_exit();
-	npulink_cdev_exit();
+	npulink_files_exit();
 }
 
 module_init(npulink_init);

@@ -23,14 +23,6 @@ static void npulink_mm_free(struct mmu_notifier *mn)
 	kfree(container_of(mn, struct npulink_mm, mn));
 }
 
-static void npulink_death_work(struct work_struct *work)
-{
-	struct npulink_file *file = container_of(work, struct npulink_file, death_work);
-
-	npulink_file_fail(file, NPULINK_CAUSE_DEATH, npulink_comm_fail);
-	npulink_file_put(file);
-}
-
 /*
  * Every address space of the machine that ends meanwhile waits for this: it notes who has died, and
  * workers tell the others, if the process itself does not come to it first (npulink_flush()).
@@ -45,7 +37,7 @@ static void npulink_mm_release(struct mmu_notifier *mn, struct mm_struct *mm)
 		list_del_init(&file->mm_node);
 		if (kref_get_unless_zero(&file->kref)) {
 			npulink_file_note_death(file);
-			npulink_comm_queue(&file->death_work);
+			npulink_queue(&file->death_work);
 		}
 		cond_resched_lock(&nmm->lock);
 	}
@@ -67,7 +59,6 @@ struct npulink_mm *npulink_mm_attach(struct npulink_file *file)
 	if (IS_ERR(mn))
 		return ERR_PTR(npulink_notifier_error(PTR_ERR(mn)));
 	nmm = container_of(mn, struct npulink_mm, mn);
-	INIT_WORK(&file->death_work, npulink_death_work);
 	spin_lock(&nmm->lock);
 	list_add_tail(&file->mm_node, &nmm->files);
 	spin_unlock(&nmm->lock);

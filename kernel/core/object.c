@@ -102,3 +102,17 @@ int npulink_object_destroy(struct npulink_file *file, u32 id)
 	npulink_object_put(obj);
 	return rc;
 }
+
+/* All of @type, none of which is busy. */
+void npulink_objects_destroy(struct npulink_file *file,
+			     const struct npulink_object_type *type)
+{
+	struct npulink_object *obj;
+	unsigned long id;
+
+	for (id = 0; (obj = npulink_object_next(file, &id, type)); id++) {
+		WARN_ON_ONCE(npulink_object_destroy(file, obj->id));
+		npulink_object_put(obj);
+		cond_resched();
+	}
+}

@@ -345,7 +345,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 		op->meet.turns = NULL;	/* those have been woken without it */
 		/* Its driver sleeps. Whoever comes here meanwhile finds it queued. */
 		npulink_op_get(op);
-		if (!npulink_comm_queue(&op->end_work))
+		if (!npulink_queue(&op->end_work))
 			npulink_op_put(op);
 		return;
 	}

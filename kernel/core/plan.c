@@ -43,7 +43,7 @@ static void npulink_plan_release(struct kref *kref)
 	/* Its operations may have memory that is charged. */
 	npulink_quota_returning(plan->rank->file->quota);
 	/* With the ranks: what it puts may free one, and module removal waits there. */
-	npulink_comm_queue(&plan->release_work);
+	npulink_queue(&plan->release_work);
 }
 
 static bool npulink_plan_busy(struct npulink_object *obj)

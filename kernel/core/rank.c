@@ -154,7 +154,7 @@ static void npulink_rank_release(struct kref *kref)
 {
 	struct npulink_rank *rank = container_of(kref, struct npulink_rank, obj.kref);
 
-	npulink_comm_queue(&rank->release_work);
+	npulink_queue(&rank->release_work);
 }
 
 npulink_hot void npulink_rank_put(struct npulink_rank *rank)

@@ -1,192 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * cdev.c - the open file: its life, the ioctl table, mmap and poll.
+ * ioctl.c - what a process can do with an open device: the system calls, and the table of ioctls.
  */
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/nospec.h>
 #include <linux/poll.h>
-#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
-#include <linux/sched/user.h>
 #include <linux/uaccess.h>
 #include <linux/npulink_board.h>
 #include "core.h"
+#include "failure.h"
+#include "ioctl.h"
 
-dev_t npulink_devt;
-static DEFINE_XARRAY_ALLOC1(npulink_files);	/* open ones, by id */
-
-/* ---- life ------------------------------------------------------------------------ */
-
-static void npulink_file_release(struct kref *kref)
-{
-	struct npulink_file *file = container_of(kref, struct npulink_file, kref);
-
-	put_device(&file->dev->dev);
-	npulink_quota_close(file->quota);
-	put_cred(file->cred);
-	put_pid(file->opener);
-	put_pid(file->tgid);
-	free_uid(file->user);
-	mmdrop(file->mm);
-	xa_destroy(&file->objects);
-	/* Who has found its rank looks at @mm under RCU only. */
-	kfree_rcu(file, rcu);
-}
-
-/* May sleep. */
-void npulink_file_put(struct npulink_file *file)
-{
-	kref_put(&file->kref, npulink_file_release);
-}
-
-/* The first open file with an id of at least *id, referenced; sets *id. */
-struct npulink_file *npulink_file_next(unsigned long *id)
-{
-	struct npulink_file *file;
-
-	xa_lock(&npulink_files);
-	/* In the table its opener still has a reference. */
-	file = xa_find(&npulink_files, id, ULONG_MAX, XA_PRESENT);
-	if (file)
-		kref_get(&file->kref);
-	xa_unlock(&npulink_files);
-	return file;
-}
+/* ---- open, close -------------------------------------------------------------------- */
 
 static int npulink_open(struct inode *inode, struct file *filp)
 {
 	struct npulink_device *dev = container_of(inode->i_cdev, struct npulink_device, cdev);
-	static u32 next_id = NPULINK_FIRST_OF(u32, 50) >> 1;
 	struct npulink_file *file;
-	int rc = -ENOMEM;
+	int rc;
 
 	if (!current->mm)
 		return -EPERM;
 	if (in_compat_syscall())
 		return -EOPNOTSUPP;
-	file = kzalloc(sizeof(*file), GFP_KERNEL_ACCOUNT);
-	if (!file)
-		return -ENOMEM;
-	file->slots = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*file->slots), GFP_KERNEL_ACCOUNT);
-	if (!file->slots)
-		goto err_file;
-	file->quota = npulink_quota_open();
-	if (IS_ERR(file->quota)) {
-		rc = PTR_ERR(file->quota);
-		goto err_slots;
-	}
-	kref_init(&file->kref);
-	INIT_LIST_HEAD(&file->dev_node);
-	INIT_LIST_HEAD(&file->mm_node);
-	INIT_LIST_HEAD(&file->ready);
-	INIT_LIST_HEAD(&file->handed);
-	INIT_LIST_HEAD(&file->waiters);
-	mutex_init(&file->mutex);
-	spin_lock_init(&file->lock);
-	init_waitqueue_head(&file->poll_wq);
-	xa_init_flags(&file->objects, XA_FLAGS_ALLOC1);
-	file->waits = NPULINK_FIRST_OF(u64, 20);
-	file->seq = NPULINK_FIRST_OF(u64, 20);
+	file = npulink_file_new(dev);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
 	npulink_watchdog_init(file);
 	npulink_worker_init_file(file);
-	file->dev = dev;
-	file->doorbell = -1;
-	file->nmm = npulink_mm_attach(file);
-	if (IS_ERR(file->nmm)) {
-		rc = PTR_ERR(file->nmm);
-		goto err_quota;
-	}
-	get_device(&dev->dev);
-	mmgrab(current->mm);
-	file->mm = current->mm;
-	file->user = get_uid(current_user());
-	npulink_note_limit(file);
-	file->cred = get_current_cred();
-	file->tgid = get_pid(task_tgid(current));
-	file->opener = get_pid(task_pid(current));
-	mutex_lock(&dev->lock);
-	rc = dev->gone ? -ENODEV : 0;
-	/*
-	 * Whoever sees the file by its id sees all of it. Not charged: under a lock that others
-	 * want, too, a memory cgroup is not to make us wait.
-	 */
-	if (!rc)
-		rc = xa_alloc_cyclic(&npulink_files, &file->id, file, xa_limit_31b, &next_id,
-				     GFP_KERNEL);
-	if (rc > 0)
-		rc = 0;		/* the numbers have begun anew */
-	if (!rc)
-		list_add_tail(&file->dev_node, &dev->files);
-	mutex_unlock(&dev->lock);
+	INIT_WORK(&file->death_work, npulink_file_death_work);
+	rc = npulink_file_publish(file);
 	if (rc) {
-		npulink_mm_detach(file);
-		kvfree(file->slots);
+		npulink_slots_free(file);
 		npulink_file_put(file);
 		return rc;
 	}
 	filp->private_data = file;
 	return nonseekable_open(inode, filp);
-
-err_quota:
-	npulink_quota_close(file->quota);
-err_slots:
-	kvfree(file->slots);
-err_file:
-	kfree(file);
-	return rc;
-}
-
-/*
- * The process has died, or the file was closed: what its ranks take part in fails, on
- * all ranks. A second call finds nothing left to fail.
- */
-void npulink_file_fail(struct npulink_file *file, u32 cause,
-		       void (*fail)(struct npulink_comm *comm, const struct npulink_cause *cause))
-{
-	struct npulink_object *obj;
-	struct npulink_rank *rank;
-	unsigned long id;
-	struct npulink_cause c = {
-		.cause = cause,
-		.code = READ_ONCE(file->death_code),
-	};
-
-	smp_mb();	/* after @dead was set; pairs with npulink_comm_make_child() */
-	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
-		rank = container_of(obj, struct npulink_rank, obj);
-		c.rank = rank->rank;
-		c.peer = rank->rank;
-		c.step = ~0U;
-		c.number = npulink_told(npulink_board_next(rank));
-		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
-		fail(rank->comm, &c);
-		npulink_object_put(obj);
-		cond_resched();
-	}
-	/* These want the lock of all communicators: last. */
-	c.step = ~0U;
-	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
-		rank = container_of(obj, struct npulink_rank, obj);
-		npulink_comm_fail_heirs(rank->comm, rank->rank, &c);
-		npulink_object_put(obj);
-	}
-}
-
-/* Nobody counts on it any more. By what it was killed is known if this is its own end. */
-void npulink_file_note_death(struct npulink_file *file)
-{
-	if (current->flags & PF_EXITING && task_tgid(current) == file->tgid)
-		WRITE_ONCE(file->death_code, current->exit_code & 0x7f);
-	WRITE_ONCE(file->dead, true);
-}
-
-/* When it returns, all ranks have been told. */
-static void npulink_file_kill(struct npulink_file *file, u32 cause)
-{
-	npulink_file_note_death(file);
-	npulink_file_fail(file, cause, npulink_comm_fail_now);
 }
 
 static bool npulink_file_idle(struct npulink_file *file)
@@ -199,40 +52,21 @@ static bool npulink_file_idle(struct npulink_file *file)
 	return idle;
 }
 
-static void npulink_file_destroy_all(struct npulink_file *file,
-				     const struct npulink_object_type *type)
-{
-	struct npulink_object *obj;
-	unsigned long id;
-
-	for (id = 0; (obj = npulink_object_next(file, &id, type)); id++) {
-		WARN_ON_ONCE(npulink_object_destroy(file, obj->id));
-		npulink_object_put(obj);
-		cond_resched();
-	}
-}
-
 static int npulink_release(struct inode *inode, struct file *filp)
 {
 	struct npulink_file *file = filp->private_data;
-	struct npulink_device *dev = file->dev;
 
-	xa_erase(&npulink_files, file->id);
-	npulink_mm_detach(file);
+	npulink_file_hide(file);
 	npulink_file_kill(file, NPULINK_CAUSE_DEATH);
 	npulink_worker_drain(file);
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);
-	mutex_lock(&dev->lock);
-	list_del(&file->dev_node);
-	if (file->doorbell >= 0)
-		ida_free(&dev->doorbells, file->doorbell);
-	mutex_unlock(&dev->lock);
+	npulink_file_unlink(file);
 	npulink_slots_free(file);
-	npulink_file_destroy_all(file, &npulink_plan_type);
-	npulink_file_destroy_all(file, &npulink_rank_type);
-	npulink_file_destroy_all(file, &npulink_buf_type);
+	npulink_objects_destroy(file, &npulink_plan_type);
+	npulink_objects_destroy(file, &npulink_rank_type);
+	npulink_objects_destroy(file, &npulink_buf_type);
 	npulink_port_unuse(file);
 	npulink_worker_end(file);
 	if (file->arena) {
@@ -241,6 +75,20 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	}
 	npulink_ring_free(file);
 	npulink_file_put(file);
+	return 0;
+}
+
+/*
+ * The process may die while its address space lives on: a child has it, too, as after vfork().
+ * Then nothing else tells us.
+ */
+static int npulink_flush(struct file *filp, fl_owner_t id)
+{
+	struct npulink_file *file = filp->private_data;
+
+	if (current->flags & PF_EXITING && task_tgid(current) == file->tgid &&
+	    !atomic_read(&current->signal->live))
+		npulink_file_kill(file, NPULINK_CAUSE_DEATH);
 	return 0;
 }
 
@@ -346,13 +194,6 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_PORT_INFO, npulink_port_info_ioctl, npulink_port_info, out_addr, 0),
 	IOCTL_OP(NPULINK_BOARD_WAIT, npulink_board_wait_ioctl, npulink_board_wait, number, 0),
 };
-
-int npulink_ucmd_respond(struct npulink_ucmd *ucmd, size_t len)
-{
-	if (copy_to_user(ucmd->ubuffer, ucmd->cmd, min_t(size_t, ucmd->user_size, len)))
-		return -EFAULT;
-	return 0;
-}
 
 static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)
 {
@@ -505,20 +346,6 @@ static __poll_t npulink_poll(struct file *filp, poll_table *wait)
 	return mask;
 }
 
-/*
- * The process may die while its address space lives on: a child has it, too, as after vfork().
- * Then nothing else tells us.
- */
-static int npulink_flush(struct file *filp, fl_owner_t id)
-{
-	struct npulink_file *file = filp->private_data;
-
-	if (current->flags & PF_EXITING && task_tgid(current) == file->tgid &&
-	    !atomic_read(&current->signal->live))
-		npulink_file_kill(file, NPULINK_CAUSE_DEATH);
-	return 0;
-}
-
 const struct file_operations npulink_fops = {
 	.owner = THIS_MODULE,
 	.open = npulink_open,
@@ -529,14 +356,3 @@ const struct file_operations npulink_fops = {
 	.mmap = npulink_mmap,
 	.poll = npulink_poll,
 };
-
-int npulink_cdev_init(void)
-{
-	return alloc_chrdev_region(&npulink_devt, 0, NPULINK_MAX_DEVICES, "npulink");
-}
-
-void npulink_cdev_exit(void)
-{
-	unregister_chrdev_region(npulink_devt, NPULINK_MAX_DEVICES);
-	xa_destroy(&npulink_files);
-}
