@@ -227,7 +227,7 @@ void npulink_board_failed(struct npulink_comm *comm)
 
 /* ---- the memory ------------------------------------------------------------------------ */
 
-void npulink_board_free(struct npulink_board *board)
+static void npulink_board_free(struct npulink_board *board)
 {
 	u32 i;
 
@@ -238,6 +238,12 @@ void npulink_board_free(struct npulink_board *board)
 		vfree(board->areas[i]);
 	vfree(board->comm);
 	kfree(board);
+}
+
+/* Nobody uses @comm any more. */
+void npulink_board_drop(struct npulink_comm *comm)
+{
+	npulink_board_free(comm->board);
 }
 
 /* That of @comm, made if it has none. */

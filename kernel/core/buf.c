@@ -258,7 +258,7 @@ static bool npulink_buf_invalidate(struct mmu_interval_notifier *mn,
 	struct npulink_buf *buf = container_of(mn, struct npulink_buf, mn);
 
 	mmu_interval_set_seq(mn, seq);
-	smp_wmb();	/* see npulink_buf_use() */
+	smp_wmb();	/* see npulink_buf_check() */
 	switch (range->event) {
 	case MMU_NOTIFY_UNMAP:
 	case MMU_NOTIFY_RELEASE:
@@ -435,21 +435,23 @@ static int npulink_buf_compare(struct npulink_buf *buf)
 }
 
 /*
- * A reference for an operation, if the memory is still what was registered. To find that
- * out may take as long as the user likes, so @run is done before.
+ * A reference for an operation. 1: only if npulink_buf_check() finds that the memory is still what
+ * was registered.
  */
-int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run)
+int npulink_buf_use(struct npulink_buf *buf)
 {
-	int rc = 0;
-
 	if (!npulink_buf_tryget(buf))
 		return -ESTALE;
-	if (likely(!READ_ONCE(buf->suspect)))
-		return 0;
-	npulink_run(run);
-	rc = npulink_lock(&buf->mutex);
+	return unlikely(READ_ONCE(buf->suspect));
+}
+
+/* Is it? May take as long as the user likes; hold nothing that others want. */
+int npulink_buf_check(struct npulink_buf *buf)
+{
+	int rc = npulink_lock(&buf->mutex);
+
 	if (rc)
-		goto err_unuse;
+		return rc;
 	if (READ_ONCE(buf->suspect)) {
 		/*
 		 * What begins to be invalidated from here on marks it again; what has
@@ -463,10 +465,6 @@ int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run)
 			WRITE_ONCE(buf->suspect, true);
 	}
 	mutex_unlock(&buf->mutex);
-	if (!rc)
-		return 0;
-err_unuse:
-	npulink_buf_unuse(buf);
 	return rc;
 }
 

@@ -43,9 +43,8 @@ struct npulink_buf {
 extern const struct npulink_object_type npulink_buf_type;
 
 struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len, bool wait);
-struct npulink_run;
-
-int npulink_buf_use(struct npulink_buf *buf, struct npulink_run *run);
+int npulink_buf_use(struct npulink_buf *buf);
+int npulink_buf_check(struct npulink_buf *buf);
 static inline bool npulink_buf_tryget(struct npulink_buf *buf)
 {
 	return refcount_inc_not_zero(&buf->users);

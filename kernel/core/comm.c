@@ -16,6 +16,8 @@
 #include "trace.h"
 
 static DEFINE_XARRAY_ALLOC1(npulink_comms_by_serial);	/* and those that none can join */
+const struct npulink_comm_events *npulink_comm_events;
+const struct npulink_conn_events *npulink_conn_events;
 DEFINE_MUTEX(npulink_comms_lock);	/* npulink_comms, who is in it, and comm->child */
 
 int npulink_cause_errno(u32 cause)
@@ -38,6 +40,38 @@ int npulink_cause_errno(u32 cause)
 
 /* ---- failure ---------------------------------------------------------------------- */
 
+/* About something of @comm. Any context but NMI. */
+void npulink_comm_notify(const struct npulink_comm *comm, const struct npulink_notice *notice)
+{
+	/* Pairs with npulink_comm_note_net(). */
+	npulink_notify(notice, comm->uid, comm->nets, smp_load_acquire(&comm->nnets));
+}
+
+static void npulink_comm_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause)
+{
+	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_FAIL);
+	const struct npulink_rank *rank;
+
+	atomic64_inc(&npulink_totals.failures[cause->cause]);
+	notice.comm = comm->serial;
+	notice.rank = cause->rank;
+	notice.peer = cause->peer;
+	notice.step = cause->step;
+	notice.number = cause->number;
+	notice.cause = cause->cause;
+	notice.code = cause->code;
+	memcpy(notice.ip, cause->ip, sizeof(notice.ip));
+	memcpy(notice.port, cause->port, sizeof(notice.port));
+	rcu_read_lock();
+	rank = cause->rank < comm->nranks ? rcu_dereference(comm->ranks[cause->rank]) : NULL;
+	if (rank)
+		notice.place_net = npulink_rank_net(rank);
+	rcu_read_unlock();
+	if (cause->cause == NPULINK_CAUSE_DEADLOCK)
+		notice.circle = comm->circle;
+	npulink_comm_notify(comm, &notice);
+}
+
 /* Record the first cause. Any context but NMI. */
 static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_cause *cause)
 {
@@ -51,12 +85,12 @@ static bool npulink_comm_record(struct npulink_comm *comm, const struct npulink_
 		comm->cause.status = npulink_cause_errno(cause->cause);
 		/* Whoever sees it sees the cause. */
 		smp_store_release(&comm->failed, true);
-		npulink_board_failed(comm);
+		npulink_comm_events->failed(comm);
 	}
 	spin_unlock_irqrestore(&comm->lock, flags);
 	if (first) {
 		trace_npulink_abort(comm, cause);
-		npulink_notify_cause(comm, cause);
+		npulink_comm_notify_cause(comm, cause);
 	}
 	return first;
 }
@@ -81,55 +115,11 @@ struct npulink_rank *npulink_comm_get_next_rank(struct npulink_comm *comm, u32 *
 	return rank;
 }
 
-/*
- * End what is in flight on all ranks. What is posted later sees comm->failed. That may take long,
- * and comm->mutex is wanted by those who hold the lock of all communicators.
- */
-static void npulink_comm_flood(struct npulink_comm *comm)
-{
-	NPULINK_DEFINE_RUN_TASK(run);
-	struct npulink_rank *rank;
-	u32 i = 0;
-
-	/* It ends what others have begun, and carries out none of it. */
-	run.anyones = true;
-	run.budget = 0;
-	mutex_lock(&comm->flood);
-	/* Who joins has done so by now, or sees that we have failed. */
-	mutex_lock(&comm->mutex);
-	/* Nobody joins or posts after a failure, so once is enough. */
-	if (comm->flooded)
-		i = comm->nranks;
-	comm->flooded = true;
-	mutex_unlock(&comm->mutex);
-	while ((rank = npulink_comm_get_next_rank(comm, &i))) {
-		struct npulink_op *op;
-
-		npulink_remote_abort(rank);
-		/* Interrupts may come in between: a large one takes a while to let go of all. */
-		do {
-			spin_lock_irq(&rank->lock);
-			list_for_each_entry(op, &rank->ops, node)
-				if (op->state == NPULINK_OP_RUNNING)
-					break;
-			if (list_entry_is_head(op, &rank->ops, node))
-				op = NULL;
-			else
-				npulink_op_fail(op, &run);
-			spin_unlock_irq(&rank->lock);
-			cond_resched();
-		} while (op);
-		npulink_rank_put(rank);
-	}
-	mutex_unlock(&comm->flood);
-	npulink_run(&run);
-}
-
 static void npulink_comm_abort_work(struct work_struct *work)
 {
 	struct npulink_comm *comm = container_of(work, struct npulink_comm, abort_work);
 
-	npulink_comm_flood(comm);
+	npulink_comm_events->flood(comm);
 	npulink_comm_put(comm);
 }
 
@@ -146,7 +136,7 @@ void npulink_comm_fail(struct npulink_comm *comm, const struct npulink_cause *ca
 void npulink_comm_fail_now(struct npulink_comm *comm, const struct npulink_cause *cause)
 {
 	npulink_comm_record(comm, cause);
-	npulink_comm_flood(comm);
+	npulink_comm_events->flood(comm);
 }
 
 /* ---- calls -------------------------------------------------------------------------- */
@@ -210,7 +200,7 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	bitmap_free(comm->died);
 	kvfree(comm->ranks);
 	kvfree(comm->meets);
-	npulink_board_free(comm->board);
+	npulink_comm_events->free(comm);
 	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
 	memzero_explicit(comm->agree_secret, sizeof(comm->agree_secret));
@@ -288,10 +278,10 @@ void npulink_comm_note_net(struct npulink_comm *comm)
 	for (i = 0; i < comm->nnets; i++)
 		if (comm->nets[i] == cookie)
 			return;
-	if (i == NPULINK_COMM_NETS)
+	if (i == NPULINK_NOTICE_NETS)
 		return;
 	comm->nets[i] = cookie;
-	/* Pairs with npulink_notify(). */
+	/* Pairs with npulink_comm_notify(). */
 	smp_store_release(&comm->nnets, i + 1);
 }
 
@@ -388,7 +378,7 @@ int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn)
 	int rc;
 
 	if (conn->far)
-		return npulink_remote_resolve(rank, conn);
+		return npulink_conn_events->resolve(rank, conn);
 	/* Pairs with npulink_conn_meet(). */
 	if (smp_load_acquire(&conn->peer))
 		return 0;
@@ -424,7 +414,7 @@ void npulink_conn_drop(struct npulink_conn *conn)
 
 	if (peer)
 		npulink_rank_put(peer);
-	npulink_remote_close(conn);
+	npulink_conn_events->close(conn);
 	/* Elsewhere it has one way, which goes with the session. */
 	if (conn->far)
 		return;
@@ -468,7 +458,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	comm = rank->comm;
 	cmd->out_joined = READ_ONCE(comm->joined);
-	cmd->out_next = npulink_told(npulink_board_next(rank));
+	cmd->out_next = npulink_told(npulink_comm_events->next(rank));
 	cmd->out_cause = NPULINK_CAUSE_NONE;
 	cmd->out_status = 0;
 	cmd->out_rank = 0;
@@ -506,8 +496,11 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 	return rc;
 }
 
-void npulink_comm_init(void)
+void npulink_comm_init(const struct npulink_comm_events *comm_events,
+		       const struct npulink_conn_events *conn_events)
 {
+	npulink_comm_events = comm_events;
+	npulink_conn_events = conn_events;
 	npulink_ranks_init();
 }
 

@@ -5,13 +5,14 @@
 #ifndef NPULINK_COMM_H
 #define NPULINK_COMM_H
 
+#include <net/net_namespace.h>
 #include "file.h"
+#include "notify.h"
 #include "number.h"
 #include "pass.h"
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
-#define NPULINK_COMM_NETS	8
 #define NPULINK_MAX_DEPTH	32	/* communicators, each shrunk before all had joined it */
 
 struct npulink_agree;
@@ -34,12 +35,6 @@ struct npulink_cause {
 	struct npulink_call calls[2];
 	u8 ip[16];
 	char port[32];
-};
-
-/* Processes that wait for each other: the first of @n waits. */
-struct npulink_circle {
-	u32 n;
-	struct npulink_circle_wait waits[NPULINK_CIRCLE_MAX];
 };
 
 /* What the first rank called under a number. */
@@ -139,7 +134,7 @@ struct npulink_comm {
 	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
 	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
-	u64 nets[NPULINK_COMM_NETS];	/* network namespaces, by cookie, that hear of it in full */
+	u64 nets[NPULINK_NOTICE_NETS];	/* network namespaces, by cookie, that hear of it in full */
 	u32 nnets;
 	struct npulink_board *board;	/* set once, under lock; or NULL */
 	struct npulink_pass_group turns;	/* of ranks that share processors */
@@ -251,6 +246,60 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
 	return rank;
 }
 
+/*
+ * struct npulink_comm_events - what those who run operations do when ranks come, go and fail
+ * @rank_reserve: a file is about to get a rank. Task context
+ * @rank_abort: it got none, or has lost it
+ * @rank_new: nobody sees the rank yet. Task context
+ * @next: number of the rank's next collective. Task context
+ * @sync: the rank is leaving. Under rank->lock
+ * @missed: does an operation of @by wait for one that rank @gone has never posted? Names it
+ * @failed: nothing new begins. Under comm->lock
+ * @flood: end what is in flight on all ranks, and return when that is done. Task context
+ * @free: the last reference has gone. May sleep
+ */
+struct npulink_comm_events {
+	int (*rank_reserve)(struct npulink_file *file);
+	void (*rank_abort)(struct npulink_file *file);
+	void (*rank_new)(struct npulink_rank *rank);
+	u64 (*next)(struct npulink_rank *rank);
+	int (*sync)(struct npulink_rank *rank);
+	bool (*missed)(struct npulink_rank *by, u32 gone, struct npulink_cause *cause);
+	void (*failed)(struct npulink_comm *comm);
+	void (*flood)(struct npulink_comm *comm);
+	void (*free)(struct npulink_comm *comm);
+};
+
+/*
+ * struct npulink_conn_events - the same of those who know ranks on other nodes
+ * @describe: a peer is there. Task context, may sleep, as all
+ * @resolve: a session is needed
+ * @abort: the rank's communicator has failed
+ * @leave: the rank has left
+ * @close: its connections are to end
+ * @free: nobody uses them any more
+ */
+struct npulink_conn_events {
+	int (*describe)(struct npulink_rank *rank, u32 peer, const struct npulink_where *at);
+	int (*resolve)(struct npulink_rank *rank, struct npulink_conn *conn);
+	void (*abort)(struct npulink_rank *rank);
+	void (*leave)(struct npulink_conn *conn);
+	void (*close)(struct npulink_conn *conn);
+	void (*free)(struct npulink_conn *conn);
+};
+
+extern const struct npulink_comm_events *npulink_comm_events;
+extern const struct npulink_conn_events *npulink_conn_events;
+
+/* The network namespace, by cookie, whose ports its peers are reached by; 0: none. */
+static inline u64 npulink_rank_net(const struct npulink_rank *rank)
+{
+	const struct net *net = READ_ONCE(rank->net);
+
+	return net ? net->net_cookie : 0;
+}
+
+void npulink_comm_notify(const struct npulink_comm *comm, const struct npulink_notice *notice);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 				      const struct npulink_where *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
@@ -282,7 +331,8 @@ int npulink_comm_peers_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_abort_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd);
 int npulink_comm_shrink_ioctl(struct npulink_ucmd *ucmd);
-void npulink_comm_init(void);
+void npulink_comm_init(const struct npulink_comm_events *comm_events,
+		       const struct npulink_conn_events *conn_events);
 void npulink_comm_exit(void);
 
 /* ---- rank.c ---------------------------------------------------------------- */

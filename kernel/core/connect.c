@@ -201,7 +201,7 @@ static int npulink_op_connect_peer(struct npulink_op *op, u32 index, struct npul
 	int rc;
 
 	if (me->conn->far)
-		return npulink_remote_op_connect(op, index, cause);
+		return npulink_remote_ops->connect(op, index, cause);
 	rc = npulink_conn_resolve(rank, me->conn);
 	if (rc == -ENOENT)
 		return 0;	/* has not joined yet */
@@ -258,5 +258,5 @@ int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause)
 		if (rc)
 			return rc;
 	}
-	return op->rank->comm->far && !op->plan->p2p ? npulink_remote_op_strangers(op, cause) : 0;
+	return op->rank->comm->far && !op->plan->p2p ? npulink_remote_ops->strangers(op, cause) : 0;
 }

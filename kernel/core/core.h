@@ -31,6 +31,7 @@
 #include "device_core.h"
 #include "file.h"
 #include "hot.h"
+#include "notify.h"
 #include "op.h"
 #include "plan.h"
 #include "queue.h"
@@ -48,7 +49,7 @@ u64 npulink_board_next(struct npulink_rank *rank);
 bool npulink_board_met(struct npulink_rank *rank, u64 number);
 void npulink_board_posted(struct npulink_rank *rank);
 void npulink_board_failed(struct npulink_comm *comm);
-void npulink_board_free(struct npulink_board *board);
+void npulink_board_drop(struct npulink_comm *comm);
 int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma);
 int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);
 void npulink_board_direct(bool direct);
@@ -57,89 +58,15 @@ void npulink_board_exit(void);
 int npulink_trace_begin(void);
 void npulink_trace_end(void);
 
-/* ---- notify.c, slow.c ------------------------------------------------------- */
+/* ---- slow.c ------------------------------------------------------- */
 
-/* What is told to the netlink group "events"; ~0 in a member: does not apply. */
-struct npulink_notice {
-	u32 type;		/* NPULINK_EVENT_* */
-	u32 dev;
-	u32 peer_dev;
-	u32 comm;
-	u32 rank;
-	u32 peer;
-	u32 step;
-	u32 cause;
-	u32 code;
-	u64 number;
-	u64 age_ns;
-	u64 limit_ns;
-	u64 time_ns;
-	u64 serial;
-	u64 lost;
-	u8 ip[16];		/* as in npulink_cause; 0: does not apply */
-	char port[32];
-	u64 place_net;		/* the network namespace that may know these, by cookie */
-	u64 nets[NPULINK_COMM_NETS];	/* .. and those that may know all the rest */
-	u32 nnets;
-	struct npulink_circle circle;
-};
-
-#define NPULINK_NOTICE(_type) ((struct npulink_notice) { \
-	.type = _type, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
-	.rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, .step = ~0U, .number = ~0ULL, \
-})
-
-/* Totals since the module was loaded. */
-struct npulink_totals {
-	atomic64_t done;	/* operations of ranks that have left */
-	atomic64_t failed;
-	atomic64_t slow;
-	atomic64_t failures[NPULINK_CAUSE_REMOVED + 1];
-	atomic64_t events;
-	atomic64_t lost;
-};
-
-extern struct npulink_totals npulink_totals;
-
-void npulink_notify(const struct npulink_notice *notice, const struct npulink_comm *comm);
-void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause);
-void npulink_notify_dev(const struct npulink_device *dev, bool added);
-void npulink_notify_link(const struct npulink_link *link, bool up);
-void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
-			 bool lost);
-void npulink_notify_exit(void);
 void npulink_slow_told(struct npulink_op *op, u64 ns);
 void npulink_slow_init(void);
 void npulink_slow_exit(void);
 
 extern struct genl_family npulink_genl_family;
 
-/* ---- remote*.c, port.c -------------------------------------------------------- */
-
-int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
-void npulink_remote_leave(struct npulink_conn *conn);
-void npulink_remote_close(struct npulink_conn *conn);
-void npulink_remote_free(struct npulink_conn *conn);
-int npulink_remote_plan(struct npulink_plan *plan);
-void npulink_remote_plan_free(struct npulink_plan *plan);
-int npulink_remote_op_alloc(struct npulink_op *op, const struct npulink_plan *plan);
-void npulink_remote_op_reset(struct npulink_op *op);
-void npulink_remote_op_free(struct npulink_op *op);
-int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause);
-int npulink_remote_op_strangers(struct npulink_op *op, struct npulink_cause *cause);
-bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink_conn *conn);
-bool npulink_remote_waits_for(const struct npulink_op *op, u32 *peer, u32 *step);
-void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run);
-void npulink_remote_abort(struct npulink_rank *rank);
-void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);
-void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run);
-void npulink_remote_want_next(struct npulink_op *op, u32 unit, struct npulink_run *run);
-bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
-bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
-			    struct npulink_operand *o);
-int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_where *at);
-
-/* ---- agree*.c */
+/* ---- agree*.c, port.c */
 
 int npulink_agree_ask(struct npulink_rank *rank, bool minority);
 int npulink_agree_init(void);

@@ -199,7 +199,7 @@ static void dl_suspect(struct dl *dl)
 	notice.number = cause.number;
 	notice.cause = cause.cause;
 	notice.code = cause.code;
-	npulink_notify(&notice, op->rank->comm);
+	npulink_comm_notify(op->rank->comm, &notice);
 }
 
 static void dl_search_part(struct dl *dl)

@@ -338,7 +338,7 @@ static void npulink_blame_far(const struct npulink_op *op, struct npulink_cause 
 
 	for (hops = 0; hops < NPULINK_BLAME_FAR; hops++) {
 		/* Of a circle each is as good as any, and always the same one is better. */
-		if (!npulink_remote_waits_for(op, &peer, &step) || peer == first)
+		if (!npulink_remote_ops->waits_for(op, &peer, &step) || peer == first)
 			return;
 		cause->rank = cause->peer;
 		cause->peer = peer;

@@ -6,6 +6,83 @@
 #include "core.h"
 #include "failure.h"
 
+/* ---- a communicator --------------------------------------------------------------------------- */
+
+/*
+ * @comm has failed: end what is in flight on all ranks. What is posted later sees comm->failed. That
+ * may take long, and comm->mutex is wanted by those who hold the lock of all communicators.
+ */
+void npulink_comm_flood(struct npulink_comm *comm)
+{
+	NPULINK_DEFINE_RUN_TASK(run);
+	struct npulink_rank *rank;
+	u32 i = 0;
+
+	/* It ends what others have begun, and carries out none of it. */
+	run.anyones = true;
+	run.budget = 0;
+	mutex_lock(&comm->flood);
+	/* Who joins has done so by now, or sees that we have failed. */
+	mutex_lock(&comm->mutex);
+	/* Nobody joins or posts after a failure, so once is enough. */
+	if (comm->flooded)
+		i = comm->nranks;
+	comm->flooded = true;
+	mutex_unlock(&comm->mutex);
+	while ((rank = npulink_comm_get_next_rank(comm, &i))) {
+		struct npulink_op *op;
+
+		npulink_conn_events->abort(rank);
+		/* Interrupts may come in between: a large one takes a while to let go of all. */
+		do {
+			spin_lock_irq(&rank->lock);
+			list_for_each_entry(op, &rank->ops, node)
+				if (op->state == NPULINK_OP_RUNNING)
+					break;
+			if (list_entry_is_head(op, &rank->ops, node))
+				op = NULL;
+			else
+				npulink_op_fail(op, &run);
+			spin_unlock_irq(&rank->lock);
+			cond_resched();
+		} while (op);
+		npulink_rank_put(rank);
+	}
+	mutex_unlock(&comm->flood);
+	npulink_run(&run);
+}
+
+/* Others that wait for an operation that rank @gone never posted, wait in vain. */
+bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_cause *cause)
+{
+	const struct npulink_plan_peer *p;
+	struct npulink_op *op;
+	bool missed = false;
+	u32 i, k;
+
+	spin_lock_irq(&by->lock);
+	list_for_each_entry(op, &by->ops, node) {
+		/* All have posted it, and the last of them is at it. */
+		if (op->raw && READ_ONCE(op->meet.state) == NPULINK_MEET_NOT)
+			continue;
+		k = npulink_find_peer(op->plan, gone);
+		if (k == NPULINK_NO_INDEX)
+			continue;
+		p = &op->plan->peers[k];
+		for (i = p->stream; !missed && i < p->stream + p->nstreams; i++)
+			missed = !op->streams[i].peer;
+		if (missed) {
+			*cause = (struct npulink_cause) {
+				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,
+				.step = ~0U, .number = npulink_told(op->number),
+			};
+			break;
+		}
+	}
+	spin_unlock_irq(&by->lock);
+	return missed;
+}
+
 /* ---- a process --------------------------------------------------------------------- */
 
 /*

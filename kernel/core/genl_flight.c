@@ -8,7 +8,7 @@
 #include <linux/ktime.h>
 #include <linux/pid.h>
 #include <linux/sched/signal.h>
-#include "flight.h"
+#include "flight_record.h"
 #include "genl.h"
 
 const struct nla_policy npulink_genl_flight_policy[] = {

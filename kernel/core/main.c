@@ -7,6 +7,7 @@
 #include "flight.h"
 #include "ioctl.h"
 #include "pass.h"
+#include "remote.h"
 
 /* ---- what devices and links that change mean for the rest --------------------------- */
 
@@ -47,12 +48,47 @@ static const struct npulink_device_events npulink_events = {
 	.link_lost = npulink_link_fail_work,
 };
 
+/* ---- what ranks and plans mean for those who run them -------------------------------- */
+
+static const struct npulink_comm_events npulink_run_comm_events = {
+	.rank_reserve = npulink_worker_reserve,
+	.rank_abort = npulink_worker_unreserve,
+	.rank_new = npulink_run_rank_new,
+	.next = npulink_board_next,
+	.sync = npulink_board_sync,
+	.missed = npulink_rank_is_missed,
+	.failed = npulink_board_failed,
+	.flood = npulink_comm_flood,
+	.free = npulink_board_drop,
+};
+
+static int npulink_plan_made(struct npulink_plan *plan)
+{
+	/* An operation has a part for its remote peers. */
+	int rc = npulink_remote_plan(plan);
+
+	return rc ?: npulink_plan_make_spares(plan);
+}
+
+static void npulink_plan_gone(struct npulink_plan *plan)
+{
+	npulink_plan_free_spares(plan);
+	npulink_remote_plan_free(plan);
+	npulink_script_put(plan->script);
+}
+
+static const struct npulink_plan_events npulink_run_plan_events = {
+	.made = npulink_plan_made,
+	.free = npulink_plan_gone,
+};
+
 /* ---- the module ---------------------------------------------------------------------- */
 
 static int __init npulink_init(void)
 {
 	int rc;
 
+	npulink_notify_init(npulink_genl_multicast);
 	npulink_quota_init();
 	npulink_pass_init();
 	rc = npulink_queue_init();
@@ -64,8 +100,9 @@ static int __init npulink_init(void)
 	rc = npulink_buf_init();
 	if (rc)
 		goto err_board;
-	npulink_comm_init();
-	rc = npulink_run_init();
+	npulink_comm_init(&npulink_run_comm_events, &npulink_remote_conn_events);
+	npulink_plan_init(&npulink_run_plan_events);
+	rc = npulink_run_init(&npulink_remote_op_ops, npulink_deadlock_arm);
 	if (rc)
 		goto err_buf;
 	rc = npulink_worker_init();

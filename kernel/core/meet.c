@@ -22,7 +22,7 @@
 #include <npulink/meet.h>
 #include <npulink/verify.h>
 #include "core.h"
-#include "flight.h"
+#include "flight_record.h"
 #include "script.h"
 #include "trace.h"
 

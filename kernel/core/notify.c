@@ -9,7 +9,7 @@
 #include <linux/npulink_genl.h>
 #include <linux/uidgid.h>
 #include <net/net_namespace.h>
-#include "core.h"
+#include "notify.h"
 
 #define NPULINK_NOTICES		512	/* in the ring; a power of two */
 #define NPULINK_NOTICE_SHARE	128	/* of one user, in the ring */
@@ -31,6 +31,7 @@ struct npulink_notice_user {
 
 struct npulink_totals npulink_totals;
 
+static int (*npulink_notice_send)(const struct npulink_notice *notice);
 static DEFINE_SPINLOCK(npulink_notices_lock);	/* all below */
 static struct {
 	struct npulink_notice notice;
@@ -60,7 +61,7 @@ static void npulink_notices_send(struct work_struct *work)
 	struct npulink_notice notice;
 
 	while (npulink_notice_take(&notice)) {
-		if (npulink_genl_multicast(&notice))
+		if (npulink_notice_send(&notice))
 			atomic64_inc(&npulink_totals.lost);
 		cond_resched();
 	}
@@ -108,10 +109,9 @@ static bool npulink_notice_allowed(struct npulink_notice_user *u, u32 type, unsi
 	return ++u->count[type] <= NPULINK_NOTICE_RATE;
 }
 
-/* About something of @comm, or NULL of nobody. Any context but NMI. */
-void npulink_notify(const struct npulink_notice *notice, const struct npulink_comm *comm)
+/* About something of @uid, for all of those @nets. Any context but NMI. */
+void npulink_notify(const struct npulink_notice *notice, kuid_t uid, const u64 *nets, u32 nnets)
 {
-	kuid_t uid = comm ? comm->uid : INVALID_UID;
 	struct npulink_notice_user *user;
 	unsigned long flags, now = jiffies;
 	bool allowed;
@@ -126,10 +126,9 @@ void npulink_notify(const struct npulink_notice *notice, const struct npulink_co
 		npulink_notices[i].user = user;
 		user->pending++;
 		*n = *notice;
-		/* Pairs with npulink_comm_note_net(). */
-		n->nnets = comm ? smp_load_acquire(&comm->nnets) : 0;
-		if (n->nnets)
-			memcpy(n->nets, comm->nets, sizeof(n->nets));
+		n->nnets = nnets;
+		if (nnets)
+			memcpy(n->nets, nets, nnets * sizeof(*nets));
 		n->time_ns = ktime_get_real_ns();
 		n->serial = atomic64_inc_return(&npulink_totals.events);
 		n->lost = atomic64_read(&npulink_totals.lost);
@@ -141,47 +140,13 @@ void npulink_notify(const struct npulink_notice *notice, const struct npulink_co
 		schedule_work(&npulink_notices_work);
 }
 
-/* Whose ports its peers are reached by, 0: nobody's. */
-static u64 npulink_notice_place_net(const struct npulink_rank *rank)
-{
-	const struct net *net = READ_ONCE(rank->net);
-
-	return net ? net->net_cookie : 0;
-}
-
-/* @comm has failed. Any context but NMI. */
-void npulink_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause)
-{
-	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_FAIL);
-	const struct npulink_rank *rank;
-
-	atomic64_inc(&npulink_totals.failures[cause->cause]);
-	notice.comm = comm->serial;
-	notice.rank = cause->rank;
-	notice.peer = cause->peer;
-	notice.step = cause->step;
-	notice.number = cause->number;
-	notice.cause = cause->cause;
-	notice.code = cause->code;
-	memcpy(notice.ip, cause->ip, sizeof(notice.ip));
-	memcpy(notice.port, cause->port, sizeof(notice.port));
-	rcu_read_lock();
-	rank = cause->rank < comm->nranks ? rcu_dereference(comm->ranks[cause->rank]) : NULL;
-	if (rank)
-		notice.place_net = npulink_notice_place_net(rank);
-	rcu_read_unlock();
-	if (cause->cause == NPULINK_CAUSE_DEADLOCK)
-		notice.circle = comm->circle;
-	npulink_notify(&notice, comm);
-}
-
 void npulink_notify_dev(const struct npulink_device *dev, bool added)
 {
 	struct npulink_notice notice = NPULINK_NOTICE(added ? NPULINK_EVENT_DEV_ADD :
 							      NPULINK_EVENT_DEV_DEL);
 
 	notice.dev = dev->id;
-	npulink_notify(&notice, NULL);
+	npulink_notify(&notice, INVALID_UID, NULL, 0);
 }
 
 /* Any context but NMI. */
@@ -192,27 +157,13 @@ void npulink_notify_link(const struct npulink_link *link, bool up)
 
 	notice.dev = link->dev->id;
 	notice.peer_dev = link->peer->id;
-	npulink_notify(&notice, NULL);
+	npulink_notify(&notice, INVALID_UID, NULL, 0);
 }
 
-/*
- * The connection of @rank and @peer at @ip over @port is lost, and another one is looked for, or
- * it was found there. Any context but NMI.
- */
-void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
-			 bool lost)
+/* @send tells those who listen. Before anything is told. */
+void npulink_notify_init(int (*send)(const struct npulink_notice *notice))
 {
-	struct npulink_notice notice = NPULINK_NOTICE(lost ? NPULINK_EVENT_PORT_LOST :
-							     NPULINK_EVENT_PORT_NEXT);
-
-	notice.dev = rank->dev->id;
-	notice.comm = rank->comm->serial;
-	notice.rank = rank->rank;
-	notice.peer = peer;
-	memcpy(notice.ip, ip, sizeof(notice.ip));
-	strscpy(notice.port, port, sizeof(notice.port));
-	notice.place_net = npulink_notice_place_net(rank);
-	npulink_notify(&notice, rank->comm);
+	npulink_notice_send = send;
 }
 
 /* Nobody notifies any more. */

@@ -5,7 +5,7 @@
  * the engine has let go of it.
  */
 #include "core.h"
-#include "flight.h"
+#include "flight_record.h"
 #include "trace.h"
 
 #define NONE	0xffffffffU
@@ -17,7 +17,8 @@ static void npulink_op_destroy(struct npulink_op *op)
 {
 	u32 i;
 
-	npulink_remote_op_free(op);
+	if (op->far)
+		npulink_remote_ops->free(op);
 	for (i = 0; i < ARRAY_SIZE(op->checks) && op->checks[i]; i++)
 		npulink_check_free(op->checks[i]);
 	kvfree(op->reqs);
@@ -81,7 +82,7 @@ void npulink_op_reset(struct npulink_op *op)
 	for (i = 0; i < plan->ndrains; i++)
 		op->drain_left[i] = plan->drains[i] - (i ? plan->drains[i - 1] : 0);
 	if (op->far)
-		npulink_remote_op_reset(op);
+		npulink_remote_ops->reset(op);
 }
 
 static void npulink_op_end_work(struct work_struct *work);
@@ -100,7 +101,7 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 	op->reqs = kvcalloc(plan->nreqs, npulink_req_size(plan), GFP_KERNEL_ACCOUNT);
 	if ((plan->nunits && !op->units) || (plan->nstreams && !op->streams) ||
 	    (plan->ndrains && !op->drain_left) || (plan->nreqs && !op->reqs) ||
-	    (plan->mirror && npulink_remote_op_alloc(op, plan))) {
+	    (plan->mirror && npulink_remote_ops->alloc(op, plan))) {
 		npulink_op_destroy(op);
 		return NULL;
 	}
@@ -363,7 +364,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 		op->result.number = op->plan->p2p ? ~0ULL : npulink_told(op->number);
 	}
 	if (op->far)
-		npulink_remote_op_finish(op, run);
+		npulink_remote_ops->finish(op, run);
 	/* Who waits for it is woken, and there may be many; and each peer is let go of. */
 	run->room -= NPULINK_HOLD_END + op->plan->nstreams / NPULINK_HOLD_OUT;
 	npulink_op_set_state(op, NPULINK_OP_DONE);
@@ -462,7 +463,7 @@ static enum npulink_guilt npulink_op_guilt(const struct npulink_op *op, u32 stre
 	const struct npulink_plan *plan = op->plan;
 	const struct npulink_conn *conn = plan->peers[plan->streams[stream].peer].conn;
 
-	if (conn->far && !npulink_remote_has_called(op, conn))
+	if (conn->far && !npulink_remote_ops->has_called(op, conn))
 		return sends ? NPULINK_GUILT_FAR_SENDS : NPULINK_GUILT_FAR_TAKES;
 	if (!conn->far && !op->streams[stream].peer)
 		return NPULINK_GUILT_ABSENT;

@@ -5,9 +5,8 @@
 #ifndef NPULINK_OP_H
 #define NPULINK_OP_H
 
-#include <linux/sched/clock.h>
-#include <linux/time_namespace.h>
 #include "buf.h"
+#include "clock.h"
 #include "plan.h"
 
 enum npulink_op_state {
@@ -176,21 +175,6 @@ struct npulink_run {
 #define NPULINK_DEFINE_RUN_IRQ(name) \
 	struct npulink_run name = { LIST_HEAD_INIT(name.ranks), 0, NPULINK_HOLD_IRQ, false }
 
-/* All times of operations and steps are on this clock. */
-static inline u64 npulink_clock(void)
-{
-	return local_clock();
-}
-
-/* What CLOCK_MONOTONIC of this task, which may be in a time namespace, is ahead of the kernel's. */
-static inline s64 npulink_clock_offset(void)
-{
-	struct timespec64 offset = {};
-
-	timens_add_monotonic(&offset);
-	return timespec64_to_ns(&offset);
-}
-
 /* The time. What a run does between two pieces of work takes none. */
 static inline u64 npulink_run_now(struct npulink_run *run)
 {
@@ -224,6 +208,41 @@ static inline u32 npulink_peer_step(const struct npulink_op *op, u32 stream, u32
 
 	return pp->stream_steps[pp->streams[os->stream].start + pos];
 }
+
+/*
+ * struct npulink_remote_ops - the part that remote peers have in an operation; of those whose plan
+ * has any, unless it is said otherwise
+ * @alloc: with the operation's memory. Task context
+ * @free: nobody uses it any more
+ * @reset: it is about to be run. Task context
+ * @connect: peer @index of its plan. Under rank->lock, as all below
+ * @strangers: it has none of those peers, but its communicator has ranks on other nodes
+ * @has_called: has that peer posted its part?
+ * @waits_for: what *peer waits for, as it has said; may be called without the lock
+ * @finish: it has ended
+ * @bell: the mirror's cell of @step was offered something, or is taken from
+ * @want: a unit waits for bytes of its remote peer
+ * @want_next: another one of its members does
+ * @landed: what the unit is to take lies in its destination already
+ * @operand: where the peer's bytes are
+ */
+struct npulink_remote_ops {
+	int (*alloc)(struct npulink_op *op, const struct npulink_plan *plan);
+	void (*free)(struct npulink_op *op);
+	void (*reset)(struct npulink_op *op);
+	int (*connect)(struct npulink_op *op, u32 index, struct npulink_cause *cause);
+	int (*strangers)(struct npulink_op *op, struct npulink_cause *cause);
+	bool (*has_called)(const struct npulink_op *op, const struct npulink_conn *conn);
+	bool (*waits_for)(const struct npulink_op *op, u32 *peer, u32 *step);
+	void (*finish)(struct npulink_op *op, struct npulink_run *run);
+	void (*bell)(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);
+	void (*want)(struct npulink_op *op, u32 unit, struct npulink_run *run);
+	void (*want_next)(struct npulink_op *op, u32 unit, struct npulink_run *run);
+	bool (*landed)(const struct npulink_op *op, u32 unit);
+	bool (*operand)(struct npulink_op *op, u32 step, u64 done, struct npulink_operand *o);
+};
+
+extern const struct npulink_remote_ops *npulink_remote_ops;
 
 struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_run *run);
 int npulink_plan_make_spares(struct npulink_plan *plan);
@@ -298,11 +317,12 @@ static inline void npulink_run_spent(struct npulink_run *run)
 		run->budget = 0;
 }
 
-void npulink_rank_resume_work(struct work_struct *work);
+void npulink_run_rank_new(struct npulink_rank *rank);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
-int npulink_run_init(void);
+int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(void));
+extern void (*npulink_waiting)(void);
 void npulink_run_flush(void);
 void npulink_run_exit(void);
 

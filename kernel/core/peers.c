@@ -43,7 +43,7 @@ static int npulink_comm_peer(struct npulink_rank *rank, u32 index,
 	if (here != local)
 		return -EADDRNOTAVAIL;
 	if (!here)
-		return npulink_remote_describe(rank, index, at);
+		return npulink_conn_events->describe(rank, index, at);
 	if (memchr_inv(at->addrs, 0, at->naddrs * sizeof(*at->addrs)))
 		return -EOPNOTSUPP;
 	/* It needs no record: ranks of one node meet by themselves. */

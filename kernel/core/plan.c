@@ -9,10 +9,16 @@
 #include <npulink/meet.h>
 #include "core.h"
 
+static const struct npulink_plan_events *npulink_plan_events;
+
+void npulink_plan_init(const struct npulink_plan_events *events)
+{
+	npulink_plan_events = events;
+}
+
 static void npulink_plan_free(struct npulink_plan *plan)
 {
-	npulink_plan_free_spares(plan);
-	npulink_remote_plan_free(plan);
+	npulink_plan_events->free(plan);
 	kvfree(plan->steps);
 	kvfree(plan->pos);
 	kvfree(plan->units);
@@ -21,7 +27,6 @@ static void npulink_plan_free(struct npulink_plan *plan)
 	kvfree(plan->streams);
 	kvfree(plan->stream_steps);
 	kvfree(plan->drains);
-	npulink_script_put(plan->script);
 	if (plan->rank)
 		npulink_rank_put(plan->rank);
 	kfree(plan);
@@ -496,16 +501,13 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 			rc = -EFAULT;
 		goto err_abort;
 	}
-	rc = npulink_remote_plan(plan);
-	if (rc)
-		goto err_abort;
 	if (plan->p2p && plan->npeers != 1) {
 		rc = -EINVAL;
 		goto err_abort;
 	}
 	/* One direction only: that of any of its streams. */
 	plan->p2p_send = plan->p2p && plan->streams[0].send;
-	rc = npulink_plan_make_spares(plan);
+	rc = npulink_plan_events->made(plan);
 	if (rc)
 		goto err_abort;
 	cmd->out_id = plan->obj.id;

@@ -98,6 +98,18 @@ struct npulink_plan {
 	struct work_struct release_work;
 };
 
+/*
+ * struct npulink_plan_events - what those who run plans add to one
+ * @made: it is whole, and nobody sees it yet. Task context
+ * @free: nobody uses it any more. May sleep
+ */
+struct npulink_plan_events {
+	int (*made)(struct npulink_plan *plan);
+	void (*free)(struct npulink_plan *plan);
+};
+
+void npulink_plan_init(const struct npulink_plan_events *events);
+
 extern const struct npulink_object_type npulink_plan_type;
 
 int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd);

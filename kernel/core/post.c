@@ -77,9 +77,17 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 	rc = -EINVAL;
 	if (op->plan->align[slot] && bind->off & (op->plan->align[slot] - 1))
 		goto out;
-	rc = npulink_buf_use(buf, run);
-	if (rc)
+	rc = npulink_buf_use(buf);
+	if (rc < 0)
 		goto out;
+	if (unlikely(rc)) {
+		npulink_run(run);
+		rc = npulink_buf_check(buf);
+		if (rc) {
+			npulink_buf_unuse(buf);
+			goto out;
+		}
+	}
 	if (unlikely(npulink_buf_is_foreign(buf))) {
 		/* It may take long. */
 		npulink_run(run);

@@ -137,7 +137,7 @@ static void npulink_rank_free(struct work_struct *work)
 	spin_unlock_irq(&rank->lock);
 	xa_for_each(&rank->conns, i, conn) {
 		npulink_conn_drop(conn);
-		npulink_remote_free(conn);
+		npulink_conn_events->free(conn);
 		kfree(conn);
 	}
 	if (rank->net)
@@ -185,7 +185,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	INIT_LIST_HEAD(&rank->ops);
 	RB_CLEAR_NODE(&rank->file_node);
 	INIT_WORK(&rank->release_work, npulink_rank_free);
-	INIT_WORK(&rank->resume_work, npulink_rank_resume_work);
+	npulink_comm_events->rank_new(rank);
 	rank->flight = npulink_flight_new(file);
 	if (IS_ERR(rank->flight)) {
 		rc = PTR_ERR(rank->flight);
@@ -228,37 +228,6 @@ static bool npulink_rank_busy(struct npulink_object *obj)
 	return busy;
 }
 
-/* Others that wait for an operation that this rank never posted, wait in vain. */
-static bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_cause *cause)
-{
-	const struct npulink_plan_peer *p;
-	struct npulink_op *op;
-	bool missed = false;
-	u32 i, k;
-
-	spin_lock_irq(&by->lock);
-	list_for_each_entry(op, &by->ops, node) {
-		/* All have posted it, and the last of them is at it. */
-		if (op->raw && READ_ONCE(op->meet.state) == NPULINK_MEET_NOT)
-			continue;
-		k = npulink_find_peer(op->plan, gone);
-		if (k == NPULINK_NO_INDEX)
-			continue;
-		p = &op->plan->peers[k];
-		for (i = p->stream; !missed && i < p->stream + p->nstreams; i++)
-			missed = !op->streams[i].peer;
-		if (missed) {
-			*cause = (struct npulink_cause) {
-				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,
-				.step = ~0U, .number = npulink_told(op->number),
-			};
-			break;
-		}
-	}
-	spin_unlock_irq(&by->lock);
-	return missed;
-}
-
 /* Out of the communicator; the id has gone, nothing is in flight. */
 void npulink_rank_leave(struct npulink_rank *rank)
 {
@@ -273,7 +242,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	mutex_lock(&npulink_comms_lock);
 	mutex_lock(&comm->mutex);
 	spin_lock_irq(&rank->lock);
-	npulink_board_sync(rank);
+	npulink_comm_events->sync(rank);
 	rank->closed = true;
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);
@@ -297,7 +266,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	 */
 	while (!READ_ONCE(comm->failed) && !cause.cause &&
 	       (other = npulink_comm_get_next_rank(comm, &i))) {
-		npulink_rank_is_missed(other, rank->rank, &cause);
+		npulink_comm_events->missed(other, rank->rank, &cause);
 		npulink_rank_put(other);
 	}
 	if (cause.cause)
@@ -307,7 +276,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	if (last)
 		npulink_agree_left(comm);
 	xa_for_each(&rank->conns, id, conn)
-		npulink_remote_leave(conn);
+		npulink_conn_events->leave(conn);
 	/* Ranks point at each other: let go, or none would ever be freed. */
 	xa_for_each(&rank->conns, id, conn)
 		npulink_conn_drop(conn);
@@ -318,9 +287,19 @@ static void npulink_rank_destroy(struct npulink_object *obj)
 	npulink_rank_leave(container_of(obj, struct npulink_rank, obj));
 }
 
+static int npulink_rank_reserve(struct npulink_file *file)
+{
+	return npulink_comm_events->rank_reserve(file);
+}
+
+static void npulink_rank_abort(struct npulink_file *file)
+{
+	npulink_comm_events->rank_abort(file);
+}
+
 const struct npulink_object_type npulink_rank_type = {
-	.reserve = npulink_worker_reserve,
-	.abort = npulink_worker_unreserve,
+	.reserve = npulink_rank_reserve,
+	.abort = npulink_rank_abort,
 	.busy = npulink_rank_busy,
 	.destroy = npulink_rank_destroy,
 	.release = npulink_rank_release,

@@ -287,6 +287,32 @@ struct npulink_remote {
 
 #define to_remote(p) container_of(p, struct npulink_remote, put)
 
+/* what the rest of the core gets to call, see remote_op.c */
+extern const struct npulink_remote_ops npulink_remote_op_ops;
+extern const struct npulink_conn_events npulink_remote_conn_events;
+int npulink_remote_resolve(struct npulink_rank *rank, struct npulink_conn *conn);
+void npulink_remote_leave(struct npulink_conn *conn);
+void npulink_remote_close(struct npulink_conn *conn);
+void npulink_remote_free(struct npulink_conn *conn);
+int npulink_remote_plan(struct npulink_plan *plan);
+void npulink_remote_plan_free(struct npulink_plan *plan);
+int npulink_remote_op_alloc(struct npulink_op *op, const struct npulink_plan *plan);
+void npulink_remote_op_reset(struct npulink_op *op);
+void npulink_remote_op_free(struct npulink_op *op);
+int npulink_remote_op_connect(struct npulink_op *op, u32 index, struct npulink_cause *cause);
+int npulink_remote_op_strangers(struct npulink_op *op, struct npulink_cause *cause);
+bool npulink_remote_has_called(const struct npulink_op *op, const struct npulink_conn *conn);
+bool npulink_remote_waits_for(const struct npulink_op *op, u32 *peer, u32 *step);
+void npulink_remote_op_finish(struct npulink_op *op, struct npulink_run *run);
+void npulink_remote_abort(struct npulink_rank *rank);
+void npulink_remote_bell(struct npulink_op *op, u32 step, bool credit, struct npulink_run *run);
+void npulink_remote_want(struct npulink_op *op, u32 unit, struct npulink_run *run);
+void npulink_remote_want_next(struct npulink_op *op, u32 unit, struct npulink_run *run);
+bool npulink_remote_landed(const struct npulink_op *op, u32 unit);
+bool npulink_remote_operand(struct npulink_op *op, u32 step, u64 done,
+			    struct npulink_operand *o);
+int npulink_remote_describe(struct npulink_rank *rank, u32 peer, const struct npulink_where *at);
+
 /* remote.c */
 void npulink_remote_set_state(struct npulink_remote *remote, u8 state);
 void npulink_remote_look(struct npulink_remote *remote);

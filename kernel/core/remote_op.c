@@ -532,3 +532,28 @@ mismatch:
 	npulink_remote_mismatch(remote, number, ~0U, &plan->call, call);
 	return NULL;
 }
+
+const struct npulink_conn_events npulink_remote_conn_events = {
+	.describe = npulink_remote_describe,
+	.resolve = npulink_remote_resolve,
+	.abort = npulink_remote_abort,
+	.leave = npulink_remote_leave,
+	.close = npulink_remote_close,
+	.free = npulink_remote_free,
+};
+
+const struct npulink_remote_ops npulink_remote_op_ops = {
+	.alloc = npulink_remote_op_alloc,
+	.free = npulink_remote_op_free,
+	.reset = npulink_remote_op_reset,
+	.connect = npulink_remote_op_connect,
+	.strangers = npulink_remote_op_strangers,
+	.has_called = npulink_remote_has_called,
+	.waits_for = npulink_remote_waits_for,
+	.finish = npulink_remote_op_finish,
+	.bell = npulink_remote_bell,
+	.want = npulink_remote_want,
+	.want_next = npulink_remote_want_next,
+	.landed = npulink_remote_landed,
+	.operand = npulink_remote_operand,
+};

@@ -33,6 +33,26 @@
  */
 #include "remote.h"
 
+/*
+ * The connection of @rank and @peer at @ip over @port is lost, and another one is looked for, or
+ * it was found there. Any context but NMI.
+ */
+static void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
+			 bool lost)
+{
+	struct npulink_notice notice = NPULINK_NOTICE(lost ? NPULINK_EVENT_PORT_LOST :
+							     NPULINK_EVENT_PORT_NEXT);
+
+	notice.dev = rank->dev->id;
+	notice.comm = rank->comm->serial;
+	notice.rank = rank->rank;
+	notice.peer = peer;
+	memcpy(notice.ip, ip, sizeof(notice.ip));
+	strscpy(notice.port, port, sizeof(notice.port));
+	notice.place_net = npulink_rank_net(rank);
+	npulink_comm_notify(rank->comm, &notice);
+}
+
 /* ---- the connection is lost ------------------------------------------------------------- */
 
 bool npulink_remote_put_broken(struct npulink_put *put, int status)

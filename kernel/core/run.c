@@ -13,6 +13,8 @@
 #include "core.h"
 #include "trace.h"
 
+const struct npulink_remote_ops *npulink_remote_ops;
+void (*npulink_waiting)(void);
 static struct workqueue_struct *npulink_resume_wq;
 
 /* ---- running ranks -------------------------------------------------------- */
@@ -240,9 +242,15 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 	npulink_rank_unlock(rank, &flags);
 }
 
-/* What those who run ranks leave. Users can make it much: it is not before others' work. */
-int npulink_run_init(void)
+/*
+ * Remote peers are the business of @remote_ops; @waiting is called by a task that begins to wait
+ * without a limit of its own. The workqueue is for what those who run ranks leave: users can make
+ * it much, and it is not before others' work.
+ */
+int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(void))
 {
+	npulink_remote_ops = remote_ops;
+	npulink_waiting = waiting;
 	npulink_resume_wq = alloc_workqueue("npulink_resume", WQ_UNBOUND, 0);
 	return npulink_resume_wq ? 0 : -ENOMEM;
 }
@@ -260,7 +268,7 @@ void npulink_run_exit(void)
 }
 
 /* What an interrupt has left, and the dead. Payload is moved by the rank's own tasks only. */
-void npulink_rank_resume_work(struct work_struct *work)
+static void npulink_rank_resume_work(struct work_struct *work)
 {
 	struct npulink_rank *rank = container_of(work, struct npulink_rank, resume_work);
 	NPULINK_DEFINE_RUN_TASK(run);
@@ -271,6 +279,12 @@ void npulink_rank_resume_work(struct work_struct *work)
 	npulink_rank_kick(rank, &run);
 	npulink_run(&run);
 	npulink_rank_put(rank);
+}
+
+/* Nobody sees it yet. */
+void npulink_run_rank_new(struct npulink_rank *rank)
+{
+	INIT_WORK(&rank->resume_work, npulink_rank_resume_work);
 }
 
 /* Run all ranks that were kicked, and those they kick in turn. No locks held. */

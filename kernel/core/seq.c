@@ -7,7 +7,7 @@
  * event into that rank's inbox.
  */
 #include "core.h"
-#include "flight.h"
+#include "flight_record.h"
 #include "trace.h"
 
 #define NONE	0xffffffffU
@@ -40,7 +40,7 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	if (!peer_op)
 		return;	/* it will look when it is posted */
 	if (peer_op->is_mirror) {
-		npulink_remote_bell(op, step, credit, run);
+		npulink_remote_ops->bell(op, step, credit, run);
 		return;
 	}
 	ev = &peer_op->cells[step].ev;
@@ -113,7 +113,7 @@ static bool npulink_operand_peer(struct npulink_op *op, struct npulink_req *req,
 	u8 slot;
 
 	if (peer->is_mirror)
-		return npulink_remote_operand(op, step, done, o);
+		return npulink_remote_ops->operand(op, step, done, o);
 	st = &peer->plan->steps[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
 	/* A sender offers its dst, or src if it only sends. */
 	if (st->op == NPULINK_STEP_SEND) {
@@ -548,13 +548,13 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 			s64 n = npulink_unit_avail(op, unit, un, us, step, run);
 
 			if (n <= 0 && op->far)
-				npulink_remote_want(op, unit, run);
+				npulink_remote_ops->want(op, unit, run);
 			if (!n)
 				return;
 			if (n > 0) {
 				int rc = 0;
 
-				if (!op->far || !npulink_remote_landed(op, unit))
+				if (!op->far || !npulink_remote_ops->landed(op, unit))
 					rc = npulink_unit_direct(op, unit, un, us, n, run);
 				if (!rc) {
 					npulink_unit_moved(op, unit, un, us, n, run);
@@ -697,7 +697,7 @@ void npulink_event_handle(struct npulink_event *ev, struct npulink_run *run)
 		    ev->kind != un->first + us->waits) {
 			/* It may be what a remote peer's data had to wait for. */
 			if (op->far)
-				npulink_remote_want_next(op, unit, run);
+				npulink_remote_ops->want_next(op, unit, run);
 			return;
 		}
 		npulink_unit_advance(op, unit, run);

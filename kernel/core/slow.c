@@ -27,7 +27,7 @@ static void npulink_slow_notify(const struct npulink_op *op, u32 type, u64 ns,
 		notice.peer = blame->peer;
 		notice.step = blame->step;
 	}
-	npulink_notify(&notice, op->rank->comm);
+	npulink_comm_notify(op->rank->comm, &notice);
 }
 
 /* @op has ended, late. Under rank->lock. */
