@@ -81,7 +81,7 @@ modules-6.12:
 
 # ---- library
 
-LIB_SOURCES := $(wildcard lib/*.c) $(wildcard kernel/core/verify.c)
+LIB_SOURCES := $(wildcard lib/*.c) $(wildcard kernel/core/plan/verify.c)
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
 LIB_SAN := $(LIB_SOURCES:%.c=$(B)/san/%.o)
 LIB_MAP := $(wildcard lib/libcoll.map)

@@ -2,7 +2,7 @@
 /*
  * verify_set.c - prove the plans of all ranks correct together.
  *
- * Each plan by itself must be safe and free of races (kernel/core/verify.c).
+ * Each plan by itself must be safe and free of races (kernel/core/plan/verify.c).
  * Then sends are paired with receives, all plans are executed on symbolic
  * buffers, and what is in these is compared with the collective's definition.
  */

@@ -5,13 +5,28 @@
 #include <linux/compat.h>
 #include <linux/fs.h>
 #include <linux/io.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/nospec.h>
 #include <linux/poll.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <linux/npulink_board.h>
-#include "core.h"
-#include "failure.h"
+#include <npulink/compat.h>
+#include <npulink/verify.h>
+#include "base/hot.h"
+#include "comm/comm.h"
+#include "device/device_core.h"
+#include "file/buf.h"
+#include "file/file.h"
+#include "file/port.h"
+#include "plan/plan.h"
+#include "run/board.h"
+#include "run/event.h"
+#include "run/failure.h"
+#include "run/meet.h"
+#include "run/op.h"
+#include "run/worker.h"
 #include "ioctl.h"
 
 /* ---- open, close -------------------------------------------------------------------- */

@@ -7,6 +7,8 @@
 
 #include <linux/fs.h>
 
+#define NPULINK_VERSION	"0.1.0"
+
 extern const struct file_operations npulink_fops;
 
 #endif /* NPULINK_IOCTL_H */

@@ -2,12 +2,30 @@
 /*
  * main.c - npulink.ko comes and goes.
  */
-#include "core.h"
-#include "failure.h"
-#include "flight.h"
+#include <linux/module.h>
+#include "base/notify.h"
+#include "base/pass.h"
+#include "base/queue.h"
+#include "comm/agree.h"
+#include "comm/comm.h"
+#include "comm/flight.h"
+#include "device/device_core.h"
+#include "file/account.h"
+#include "file/buf.h"
+#include "file/file.h"
+#include "file/port.h"
+#include "observe/deadlock.h"
+#include "observe/genl.h"
+#include "plan/plan.h"
+#include "remote/remote.h"
+#include "run/board.h"
+#include "run/failure.h"
+#include "run/meet.h"
+#include "run/op.h"
+#include "run/run.h"
+#include "run/slow.h"
+#include "run/worker.h"
 #include "ioctl.h"
-#include "pass.h"
-#include "remote.h"
 
 /* ---- what devices and links that change mean for the rest --------------------------- */
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * agree_pick.c - who goes on if some machines cannot reach each other (kernel/core/agree_pick.c):
+ * agree_pick.c - who goes on if some machines cannot reach each other (kernel/core/comm/agree_pick.c):
  * of a thousand that are cut in one way or another the most that can be, of some that are cut at
  * random hardly ever fewer than can be, and in each case machines that all reach each other.
  */
 #include <stdlib.h>
 #include <string.h>
-#include "../../kernel/core/agree_pick.h"
+#include "../../kernel/core/comm/agree_pick.h"
 #include "kselftest.h"
 
 #define MANY	1000U

@@ -61,7 +61,7 @@ struct npulink_port {
  * @rank: local rank
  * @peer: rank that it leads to; the lower of the two connects
  * @checksum: the communicator's: both ends must agree
- * @agree: for an agreement about who is left (core/agree.c), not a rank's: who is not there
+ * @agree: for an agreement about who is left (core/comm/agree.c), not a rank's: who is not there
  *	   is not waited for
  * @timeout_ms: how long a peer that does not answer is waited for; 0 until open, if the
  *	user has no wish
