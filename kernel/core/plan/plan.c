@@ -377,7 +377,6 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	/* A root that only sends may take part in others' copies, see share.c. */
 	if (!nengine && npulink_coll_meets_large(plan->call.collective))
 		plan->nreqs = 1;
-	plan->op_size = struct_size((struct npulink_op *)NULL, cells, plan->nsteps);
 	return 0;
 }
 

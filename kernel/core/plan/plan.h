@@ -88,7 +88,6 @@ struct npulink_plan {
 	u32 nreqs;
 	bool p2p;
 	bool p2p_send;
-	size_t op_size;
 	spinlock_t spare_lock;	/* nspares, spares */
 	u32 nspares;
 	struct llist_node *spares;

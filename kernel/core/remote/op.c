@@ -87,7 +87,7 @@ int npulink_remote_op_alloc(struct npulink_op *op, const struct npulink_plan *pl
 	op->far = kvzalloc(struct_size(op->far, steps, plan->nsteps), GFP_KERNEL_ACCOUNT);
 	if (!op->far)
 		return -ENOMEM;
-	op->far->mirror = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+	op->far->mirror = kvzalloc(npulink_op_size(plan), GFP_KERNEL_ACCOUNT);
 	return op->far->mirror ? 0 : -ENOMEM;
 }
 

@@ -103,7 +103,7 @@ static void npulink_op_end_work(struct work_struct *work);
 /* What does not change from one run to the next. */
 static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 {
-	struct npulink_op *op = kvzalloc(plan->op_size, GFP_KERNEL_ACCOUNT);
+	struct npulink_op *op = kvzalloc(npulink_op_size(plan), GFP_KERNEL_ACCOUNT);
 	u32 i;
 
 	if (!op)

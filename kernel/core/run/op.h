@@ -147,6 +147,11 @@ struct npulink_op {
 	struct npulink_cell cells[];
 };
 
+static inline size_t npulink_op_size(const struct npulink_plan *plan)
+{
+	return struct_size((struct npulink_op *)NULL, cells, plan->nsteps);
+}
+
 static inline void npulink_op_get(struct npulink_op *op)
 {
 	refcount_inc(&op->refs);
