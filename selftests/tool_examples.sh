@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Runs the examples of the manual pages of npulink and of README.md. In a manual page
+# Runs the examples of the manual pages of npulink and of the README.md that have any. In a manual page
 # they stand between .\" run and .EE, in README.md between <!-- run --> and ```.
 # "run: 0 1" allows these exit statuses for the last command. Of a transcript, between
 # <!-- session --> and ```, the lines that begin with "# " are run, one after the other.
@@ -44,9 +44,11 @@ extract()
 	' "$1"
 }
 
-for page in "$tree"/tools/man/*.8 "$tree/README.md"; do
-	[ ! -e "$page" ] || extract "$page" "$(basename "$page")"
+for page in "$tree"/tools/man/*.8; do
+	extract "$page" "$(basename "$page")"
 done
+extract "$tree/README.md" README
+extract "$tree/tools/README.md" tools-README
 # The program of README.md, and how it says that several ranks of it are started.
 awk '/^```c$/ { on = 1; next } /^```/ { on = 0 } on' "$tree/README.md" >app.c
 {

@@ -111,10 +111,11 @@ check "which settings those were" jq -e '.points[] | select(.mode == "fresh").li
 # In documents of its own.
 mkdir -p "$scratch/tree/tools/bench/peers"
 cp "${report%/*}/publish" "$scratch/tree/tools/bench/peers/"
-printf 'before\n<!-- bench: short -->\nold\n<!-- end -->\nbehind\n' >"$scratch/tree/README.md"
-printf '<!-- bench: run -->\nold\n<!-- end -->\n' >"$scratch/tree/tools/bench/peers/README.md"
+printf 'before\n<!-- bench: line -->\nold\n<!-- end -->\nbehind\n' >"$scratch/tree/README.md"
+printf '<!-- bench: %s -->\nold\n<!-- end -->\n' short run >"$scratch/tree/tools/bench/peers/README.md"
 check "into the documents" "$scratch/tree/tools/bench/peers/publish" "$scratch/other" ", by hand"
-check "a short table" grep -qxF "| the same, buffers that never come again | 0.50 |" "$scratch/tree/README.md"
+check "a short table" grep -qxF "| the same, buffers that never come again | 0.50 |" \
+	"$scratch/tree/tools/bench/peers/README.md"
 check "and who is ahead" grep -q "^npulink is ahead in time at 2 of 2 points" "$scratch/tree/README.md"
 check "between what was there" sh -c 'head -n 2 "$1"; tail -n 2 "$1"; ! grep -q old "$1" &&
 	test "$(sed -n 1p "$1"),$(tail -n 1 "$1")" = before,behind' - "$scratch/tree/README.md"
