@@ -93,6 +93,7 @@ static void npulink_operand_own(const struct npulink_op *op, struct npulink_oper
 	o->buf = op->binds[slot].buf;
 	o->off = op->binds[slot].off + off;
 	o->held = false;
+	o->scaled = false;
 }
 
 /*
@@ -160,8 +161,10 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	req->link = NULL;
 	req->len = n;
 	req->cancelled = false;
-	req->dtype = 0;
-	req->redop = 0;
+	req->dtype = last->dtype;
+	req->redop = last->redop;
+	req->rest = last->flags & NPULINK_STEP_F_REST;
+	req->scale = un->scale;
 	req->div = last->flags & NPULINK_STEP_F_DIV ? op->rank->comm->nranks : 0;
 	req->step = un->first;
 	req->core.unit = unit;
@@ -169,23 +172,24 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 		dst_off = done % last->src2_off;
 	npulink_operand_own(op, &req->dst, last->dst_slot, last->dst_off + dst_off);
 	/* A chained step's src is the dst of the one before. */
-	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
-		npulink_operand_own(op, &req->src[req->nsrc++], st->src_slot, st->src_off + done);
+	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
+		npulink_operand_own(op, &req->src[0], st->src_slot, st->src_off + done);
+		req->src[0].scaled = st->flags & NPULINK_STEP_F_SCALE;
+		req->nsrc = 1;
+	}
 	for (i = 0; i < un->nsteps; i++, st++) {
-		if (st->op & NPULINK_STEP_REDUCE) {
-			req->dtype = st->dtype;
-			req->redop = st->redop;
-		}
 		if (st->op & NPULINK_STEP_RECV) {
 			if (!npulink_operand_peer(op, req, un->first + i, done)) {
 				npulink_req_put_bufs(req);
 				return false;
 			}
-			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
-			npulink_operand_own(op, &req->src[req->nsrc++], st->src2_slot,
+			npulink_operand_own(op, &req->src[req->nsrc], st->src2_slot,
 					    st->src2_off + done);
+		} else {
+			continue;
 		}
+		req->src[req->nsrc++].scaled = st->flags & NPULINK_STEP_F_SCALE2;
 	}
 	return true;
 }
