@@ -191,7 +191,7 @@ bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
 
-	if (coll_reg_evict(dev) || coll_scratch_trim(dev))
+	if (coll_reg_evict(dev) || coll_scratch_trim(dev) || coll_requests_settle(dev))
 		return true;
 	if (++*tries > 30)
 		return false;
