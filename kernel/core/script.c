@@ -417,7 +417,6 @@ static void npulink_script_bind(const struct npulink_script *s,
 
 	o->buf = b->buf;
 	o->off = b->off + so->off + at;
-	o->scaled = so->scaled;
 }
 
 /* Bytes [@at, @at + @n) of a request, by way of @req, which has room for its inputs. */
@@ -440,12 +439,16 @@ int npulink_script_req_run(const struct npulink_script *s, const struct npulink_
 	req->nontemporal = sr->nontemporal;
 	req->small = true;
 	req->cancelled = false;
-	req->rest = sr->rest;
 	req->scale = sr->scale;
 	req->div = sr->div ? s->nranks : 0;
 	req->step = op->plan->units[sr->unit].first;
 	for (i = 0; i < sr->nsrc; i++)
 		npulink_script_bind(s, so + 1 + i, at, &req->src[i]);
+	if (unlikely(sr->scale)) {
+		req->rest = sr->rest;
+		for (i = 0; i < sr->nsrc; i++)
+			req->src[i].scaled = so[1 + i].scaled;
+	}
 	return dev->ops->run(dev, req);
 }
 

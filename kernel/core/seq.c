@@ -93,7 +93,6 @@ static void npulink_operand_own(const struct npulink_op *op, struct npulink_oper
 	o->buf = op->binds[slot].buf;
 	o->off = op->binds[slot].off + off;
 	o->held = false;
-	o->scaled = false;
 }
 
 /*
@@ -144,6 +143,19 @@ static bool npulink_operand_peer(struct npulink_op *op, struct npulink_req *req,
 	return true;
 }
 
+/* Which inputs of @req, of a unit whose steps begin at @st, are scaled. */
+static noinline void npulink_req_scale(struct npulink_req *req, const struct npulink_unit *un,
+				       const struct npulink_step *st)
+{
+	u32 i, n = 0;
+
+	req->rest = st[un->nsteps - 1].flags & NPULINK_STEP_F_REST;
+	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
+		req->src[n++].scaled = st->flags & NPULINK_STEP_F_SCALE;
+	for (i = 0; i < un->nsteps && n < req->nsrc; i++)
+		req->src[n++].scaled = st[i].flags & NPULINK_STEP_F_SCALE2;
+}
+
 /* Describe bytes [done, done + n) of a unit as one request; see npulink_operand_peer(). */
 static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32 unit, u64 n)
 {
@@ -163,7 +175,6 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	req->cancelled = false;
 	req->dtype = last->dtype;
 	req->redop = last->redop;
-	req->rest = last->flags & NPULINK_STEP_F_REST;
 	req->scale = un->scale;
 	req->div = last->flags & NPULINK_STEP_F_DIV ? op->rank->comm->nranks : 0;
 	req->step = un->first;
@@ -172,25 +183,22 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 		dst_off = done % last->src2_off;
 	npulink_operand_own(op, &req->dst, last->dst_slot, last->dst_off + dst_off);
 	/* A chained step's src is the dst of the one before. */
-	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
-		npulink_operand_own(op, &req->src[0], st->src_slot, st->src_off + done);
-		req->src[0].scaled = st->flags & NPULINK_STEP_F_SCALE;
-		req->nsrc = 1;
-	}
+	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
+		npulink_operand_own(op, &req->src[req->nsrc++], st->src_slot, st->src_off + done);
 	for (i = 0; i < un->nsteps; i++, st++) {
 		if (st->op & NPULINK_STEP_RECV) {
 			if (!npulink_operand_peer(op, req, un->first + i, done)) {
 				npulink_req_put_bufs(req);
 				return false;
 			}
+			req->nsrc++;
 		} else if (st->op & NPULINK_STEP_REDUCE) {
-			npulink_operand_own(op, &req->src[req->nsrc], st->src2_slot,
+			npulink_operand_own(op, &req->src[req->nsrc++], st->src2_slot,
 					    st->src2_off + done);
-		} else {
-			continue;
 		}
-		req->src[req->nsrc++].scaled = st->flags & NPULINK_STEP_F_SCALE2;
 	}
+	if (unlikely(un->scale))
+		npulink_req_scale(req, un, st - un->nsteps);
 	return true;
 }
 

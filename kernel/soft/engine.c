@@ -26,12 +26,14 @@ struct soft_run {
 /* Nothing but bytes, of no type. */
 static inline bool soft_copies(const struct npulink_req *req)
 {
-	return req->nsrc == 1 && !req->src[0].scaled;
+	return req->nsrc == 1 && !(req->scale && req->src[0].scaled);
 }
 
 /* What the result is divided by: what is only scaled, by the power of two. */
 static inline u32 soft_divisor(const struct npulink_req *req)
 {
+	if (likely(!req->scale))
+		return req->div;
 	if (req->nsrc == 1)
 		return 1U << req->scale;
 	if (!req->rest)

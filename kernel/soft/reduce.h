@@ -98,13 +98,15 @@ struct soft_kernel {
 static inline void soft_add(const struct soft_kernel *k, const struct npulink_operand *src,
 			    unsigned int i, void *dst, const void *a, const void *b, size_t n)
 {
-	u32 scales = SOFT_SCALES(i == 1 && src[0].scaled ? k->scale : 0,
-				 src[i].scaled ? k->scale : 0);
+	u32 scales = 0;
 
-	if (scales)
-		k->scaled(dst, a, b, n, scales);
-	else
+	if (unlikely(k->scale))
+		scales = SOFT_SCALES(i == 1 && src[0].scaled ? k->scale : 0,
+				     src[i].scaled ? k->scale : 0);
+	if (likely(!scales))
 		k->reduce(dst, a, b, n);
+	else
+		k->scaled(dst, a, b, n, scales);
 }
 
 void soft_walk_reduce(const struct soft_kernel *k, const struct npulink_operand *dst,

@@ -226,8 +226,9 @@ bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, 
 	k->reduce = v->reduce[dtype][redop];
 	k->stream = past && READ_ONCE(soft_streams[dtype][redop]) ? v->stream : NULL;
 	k->shift = soft_dtype_shift(dtype);
-	k->scaled = v->scaled[dtype];
 	k->scale = scale;
+	if (unlikely(scale))
+		k->scaled = v->scaled[dtype];
 	k->by = by;
 	fpu = v->fpu;
 	if (by > 1) {
