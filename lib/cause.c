@@ -80,44 +80,55 @@ static int denied_text(int rc, const char *path, char *text, size_t size)
 			 path, strerror(-rc));
 }
 
+/* Why, where that and the path are all there is to say. */
+static const char *open_format(int rc)
+{
+	static const struct {
+		const char *format;
+		int rc;
+	} formats[] = {
+		{
+			"there is a node %s, but no device behind it: see \"npulink dev show\" for those that there are (%s)",
+			-ENODEV,
+		},
+		{
+			"this container or service may not open %s: allow the device (docker run --device, DeviceAllow=) (%s)",
+			-EPERM,
+		},
+		{
+			"%s is not for programs of 32 bits: build this one for 64 (%s)",
+			-EOPNOTSUPP,
+		},
+		{
+			"cannot open %s: %s: raise the limit of the machine (sysctl fs.file-max)",
+			-ENFILE,
+		},
+		{
+			"cannot open %s: this user has too many files and objects of npulink open (%s): let communicators share a device (coll_config.share), or raise npulink.max_user_objects",
+			-EDQUOT,
+		},
+	};
+
+	for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+		if (formats[i].rc == rc)
+			return formats[i].format;
+	return "cannot open %s: %s";
+}
+
 int coll_cause_open(int rc, const char *path, char *text, size_t size)
 {
 	struct rlimit limit;
 
-	switch (rc) {
-	case -ENOENT:
+	if (rc == -ENOENT)
 		return missing_text(rc, path, text, size);
-	case -ENXIO:
-	case -ENODEV:
-		return coll_text(text, size, rc,
-				 "there is a node %s, but no device behind it: see \"npulink dev show\" for those that there are (%s)",
-				 path, strerror(-rc));
-	case -EACCES:
+	if (rc == -EACCES)
 		return denied_text(rc, path, text, size);
-	case -EPERM:
-		return coll_text(text, size, rc,
-				 "this container or service may not open %s: allow the device (docker run --device, DeviceAllow=) (%s)",
-				 path, strerror(-rc));
-	case -EOPNOTSUPP:
-		return coll_text(text, size, rc,
-				 "%s is not for programs of 32 bits: build this one for 64 (%s)",
-				 path, strerror(-rc));
-	case -EMFILE:
-		if (getrlimit(RLIMIT_NOFILE, &limit))
-			break;
+	if (rc == -EMFILE && !getrlimit(RLIMIT_NOFILE, &limit))
 		return coll_text(text, size, rc,
 				 "cannot open %s: %s: this process may have %ju files (RLIMIT_NOFILE): raise that (ulimit -n, LimitNOFILE= of the service), or let communicators share a device (coll_config.share)",
 				 path, strerror(-rc), (uintmax_t)limit.rlim_cur);
-	case -ENFILE:
-		return coll_text(text, size, rc,
-				 "cannot open %s: %s: raise the limit of the machine (sysctl fs.file-max)",
-				 path, strerror(-rc));
-	case -EDQUOT:
-		return coll_text(text, size, rc,
-				 "cannot open %s: this user has too many files and objects of npulink open (%s): let communicators share a device (coll_config.share), or raise npulink.max_user_objects",
-				 path, strerror(-rc));
-	}
-	return coll_text(text, size, rc, "cannot open %s: %s", path, strerror(-rc));
+	return coll_text(text, size, rc, open_format(rc == -ENXIO ? -ENODEV : rc), path,
+			 strerror(-rc));
 }
 
 /* What was opened does not say what it is. */

@@ -363,19 +363,22 @@ static void run_local(struct coll_group *g, struct coll_request **v)
 			coll_self_cancel(g->v[i], -EDEADLK);
 }
 
-static int bind_all(struct coll_request **v, unsigned int n)
+/* And what is sent is copied. Drops the lock meanwhile. */
+static int bind_all(struct coll_dev *dev, struct coll_request **v, unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++) {
 		int rc = coll_op_bind(&v[i]->op);
 
-		if (!rc) {
-			coll_op_copy_in(&v[i]->op);
+		if (!rc)
 			continue;
-		}
 		while (i--)
 			coll_op_finish(&v[i]->op, rc);
 		return rc;
 	}
+	pthread_mutex_unlock(&dev->lock);
+	for (unsigned int i = 0; i < n; i++)
+		coll_op_copy_in(&v[i]->op);
+	pthread_mutex_lock(&dev->lock);
 	return 0;
 }
 
@@ -469,8 +472,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		if (rc == -ESTALE && stale != done) {
 			stale = done;
 			rc = coll_op_rebind(&v[done]->op);
-			if (!rc)
+			if (!rc) {
+				coll_op_copy_in(&v[done]->op);
 				continue;
+			}
 			coll_board_withdraw(comm, v + done, n - done, rc);
 			/* That has its own text, and the buffers of the others are still bound. */
 			self_end(v[done], rc);
@@ -587,9 +592,15 @@ static unsigned int tally(const struct coll_group *g, unsigned int *requests,
 
 static void await(struct coll_dev *dev, struct coll_request **v, unsigned int n)
 {
-	for (unsigned int i = 0; i < n; i++)
+	for (unsigned int i = 0; i < n; i++) {
 		while (v[i]->blocking && v[i]->state == COLL_REQ_INFLIGHT)
 			fetch_held(dev, v[i], COLL_NEVER);
+		if (!v[i]->blocking || v[i]->state != COLL_REQ_LANDED)
+			continue;
+		pthread_mutex_unlock(&dev->lock);
+		coll_request_settle(v[i]);
+		pthread_mutex_lock(&dev->lock);
+	}
 }
 
 /* Everything that was collected. Lock held. */
@@ -617,7 +628,7 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 		let_go(comm);
 		claimed = false;
 	}
-	rc = bind_all(v, n);
+	rc = bind_all(comm->dev, v, n);
 	if (rc) {
 		coll_board_withdraw(comm, v, n, rc);
 		fail_all(v, n, rc);
@@ -659,7 +670,7 @@ static int prepare(struct coll_group *g, struct coll_group *groups)
 static int bind(struct coll_group *g, struct coll_group *groups)
 {
 	(void)groups;
-	return bind_all(g->kernels, g->nkernels);
+	return bind_all(g->comm->dev, g->kernels, g->nkernels);
 }
 
 static int post(struct coll_group *g, struct coll_group *groups)

@@ -513,6 +513,9 @@ int coll_op_rebind(struct coll_operation *op);
 void coll_op_copy_in(struct coll_operation *op);
 void coll_op_unbind(struct coll_operation *op);
 void coll_op_copies(const struct coll_operation *op, struct coll_copy *in, struct coll_copy *out);
+bool coll_op_is_staged(const struct coll_operation *op);
+void coll_op_copy_out(const struct coll_operation *op, int status);
+void coll_op_end(struct coll_operation *op, int status);
 void coll_op_finish(struct coll_operation *op, int status);
 int coll_op_run_again(struct coll_repeat *repeat);
 int coll_op_run(struct coll_operation *op);
@@ -635,6 +638,7 @@ enum coll_request_state {
 	COLL_REQ_QUEUED,	/* collected by a group */
 	COLL_REQ_SELF,		/* to or from the own rank, not matched yet */
 	COLL_REQ_INFLIGHT,	/* posted */
+	COLL_REQ_LANDED,	/* has ended, but its results are in memory of our own */
 	COLL_REQ_DONE,		/* has a result that was not fetched */
 };
 
@@ -648,6 +652,7 @@ enum coll_request_state {
  * @seq: the kernel's name for it
  * @persistent: started by coll_start(), freed by coll_request_free()
  * @blocking: made by a blocking call in a group
+ * @settling: its results are being copied to where they belong, without the lock
  * @prepared: @board says what it is on the board
  * @board: that
  * @put: 1 + its number, if it was put there, and is not known to be met
@@ -661,7 +666,7 @@ struct coll_request {
 	uint32_t index;
 	uint32_t generation;
 	uint64_t seq;
-	bool persistent, blocking, prepared;
+	bool persistent, blocking, settling, prepared;
 	struct coll_board_call board;
 	uint64_t put;
 	struct coll_request *next, *prev;
@@ -673,6 +678,8 @@ uint64_t coll_request_cookie(const struct coll_request *req);
 void coll_request_launch(struct coll_request *req);
 void coll_request_land(struct coll_request *req, int state);
 void coll_request_done(struct coll_request *req, int status);
+void coll_request_settle(struct coll_request *req);
+bool coll_requests_settle(struct coll_dev *dev);
 int coll_request_start(struct coll_request *req);
 int coll_ring_setup(struct coll_dev *dev);
 unsigned int coll_ring_drain(struct coll_dev *dev);

@@ -226,19 +226,14 @@ int coll_op_bind(struct coll_operation *op)
 	return rc;
 }
 
-/* The kernel has found that memory is not what was pinned: pin it anew. */
+/* The kernel has found that memory is not what was pinned: pin it anew. Then coll_op_copy_in(). */
 int coll_op_rebind(struct coll_operation *op)
 {
-	int rc;
-
 	for (unsigned int i = 0; i < 2; i++)
 		if (op->reg[i] && !op->reg[i]->alloc)
 			coll_reg_stale(op->comm->dev, op->reg[i]);
 	coll_op_unbind(op);
-	rc = coll_op_bind(op);
-	if (!rc)
-		coll_op_copy_in(op);
-	return rc;
+	return coll_op_bind(op);
 }
 
 /* Where the payload of a slot is copied to or from; NULL: it is where the caller has it. */
@@ -285,13 +280,19 @@ static bool has_results(const struct coll_operation *op)
 	       op->plan->slots[NPULINK_SLOT_RECV].access & NPULINK_SLOT_WRITE;
 }
 
+/* Are there so many results to copy out that others should not wait for that? */
+bool coll_op_is_staged(const struct coll_operation *op)
+{
+	return op->staged[NPULINK_SLOT_RECV] && has_results(op);
+}
+
 static void count_copied(const struct coll_operation *op)
 {
 	if (op->copied)
 		atomic_fetch_add_explicit(&op->comm->dev->copied, 1, memory_order_relaxed);
 }
 
-static void copy_out(const struct coll_operation *op, int status)
+void coll_op_copy_out(const struct coll_operation *op, int status)
 {
 	if (!status && has_results(op))
 		op_copy(op, NPULINK_SLOT_RECV, false);
@@ -318,7 +319,7 @@ void coll_op_copies(const struct coll_operation *op, struct coll_copy *in, struc
 }
 
 /* The operation has ended, or was refused, and its results are out: buffers back. */
-static void op_end(struct coll_operation *op, int status)
+void coll_op_end(struct coll_operation *op, int status)
 {
 	coll_op_unbind(op);
 	op->status = status;
@@ -329,8 +330,8 @@ static void op_end(struct coll_operation *op, int status)
 /* The same, and the results come out first. */
 void coll_op_finish(struct coll_operation *op, int status)
 {
-	copy_out(op, status);
-	op_end(op, status);
+	coll_op_copy_out(op, status);
+	coll_op_end(op, status);
 }
 
 /* ---- posting */
@@ -437,16 +438,18 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 				}
 			}
 			pthread_mutex_unlock(&dev->lock);
+			if (rc != -EBUSY)
+				coll_op_copy_in(op);
 		} else if (rc == -EALREADY) {
 			coll_board_unmet(&looks);
 		}
 		rc = post_and_wait(op, &refused);
 	}
 	/* Once it is kept, another thread may have its place in the arena, without the lock. */
-	copy_out(op, rc);
+	coll_op_copy_out(op, rc);
 	pthread_mutex_lock(&dev->lock);
 	if (rc || !coll_repeat_keep(op)) {
-		op_end(op, rc);
+		coll_op_end(op, rc);
 		coll_op_unplan(op);
 	}
 	pthread_mutex_unlock(&dev->lock);

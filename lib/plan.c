@@ -97,6 +97,12 @@ void plan_after_since(struct coll_plan *plan, uint32_t first)
 		plan_after(plan, first);
 }
 
+bool plan_scales(const struct coll_plan *plan)
+{
+	return plan->call.redop == NPULINK_CALL_AVG && plan->nranks > 1 &&
+	       npulink_dtype_is_float(plan->call.dtype);
+}
+
 static uint32_t op_add(struct coll_plan *plan, uint8_t op, uint32_t from, uint32_t to,
 		       struct plan_at src, struct plan_at src2, struct plan_at dst,
 		       uint64_t len)
@@ -119,6 +125,9 @@ static uint32_t op_add(struct coll_plan *plan, uint8_t op, uint32_t from, uint32
 		s.dtype = plan->call.dtype;
 		s.redop = plan->call.redop == NPULINK_CALL_AVG ?
 			  NPULINK_SUM : plan->call.redop;
+		if (plan_scales(plan))
+			s.flags |= (src.plain ? NPULINK_STEP_F_SCALE : 0) |
+				   (src2.plain ? NPULINK_STEP_F_SCALE2 : 0);
 	}
 	return step_add(plan, &s);
 }
@@ -129,6 +138,18 @@ uint32_t plan_copy(struct coll_plan *plan, struct plan_at src, struct plan_at ds
 {
 	return op_add(plan, NPULINK_STEP_COPY, NPULINK_NO_PEER, NPULINK_NO_PEER,
 		      src, nowhere, dst, len);
+}
+
+uint32_t plan_copy_scaled(struct coll_plan *plan, struct plan_at src, struct plan_at dst,
+			  uint64_t len)
+{
+	uint32_t step = plan_copy(plan, src, dst, len);
+
+	if (step != PLAN_NONE && plan_scales(plan)) {
+		plan->steps[step].flags |= NPULINK_STEP_F_SCALE;
+		plan->steps[step].dtype = plan->call.dtype;
+	}
+	return step;
 }
 
 uint32_t plan_copy_send(struct coll_plan *plan, uint32_t to, struct plan_at src,
@@ -208,8 +229,17 @@ void plan_transient(struct coll_plan *plan, uint32_t step, uint64_t window)
 
 void plan_final(struct coll_plan *plan, uint32_t step)
 {
-	if (step != PLAN_NONE && plan->call.redop == NPULINK_CALL_AVG)
-		plan->steps[step].flags |= NPULINK_STEP_F_DIV;
+	if (step == PLAN_NONE || plan->call.redop != NPULINK_CALL_AVG)
+		return;
+	plan->steps[step].flags |= NPULINK_STEP_F_DIV;
+	if (plan_scales(plan))
+		plan->steps[step].flags |= NPULINK_STEP_F_REST;
+}
+
+void plan_recv_plain(struct coll_plan *plan, uint32_t step, bool plain)
+{
+	if (step != PLAN_NONE && plain && plan_scales(plan))
+		plan->steps[step].flags |= NPULINK_STEP_F_SCALE2;
 }
 
 void plan_chain(struct coll_plan *plan, uint32_t step)
@@ -227,7 +257,9 @@ void plan_channel(struct coll_plan *plan, uint32_t step, uint32_t channel)
 struct plan_at plan_scratch(struct coll_plan *plan, uint64_t len)
 {
 	struct npulink_slot *slot = &plan->slots[NPULINK_SLOT_SCRATCH];
-	struct plan_at at = { NPULINK_SLOT_SCRATCH, (slot->min_len + 63) & ~63ULL };
+	struct plan_at at = {
+		.slot = NPULINK_SLOT_SCRATCH, .off = (slot->min_len + 63) & ~63ULL,
+	};
 
 	/* Both are at most 2^40 as long as this check holds. */
 	if (len > NPULINK_MAX_LEN || at.off + len > NPULINK_MAX_LEN)

@@ -348,7 +348,10 @@ bool plan_in_place(const struct coll_args *args)
 
 struct plan_at plan_input(const struct coll_args *args, uint64_t off)
 {
-	return plan_in_place(args) ? at_recv(off) : at_send(off);
+	struct plan_at at = plan_in_place(args) ? at_recv(off) : at_send(off);
+
+	at.plain = true;
+	return at;
 }
 
 /* ---- shards */

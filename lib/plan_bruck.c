@@ -115,7 +115,10 @@ static int bruck_allgather(const struct coll_args *args, struct coll_plan *plan)
 
 /* ---- with a reduction: the same rounds backwards */
 
-/* The own input in rotated order; copies[]: the steps that put it there. */
+/*
+ * The own input in rotated order, none of it plain, as sums and inputs go together; copies[]: the
+ * steps that put it there.
+ */
 static void rotate_input(struct bruck *b, const struct coll_args *args, struct coll_plan *plan,
 			 bool may_share, uint32_t *copies)
 {
@@ -128,11 +131,14 @@ static void rotate_input(struct bruck *b, const struct coll_args *args, struct c
 		b->t = plan_scratch(plan, all);
 	} else {
 		b->t = at_recv(0);
-		if (plan_in_place(args))
+		if (plan_in_place(args)) {
+			if (plan_scales(plan))
+				copies[0] = plan_copy_scaled(plan, b->t, b->t, all);
 			return;
+		}
 	}
-	copies[0] = plan_copy(plan, plan_input(args, own), b->t, all - own);
-	copies[1] = plan_copy(plan, plan_input(args, 0), at_plus(b->t, all - own), own);
+	copies[0] = plan_copy_scaled(plan, plan_input(args, own), b->t, all - own);
+	copies[1] = plan_copy_scaled(plan, plan_input(args, 0), at_plus(b->t, all - own), own);
 }
 
 /* @left[]: by round of the way back, the steps that gave positions away. */

@@ -243,6 +243,14 @@ static void chunks_down(struct part *part, struct plan_at from)
 	}
 }
 
+/* Has the child at the other end of @e no children of its own in that tree? */
+static bool is_leaf(const struct part *part, const struct edge *e)
+{
+	uint32_t v = mod_sub(e->peer, part->root, part->n + 1);
+
+	return !tree_child(v, part->n, e->tree, 0) && !tree_child(v, part->n, e->tree, 1);
+}
+
 /* Up, to the root: the same backwards, what comes is added. */
 static void chunks_up(struct part *part)
 {
@@ -265,6 +273,7 @@ static void chunks_up(struct part *part)
 							  begun ? at_recv(off) :
 							  plan_input(part->args, off),
 							  at_recv(off), shard_len(&part->s, c));
+			plan_recv_plain(plan, part->ready[c], is_leaf(part, &part->down[i]));
 			if (root)
 				plan_final(plan, part->ready[c]);
 		}

@@ -48,6 +48,7 @@ static uint32_t mesh_chain(const struct mesh *m, struct coll_plan *plan, struct 
 			step = plan_recv_reduce_send(plan, from_peer(m, k), to, src, dst, len);
 		else
 			step = plan_recv_reduce(plan, from_peer(m, k), src, dst, len);
+		plan_recv_plain(plan, step, true);
 		if (!begin)
 			plan_chain(plan, step);
 		src = dst;
@@ -244,11 +245,12 @@ static int mesh_gather(const struct coll_args *args, struct coll_plan *plan)
 static struct plan_at shot_input(const struct coll_args *args, struct coll_plan *plan,
 				 uint64_t n, uint32_t *saved)
 {
-	struct plan_at own = at_send(0);
+	struct plan_at own = plan_input(args, 0);
 
 	*saved = PLAN_NONE;
 	if (plan_in_place(args)) {
 		own = plan_scratch(plan, n);
+		own.plain = true;
 		*saved = plan_copy(plan, at_recv(0), own, n);
 	}
 	return own;
@@ -275,6 +277,7 @@ static int one_shot_allreduce(const struct coll_args *args, struct coll_plan *pl
 	in[m.rank] = own;
 	for (k = 1; k < m.p; k++) {
 		in[from_peer(&m, k)] = plan_scratch(plan, n);
+		in[from_peer(&m, k)].plain = true;
 		plan_recv(plan, from_peer(&m, k), in[from_peer(&m, k)], n);
 	}
 	for (k = 1; k < m.p; k++) {
@@ -314,9 +317,11 @@ static int one_shot_chain_allreduce(const struct coll_args *args, struct coll_pl
 	plan_after(plan, saved);
 	if (m.rank < 2) {
 		step = plan_recv_reduce(plan, 1 - m.rank, own, dst, n);
+		plan_recv_plain(plan, step, true);
 		members = 1;
 	} else {
 		step = plan_recv(plan, 0, dst, n);
+		dst.plain = true;
 	}
 	for (k = m.rank < 2 ? 2 : 1; k < m.p; k++) {
 		bool begin = members % NPULINK_CHAIN_MAX == 0;
@@ -327,8 +332,11 @@ static int one_shot_chain_allreduce(const struct coll_args *args, struct coll_pl
 			step = plan_reduce(plan, dst, own, dst, n);
 		else
 			step = plan_recv_reduce(plan, k, dst, dst, n);
+		if (k != m.rank)
+			plan_recv_plain(plan, step, true);
 		if (!begin)
 			plan_chain(plan, step);
+		dst.plain = false;
 		members++;
 	}
 	plan_final(plan, step);

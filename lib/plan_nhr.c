@@ -227,8 +227,8 @@ static uint32_t gather_steps(struct nhr *h, struct plan_at base, uint32_t own, u
 
 /*
  * Backwards: give partial sums away, and add what comes for the others. The input
- * lies at @in after step @there, what is summed at @base, the result goes to *result,
- * or to its place. Returns the last step.
+ * lies at @in, plain or all of it scaled, after step @there, what is summed at @base, the
+ * result goes to *result, or to its place. Returns the last step.
  */
 static uint32_t reduce_steps(struct nhr *h, struct plan_at in, struct plan_at base,
 			     const struct plan_at *result, uint32_t there)
@@ -252,6 +252,7 @@ static uint32_t reduce_steps(struct nhr *h, struct plan_at in, struct plan_at ba
 		plan_after(h->plan, there);
 		got = plan_recv_reduce(h->plan, mod_add(h->rank, v->delta, h->p),
 				       at_plus(in, at), to, bytes_of(h, v->lo, v->n));
+		plan_recv_plain(h->plan, got, in.plain);
 		there = got == PLAN_NONE ? there : got;
 		/* All that is kept was added to, if it is to move: bits are reversed. */
 		in = base;
@@ -261,7 +262,10 @@ static uint32_t reduce_steps(struct nhr *h, struct plan_at in, struct plan_at ba
 	return there;
 }
 
-/* From the order of ranks at @from, after step @after, to that of places at @to, or back. */
+/*
+ * From the order of ranks at @ranks, after step @after, to that of places at @places, or back. An
+ * input is not plain then.
+ */
 static void move_shards(struct nhr *h, struct plan_at ranks, struct plan_at places, bool back,
 			uint32_t after, bool but_own)
 {
@@ -275,7 +279,10 @@ static void move_shards(struct nhr *h, struct plan_at ranks, struct plan_at plac
 		if (but_own && !h->dist[i])
 			continue;
 		plan_after(h->plan, after);
-		plan_copy(h->plan, back ? b : a, back ? a : b, shard_len(&h->s, c));
+		if (a.plain)
+			plan_copy_scaled(h->plan, a, b, shard_len(&h->s, c));
+		else
+			plan_copy(h->plan, back ? b : a, back ? a : b, shard_len(&h->s, c));
 	}
 }
 

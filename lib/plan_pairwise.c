@@ -125,6 +125,7 @@ static int pairwise_reduce_scatter(const struct coll_args *args, struct coll_pla
 		plan_send(plan, to, plan_input(args, shard_off(&s, to)), shard_len(&s, to));
 		plan_after(plan, step);
 		step = plan_recv_reduce(plan, mod_sub(r, k, p), src, dst, shard_len(&s, r));
+		plan_recv_plain(plan, step, true);
 		src = dst;
 	}
 	plan_final(plan, step);

@@ -435,6 +435,12 @@ static int parse_step(struct parser *ps, struct word w)
 			s.flags |= NPULINK_STEP_F_TRANSIENT;
 		else if (is(w, "div"))
 			s.flags |= NPULINK_STEP_F_DIV;
+		else if (is(w, "scale"))
+			s.flags |= NPULINK_STEP_F_SCALE;
+		else if (is(w, "scale2"))
+			s.flags |= NPULINK_STEP_F_SCALE2;
+		else if (is(w, "rest"))
+			s.flags |= NPULINK_STEP_F_REST;
 		else if (is(w, "chain"))
 			s.flags |= NPULINK_STEP_F_CHAIN;
 		else if (is(w, "drain"))
@@ -442,6 +448,8 @@ static int parse_step(struct parser *ps, struct word w)
 		else
 			rc = fail(ps, "unknown word '%.*s'", width(w), w.p);
 	}
+	if (s.flags & NPULINK_STEP_F_SCALE && op & NPULINK_STEP_COPY)
+		s.dtype = args->dtype;
 	if (!rc)
 		rc = check_words(ps, &s, had);
 	if (!rc && labelled)

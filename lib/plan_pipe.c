@@ -102,16 +102,19 @@ static int reduce(const struct coll_args *args, struct coll_plan *plan,
 			plan_send(plan, mod_add(n.parent, root, p), src, len);
 		for (i = n.nchildren; i-- > 0; src = sum) {
 			uint32_t child = mod_add(n.child[i], root, p);
+			bool leaf = !shape(n.child[i], p).nchildren;
 
 			plan_after(plan, step);
 			if (step == PLAN_NONE)
 				plan_after(plan, busy[c % 2]);
 			if (!n.v || i) {
 				step = plan_recv_reduce(plan, child, src, sum, len);
+				plan_recv_plain(plan, step, leaf);
 				continue;
 			}
 			step = plan_recv_reduce_send(plan, child, mod_add(n.parent, root, p),
 						     src, sum, len);
+			plan_recv_plain(plan, step, leaf);
 			plan_transient(plan, step, UINT64_MAX);
 		}
 		if (!n.v)

@@ -85,9 +85,10 @@ static int reduce_scatter(const struct coll_args *args, struct coll_plan *plan, 
 		return 0;
 	}
 	/* The same offsets in scratch as in the input: a little is not used. */
-	acc = in_place ? cur : plan_scratch(plan, h.p * m);
+	acc = in_place ? at_recv(0) : plan_scratch(plan, h.p * m);
 	if (pair) {
 		step = plan_recv_reduce(plan, h.other, cur, acc, h.p * m);
+		plan_recv_plain(plan, step, true);
 		cur = acc;
 	}
 	for (d = h.block / 2; d; d /= 2) {
@@ -103,6 +104,7 @@ static int reduce_scatter(const struct coll_args *args, struct coll_plan *plan, 
 		plan_after(plan, step);
 		step = plan_recv_reduce(plan, peer, at_plus(cur, keep),
 					last && !pair ? result : at_plus(acc, keep), keep_len);
+		plan_recv_plain(plan, step, d == h.block / 2 && !is_pair(&h, h.pos ^ d));
 		if (last)
 			plan_final(plan, step);
 		cur = acc;
@@ -224,6 +226,7 @@ static void halve(const struct rhd *h, struct coll_plan *plan, struct plan_at ow
 	};
 	if (h->other != NPULINK_NO_PEER) {
 		v->step = plan_recv_reduce(plan, h->other, own, acc, n);
+		plan_recv_plain(plan, v->step, true);
 		cur = acc;
 		own_is_acc = true;
 	}
@@ -241,6 +244,7 @@ static void halve(const struct rhd *h, struct coll_plan *plan, struct plan_at ow
 		v->step = plan_recv_reduce(plan, peer, at_plus(cur, chunk_off(v, keep)),
 					   at_plus(acc, chunk_off(v, keep)),
 					   chunk_bytes(v, keep, half));
+		plan_recv_plain(plan, v->step, !i && !is_pair(h, h->pos ^ 1));
 		if (i == h->k - 1)
 			plan_final(plan, v->step);
 		cur = acc;
@@ -387,10 +391,12 @@ static int doubling_allreduce(const struct coll_args *args, struct coll_plan *pl
 		buf[1] = plan_scratch(plan, n);
 	if (h.other != NPULINK_NO_PEER) {
 		step = plan_recv_reduce(plan, h.other, cur, buf[h.k & 1], n);
+		plan_recv_plain(plan, step, true);
 		cur = buf[h.k & 1];
 	} else if (plan_in_place(args) && (h.k & 1)) {
 		step = plan_copy(plan, cur, buf[1], n);
 		cur = buf[1];
+		cur.plain = true;
 	}
 	for (i = 0; i < h.k; i++) {
 		uint32_t peer = rep(&h, h.pos ^ 1U << i), w = (h.k - 1 - i) & 1, offer;
@@ -400,6 +406,7 @@ static int doubling_allreduce(const struct coll_args *args, struct coll_plan *pl
 		plan_after(plan, step);
 		plan_after(plan, offered[w]);
 		step = plan_recv_reduce(plan, peer, cur, buf[w], n);
+		plan_recv_plain(plan, step, !i && !is_pair(&h, h.pos ^ 1));
 		offered[w ^ 1] = offer;
 		cur = buf[w];
 	}
@@ -482,6 +489,7 @@ static int doubling_reduce_scatter(const struct coll_args *args, struct coll_pla
 	if (h.other != NPULINK_NO_PEER) {
 		sum = plan_scratch(plan, n);
 		step = plan_recv_reduce(plan, h.other, own, sum, n);
+		plan_recv_plain(plan, step, true);
 		own = sum;
 	}
 	for (i = 0; i < h.p; i++)
@@ -498,8 +506,11 @@ static int doubling_reduce_scatter(const struct coll_args *args, struct coll_pla
 		plan_send(plan, peer, send, out * m);
 		sum = plan_scratch(plan, in * m);
 		mine = in_one(plan, places, h.p, m, pend % h.p, in, sum, false, &ready);
+		/* Later there are sums at all places that somebody reads. */
+		mine.plain = d == 1 && own.plain;
 		plan_after(plan, ready);
 		step = plan_recv_reduce(plan, peer, mine, sum, in * m);
+		plan_recv_plain(plan, step, d == 1 && !is_pair(&h, h.pos ^ 1));
 		for (i = 0; i < in; i++)
 			places[(pend + i) % h.p] = (struct place){ at_plus(sum, i * m), step };
 		pending = step;

@@ -82,11 +82,13 @@ static int ring_allreduce(const struct coll_args *args, struct coll_plan *plan)
 		off = shard_off(&g.s, c);
 		left[c] = plan_recv_reduce_send(plan, g.prev, g.next, plan_input(args, off),
 						at_recv(off), shard_len(&g.s, c));
+		plan_recv_plain(plan, left[c], i == 1);
 	}
 	c = g.next;
 	off = shard_off(&g.s, c);
 	step = plan_recv_reduce_send(plan, g.prev, g.next, plan_input(args, off),
 				     at_recv(off), shard_len(&g.s, c));
+	plan_recv_plain(plan, step, g.p == 2);
 	plan_final(plan, step);
 	for (i = 0; i + 2 < g.p; i++) {
 		c = mod_sub(g.rank, i, g.p);
@@ -121,11 +123,13 @@ static int ring_reduce_scatter(const struct coll_args *args, struct coll_plan *p
 		step = plan_recv_reduce_send(plan, g.prev, g.next,
 					     plan_input(args, shard_off(&g.s, c)),
 					     relay_get(&relay, plan), shard_len(&g.s, c));
+		plan_recv_plain(plan, step, i == 1);
 		relay_put(&relay, plan, step);
 	}
 	step = plan_recv_reduce(plan, g.prev, plan_input(args, own),
 				at_recv(plan_in_place(args) ? own : 0),
 				shard_len(&g.s, g.rank));
+	plan_recv_plain(plan, step, g.p == 2);
 	plan_final(plan, step);
 	return 0;
 }
@@ -178,12 +182,14 @@ static int ring_reduce(const struct coll_args *args, struct coll_plan *plan)
 
 	if (g.rank == args->root) {
 		step = plan_recv_reduce(plan, g.prev, plan_input(args, 0), at_recv(0), n);
+		plan_recv_plain(plan, step, g.p == 2);
 		plan_final(plan, step);
 	} else if (g.prev == args->root) {
 		plan_send(plan, g.next, plan_input(args, 0), n);
 	} else {
 		step = plan_recv_reduce_send(plan, g.prev, g.next, plan_input(args, 0),
 					     plan_scratch(plan, min_u64(n, PLAN_WINDOW)), n);
+		plan_recv_plain(plan, step, mod_sub(g.prev, 1, g.p) == args->root);
 		plan_transient(plan, step, PLAN_WINDOW);
 	}
 	return 0;

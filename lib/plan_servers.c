@@ -226,6 +226,8 @@ static void scatter_between(struct scatter *g, uint32_t t, bool give_next)
 		plan_after(g->plan, ready[j]);
 		ready[j] = plan_recv_reduce(g->plan, on_rail(s, mod_sub(s->server, 1, s->m), j),
 					    acc[j], sum, shard_len(&g->shards, r));
+		plan_recv_plain(g->plan, ready[j],
+				t == 1 && size_of(s, mod_sub(s->server, 1, s->m)) == 1);
 		acc[j] = sum;
 		if (t + 1 == s->m)
 			plan_final(g->plan, ready[j]);
@@ -288,6 +290,7 @@ uint32_t sum_inside(const struct servers *s, struct coll_plan *plan, struct plan
 			plan_after(plan, step);
 		step = plan_recv_reduce(plan, s->base + mod_sub(s->local, k, n),
 					src, dst, len);
+		plan_recv_plain(plan, step, true);
 		if (!begin)
 			plan_chain(plan, step);
 		src = dst;
@@ -324,6 +327,8 @@ static void ring_between(const struct servers *s, struct coll_plan *plan,
 		plan_after(plan, sum);
 		done[c] = plan_recv_reduce_send(plan, prev, next, at_plus(in, off),
 						at_plus(out, off), shard_len(&part->ring, c));
+		plan_recv_plain(plan, done[c],
+				i == 1 && size_of(s, mod_sub(s->server, 1, m)) == 1);
 		if (i == m - 1)
 			plan_final(plan, done[c]);
 	}

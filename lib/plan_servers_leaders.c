@@ -78,6 +78,7 @@ static uint32_t sum_of_servers(const struct servers *s, struct coll_plan *plan,
 		uint32_t from = mod_sub(s->server, t, s->m);
 
 		sums[from] = plan_scratch(plan, len);
+		sums[from].plain = size_of(s, from) == 1;
 		got[from] = plan_recv(plan, s->first[from], sums[from], len);
 	}
 	/* In place, the own sum was copied from where the result will be. */
@@ -119,6 +120,7 @@ int leaders_allreduce(const struct coll_args *args, struct coll_plan *plan)
 	if (s.n > 1 || plan_in_place(args)) {
 		struct plan_at at = plan_scratch(plan, len);
 
+		at.plain = s.n == 1;
 		step = s.n > 1 ? sum_inside(&s, plan, own, at, len) : plan_copy(plan, own, at, len);
 		own = at;
 	}

@@ -111,6 +111,8 @@ static void reduce_own(struct rooted *b, const struct part *part, bool root)
 	if (prev != b->root_server) {
 		plan_after(b->plan, step);
 		step = plan_recv_reduce(b->plan, b->s.first[prev] + b->s.local, sum, to, part->len);
+		plan_recv_plain(b->plan, step, size_of(&b->s, prev) == 1 &&
+				mod_sub(prev, 1, b->s.m) == b->root_server);
 		sum = to;
 	}
 	if (b->with_root)

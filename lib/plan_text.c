@@ -99,6 +99,12 @@ static void put_step(FILE *f, const struct coll_plan *plan, uint32_t i)
 		fputs(" transient", f);
 	if (s->flags & NPULINK_STEP_F_DIV)
 		fputs(" div", f);
+	if (s->flags & NPULINK_STEP_F_SCALE)
+		fputs(" scale", f);
+	if (s->flags & NPULINK_STEP_F_SCALE2)
+		fputs(" scale2", f);
+	if (s->flags & NPULINK_STEP_F_REST)
+		fputs(" rest", f);
 	if (s->flags & NPULINK_STEP_F_CHAIN)
 		fputs(" chain", f);
 	if (s->flags & NPULINK_STEP_F_DRAIN)

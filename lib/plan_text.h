@@ -32,8 +32,8 @@
  *	end
  *
  * Steps may be numbered in any ascending way, or not at all; after= names numbers.
- * Further words of a step: channel=N, src2=SLOT+OFF, window=BYTES or transient, div,
- * chain, drain, dtype=.. and redop=.. if they differ from the call's.
+ * Further words of a step: channel=N, src2=SLOT+OFF, window=BYTES or transient, div, scale,
+ * scale2, rest, chain, drain, dtype=.. and redop=.. if they differ from the call's.
  * A file holds any number of plans.
  */
 

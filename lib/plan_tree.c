@@ -88,6 +88,8 @@ static int binomial_reduce(const struct coll_args *args, struct coll_plan *plan)
 		} else {
 			step = plan_recv_reduce(plan, child, src, sum, n);
 		}
+		/* A leaf is odd, or the last. */
+		plan_recv_plain(plan, step, d == 1 || t.v + d == t.p - 1);
 		src = sum;
 	}
 	if (!t.v)

@@ -21,27 +21,28 @@
 #endif
 
 /* Part of the set id: ranks with planners that differ must not meet. */
-#define PLANNER_VERSION		2
+#define PLANNER_VERSION		3
 
 #define PLAN_NONE		0xffffffffU
 
 /* Bytes of a window through which a long step passes on its way. */
 #define PLAN_WINDOW		(256 * 1024)
 
-/* A place in a slot. */
+/* A place in a slot. @plain: one rank's input is there as it was, to be scaled in a mean of floats. */
 struct plan_at {
 	uint32_t slot;
 	uint64_t off;
+	bool plain;
 };
 
 static inline struct plan_at at_send(uint64_t off)
 {
-	return (struct plan_at){ NPULINK_SLOT_SEND, off };
+	return (struct plan_at){ .slot = NPULINK_SLOT_SEND, .off = off };
 }
 
 static inline struct plan_at at_recv(uint64_t off)
 {
-	return (struct plan_at){ NPULINK_SLOT_RECV, off };
+	return (struct plan_at){ .slot = NPULINK_SLOT_RECV, .off = off };
 }
 
 static inline struct plan_at at_plus(struct plan_at at, uint64_t off)
@@ -64,6 +65,9 @@ void plan_after_since(struct coll_plan *plan, uint32_t first);
 
 uint32_t plan_nop(struct coll_plan *plan);
 uint32_t plan_copy(struct coll_plan *plan, struct plan_at src, struct plan_at dst, uint64_t len);
+/* The same of inputs, which are no longer plain in @dst. It may be @src. */
+uint32_t plan_copy_scaled(struct coll_plan *plan, struct plan_at src, struct plan_at dst,
+			  uint64_t len);
 uint32_t plan_copy_send(struct coll_plan *plan, uint32_t to, struct plan_at src,
 			struct plan_at dst, uint64_t len);
 uint32_t plan_reduce(struct coll_plan *plan, struct plan_at src, struct plan_at src2,
@@ -77,6 +81,13 @@ uint32_t plan_recv_reduce(struct coll_plan *plan, uint32_t from, struct plan_at 
 uint32_t plan_recv_reduce_send(struct coll_plan *plan, uint32_t from, uint32_t to,
 			       struct plan_at src, struct plan_at dst, uint64_t len);
 
+/*
+ * Is it the mean of floats? Their sum may be infinite where the mean is not: each input is scaled
+ * by a power of two where it is first added, and the last step divides by what is left. Sums are
+ * therefore never plain, and who adds what comes says whether that is.
+ */
+bool plan_scales(const struct coll_plan *plan);
+
 /* Messages without payload: not left out. */
 uint32_t plan_signal(struct coll_plan *plan, uint32_t to);
 uint32_t plan_await(struct coll_plan *plan, uint32_t from);
@@ -84,6 +95,7 @@ uint32_t plan_await(struct coll_plan *plan, uint32_t from);
 /* What is true of the step just appended; @step may be PLAN_NONE. */
 void plan_transient(struct coll_plan *plan, uint32_t step, uint64_t window);
 void plan_final(struct coll_plan *plan, uint32_t step);	/* AVG divides here */
+void plan_recv_plain(struct coll_plan *plan, uint32_t step, bool plain);	/* it adds an input */
 void plan_chain(struct coll_plan *plan, uint32_t step);	/* continues the one before */
 void plan_channel(struct coll_plan *plan, uint32_t step, uint32_t channel);
 

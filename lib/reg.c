@@ -191,7 +191,7 @@ bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
 
-	if (coll_reg_evict(dev) || coll_scratch_trim(dev))
+	if (coll_reg_evict(dev) || coll_scratch_trim(dev) || coll_requests_settle(dev))
 		return true;
 	if (++*tries > 30)
 		return false;
@@ -200,10 +200,11 @@ bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries)
 }
 
 /*
- * Registers for writing if that is possible, since most memory that is sent from
- * is received into sooner or later. Makes room if the limit is reached.
+ * Registers for writing only what is written to: a private mapping of a file would be copied. It
+ * is registered anew if it is written to later. With @keep, part of it was for writing, and all
+ * of it is if that is possible. Makes room if the limit is reached.
  */
-static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool write,
+static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool write, bool keep,
 		   struct coll_reg **regp)
 {
 	struct coll_reg *reg = calloc(1, sizeof(*reg));
@@ -214,6 +215,7 @@ static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool wr
 		return -ENOMEM;
 	reg->start = start;
 	reg->end = end;
+	reg->readonly = !write && !keep;
 	for (;;) {
 		rc = coll_drv_buf_register(&dev->drv, start, end - start, reg->readonly, &reg->id);
 		if (rc == -EFAULT && !write && !reg->readonly)
@@ -276,14 +278,14 @@ static int reg_replace(struct coll_dev *dev, struct coll_reg *reg)
  * give up that one first. It comes back if that was in vain.
  */
 static int reg_pin_instead(struct coll_dev *dev, const struct coll_reg *old, uintptr_t start,
-			   uintptr_t end, bool write, struct coll_reg **regp)
+			   uintptr_t end, bool write, bool keep, struct coll_reg **regp)
 {
 	struct coll_reg was = *old, *back;
 	int rc;
 
 	reg_unlist(dev, reg_find(&dev->regs, was.start));
-	rc = reg_pin(dev, start, end, write, regp);
-	if (rc && !reg_pin(dev, was.start, was.end, !was.readonly, &back))
+	rc = reg_pin(dev, start, end, write, keep, regp);
+	if (rc && !reg_pin(dev, was.start, was.end, !was.readonly, false, &back))
 		reg_replace(dev, back);
 	return rc;
 }
@@ -299,6 +301,7 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 	uintptr_t start = (uintptr_t)addr, end, from, to;
 	struct coll_reg *reg, *asked = NULL;
 	unsigned int nasked = 0, i;
+	bool keep = false;
 	int rc;
 
 	if (__builtin_add_overflow(start, len, &end) || end > UINTPTR_MAX - PAGE)
@@ -320,6 +323,7 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 	for (i = reg_find(regs, start); i < regs->n && regs->v[i]->start < end; i++) {
 		from = from < regs->v[i]->start ? from : regs->v[i]->start;
 		to = to > regs->v[i]->end ? to : regs->v[i]->end;
+		keep |= !regs->v[i]->readonly;
 		if (regs->v[i]->pins) {
 			asked = regs->v[i];
 			nasked++;
@@ -331,15 +335,16 @@ int coll_reg_get(struct coll_dev *dev, const void *addr, size_t len, bool write,
 			continue;
 		from = from < regs->asked[i].start ? from : page_down(regs->asked[i].start);
 		to = to > regs->asked[i].end ? to : page_up(regs->asked[i].end);
+		keep = true;
 	}
 	while (regs->n >= REGS_MAX && coll_reg_evict(dev))
 		;
 	/* What is there is given up when this has succeeded. */
-	rc = reg_pin(dev, from, to, write, &reg);
+	rc = reg_pin(dev, from, to, write, keep, &reg);
 	if (rc && (from < start || to > end))
-		rc = reg_pin(dev, start, end, write, &reg);
+		rc = reg_pin(dev, start, end, write, keep, &reg);
 	if (rc == -ENOMEM && nasked == 1 && !asked->refs && !asked->alloc)
-		rc = reg_pin_instead(dev, asked, from, to, write, &reg);
+		rc = reg_pin_instead(dev, asked, from, to, write, keep, &reg);
 	if (!rc)
 		rc = reg_replace(dev, reg);
 	if (rc)

@@ -108,8 +108,52 @@ void coll_request_land(struct coll_request *req, int state)
 
 void coll_request_done(struct coll_request *req, int status)
 {
+	/* Whoever waits for it copies: the others do not wait for that. */
+	if (!status && coll_op_is_staged(&req->op)) {
+		coll_request_land(req, COLL_REQ_LANDED);
+		return;
+	}
 	coll_op_finish(&req->op, status);
 	coll_request_land(req, COLL_REQ_DONE);
+}
+
+/* The caller's, and LANDED at least: its results go where they belong. Without the lock. */
+void coll_request_settle(struct coll_request *req)
+{
+	bool landed;
+
+	pthread_mutex_lock(&req->dev->lock);
+	landed = req->state == COLL_REQ_LANDED;
+	req->settling = landed;
+	pthread_mutex_unlock(&req->dev->lock);
+	if (!landed)
+		return;
+	coll_op_copy_out(&req->op, 0);
+	pthread_mutex_lock(&req->dev->lock);
+	req->settling = false;
+	coll_op_end(&req->op, 0);
+	atomic_store_explicit(&req->state, COLL_REQ_DONE, memory_order_release);
+	pthread_mutex_unlock(&req->dev->lock);
+}
+
+/* The same with the lock held, for one that nobody waits for. False: it is not like that. */
+static bool settle_now(struct coll_request *req)
+{
+	if (req->state != COLL_REQ_LANDED || req->settling)
+		return false;
+	coll_op_finish(&req->op, 0);
+	atomic_store_explicit(&req->state, COLL_REQ_DONE, memory_order_release);
+	return true;
+}
+
+/* Memory is needed: give back what results are in. False: there are none. */
+bool coll_requests_settle(struct coll_dev *dev)
+{
+	bool some = false;
+
+	for (unsigned int i = 0; i < dev->nchunks * CHUNK; i++)
+		some |= settle_now(&dev->chunks[i / CHUNK][i % CHUNK]);
+	return some;
 }
 
 /* ---- ring; lock held */
@@ -177,12 +221,15 @@ static int post_request(struct coll_request *req)
 	struct coll_operation *op = &req->op;
 	struct coll_comm *posting = coll_op_numbered(op);
 	unsigned int looks = 0;
-	bool stale = false;
+	bool stale = false, copy = true;
 	int rc = 0;
 
 	for (;;) {
 		coll_request_launch(req);
 		pthread_mutex_unlock(&dev->lock);
+		if (copy)
+			coll_op_copy_in(op);
+		copy = false;
 		if (rc == -EALREADY)
 			coll_board_unmet(&looks);
 		op->post.flags = 0;
@@ -206,6 +253,7 @@ static int post_request(struct coll_request *req)
 		rc = coll_op_rebind(op);
 		if (rc)
 			return rc;
+		copy = true;
 	}
 	coll_op_finish(op, rc);
 	return rc;
@@ -235,10 +283,8 @@ int coll_request_start(struct coll_request *req)
 			      dev->ring_entries * sizeof(struct npulink_result), rc);
 	} else {
 		rc = coll_op_bind(&req->op);
-		if (!rc) {
-			coll_op_copy_in(&req->op);
+		if (!rc)
 			rc = start_error(req, post_request(req));
-		}
 	}
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
@@ -344,6 +390,9 @@ int coll_test(struct coll_request **request)
 		pthread_mutex_unlock(&dev->lock);
 	}
 	switch (atomic_load_explicit(&req->state, memory_order_acquire)) {
+	case COLL_REQ_LANDED:
+		coll_request_settle(req);
+		return fetch(request);
 	case COLL_REQ_DONE:
 		return fetch(request);
 	case COLL_REQ_IDLE:
@@ -392,7 +441,13 @@ int coll_wait_deadline(struct coll_request **request, uint64_t until_ns)
 	switch (atomic_load_explicit(&req->state, memory_order_acquire)) {
 	case COLL_REQ_INFLIGHT:
 		rc = wait_inflight(req, until_ns);
-		return rc ? rc : fetch(request);
+		if (rc)
+			return rc;
+		coll_request_settle(req);
+		return fetch(request);
+	case COLL_REQ_LANDED:
+		coll_request_settle(req);
+		return fetch(request);
 	case COLL_REQ_DONE:
 		return fetch(request);
 	case COLL_REQ_QUEUED:
@@ -435,6 +490,7 @@ int coll_request_free(struct coll_request **request)
 		return rc;
 	pthread_mutex_lock(&req->dev->lock);
 	coll_ring_drain(req->dev);
+	settle_now(req);
 	if (req->state == COLL_REQ_IDLE || req->state == COLL_REQ_DONE)
 		coll_request_put(req);
 	else
@@ -469,6 +525,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force)
 
 			if (req->op.comm != comm || req->state == COLL_REQ_FREE)
 				continue;
+			settle_now(req);
 			if (!pass && !may_leave(req))
 				return -EBUSY;
 			if (!pass)
@@ -483,6 +540,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force)
 				coll_ring_drain(dev);
 				if (req->state == COLL_REQ_INFLIGHT)
 					coll_request_done(req, rc ? rc : result.status);
+				settle_now(req);
 			}
 			coll_request_put(req);
 		}

@@ -299,6 +299,7 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 {
 	const struct coll_args *args = &run->ranks[0].args;
 	bool divided = span->who == ALL && args->redop == NPULINK_CALL_AVG && run->nranks > 1;
+	bool scaled = divided && npulink_dtype_is_float(args->dtype);
 	const struct value *v = piece_value(img, p);
 	struct value one;
 
@@ -329,6 +330,11 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 		return "was divided before the sum was complete, or twice";
 	if (divided != !!(v->flags & VALUE_DIVIDED))
 		return divided ? "was not divided for the average" : "was divided";
+	if (v->flags & VALUE_UNEVEN)
+		return "was not scaled as a whole, or not once";
+	if (scaled != !!(v->flags & VALUE_SCALED))
+		return scaled ? "was not scaled, and may be infinite where the mean is not" :
+		       "was scaled";
 	if ((v->flags & VALUE_DISORDER) || (run->turns && span->who == ALL) ||
 	    (span->who == ALL && v->hi - v->lo + 1 != run->nranks))
 		run->report->in_order = false;

@@ -419,7 +419,9 @@ static int finish(struct verify_run *run, uint32_t rank, const struct cursor *c)
 
 	if (c->kind.op & NPULINK_STEP_REDUCE)
 		rc = verify_add(run, r, e[STEP], c->kind.src_slot, e[SRC], e[LEN],
-				c->kind.flags & NPULINK_STEP_F_DIV);
+				c->kind.flags);
+	else if (c->kind.flags & NPULINK_STEP_F_SCALE)
+		rc = image_scale(&run->value, true);
 	if (!rc && e[LEN])
 		rc = verify_write(run, r, e[STEP], c->kind.dst_slot, e[DST], e[LEN],
 				  &run->value);

@@ -175,13 +175,17 @@ int verify_write(struct verify_run *run, struct verify_rank *r, uint32_t step, u
 }
 
 int verify_add(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
-	       uint64_t off, uint64_t len, bool divide)
+	       uint64_t off, uint64_t len, uint32_t flags)
 {
 	struct image t;
 	int rc = verify_read(run, r, step, slot, off, len, &run->src);
 
+	if (!rc && flags & NPULINK_STEP_F_SCALE)
+		rc = image_scale(&run->src, false);
+	if (!rc && flags & NPULINK_STEP_F_SCALE2)
+		rc = image_scale(&run->value, false);
 	if (!rc)
-		rc = image_sum(&run->src, &run->value, divide, &run->sum);
+		rc = image_sum(&run->src, &run->value, flags, &run->sum);
 	image_clear(&run->src);
 	image_clear(&run->value);
 	t = run->value;
@@ -218,14 +222,18 @@ static int compute(struct verify_run *run, uint32_t i)
 	const struct npulink_step *s = step_at(run, i, &r);
 	int rc = 0;
 
-	if (s->op & NPULINK_STEP_COPY)
-		return read_slot(run, i, s->src_slot, s->src_off, s->len, &run->value);
+	if (s->op & NPULINK_STEP_COPY) {
+		rc = read_slot(run, i, s->src_slot, s->src_off, s->len, &run->value);
+		if (!rc && s->flags & NPULINK_STEP_F_SCALE)
+			rc = image_scale(&run->value, true);
+		return rc;
+	}
 	if (!(s->op & NPULINK_STEP_REDUCE))
 		return 0;
 	if (!(s->op & NPULINK_STEP_RECV))
 		rc = read_slot(run, i, s->src2_slot, s->src2_off, s->len, &run->value);
 	return rc ? rc : verify_add(run, r, i - r->base, s->src_slot, s->src_off, s->len,
-				    s->flags & NPULINK_STEP_F_DIV);
+				    s->flags);
 }
 
 /* ---- progress */

@@ -72,9 +72,9 @@ int verify_read(struct verify_run *run, struct verify_rank *r, uint32_t step, ui
 		uint64_t off, uint64_t len, struct image *out);
 int verify_write(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
 		 uint64_t off, uint64_t len, struct image *in);
-/* run->value = what is there + run->value */
+/* run->value = what is there + run->value, as @flags of the step say */
 int verify_add(struct verify_run *run, struct verify_rank *r, uint32_t step, uint32_t slot,
-	       uint64_t off, uint64_t len, bool divide);
+	       uint64_t off, uint64_t len, uint32_t flags);
 
 /* If all shards have one size: from the place of one to that of the next. */
 uint64_t verify_shard(const struct coll_args *args);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/npulink_step.h>
 #include "verify_value.h"
 
 #define NONE	(~0U)
@@ -36,12 +37,23 @@ struct value value_foreign(uint32_t rank)
 	return (struct value){ .flags = VALUE_FOREIGN, .lo = rank, .hi = rank };
 }
 
-struct value value_divide(struct value v)
+struct value value_divide(struct value v, bool rest)
 {
 	if (v.flags & VALUE_DIVIDED)
 		v.flags |= VALUE_LATE;
+	if (rest != !!(v.flags & VALUE_SCALED))
+		v.flags |= VALUE_UNEVEN;
 	v.flags |= VALUE_DIVIDED;
 	v.expr = mix(~v.expr);
+	return v;
+}
+
+struct value value_scale(struct value v, bool rounded)
+{
+	if (v.flags & VALUE_SCALED || v.count != 1)
+		v.flags |= VALUE_UNEVEN;
+	v.flags |= VALUE_SCALED;
+	v.expr = mix(v.expr + 1 + rounded);
 	return v;
 }
 
@@ -79,6 +91,8 @@ static struct value value_sum(const struct value *a, const struct value *b, bool
 		v.flags |= VALUE_MIXED;
 	if (v.flags & VALUE_DIVIDED)
 		v.flags |= VALUE_LATE;
+	if ((a->flags ^ b->flags) & VALUE_SCALED)
+		v.flags |= VALUE_UNEVEN;
 	if (follows(b, a)) {
 		v.lo = a->lo;
 		v.hi = b->hi;
@@ -388,7 +402,21 @@ int image_erase(struct image *img, uint64_t off, uint64_t len)
 	return image_write(img, off, len, NULL);
 }
 
-int image_sum(const struct image *a, const struct image *b, bool divide, struct image *out)
+int image_scale(struct image *img, bool rounded)
+{
+	for (uint32_t i = 0; i < img->n; i++) {
+		struct value v = value_scale(*piece_value(img, &img->p[i]), rounded);
+		uint32_t id = value_new(img->values, &v);
+
+		if (id == NONE)
+			return -ENOMEM;
+		value_put(img->values, img->p[i].value);
+		img->p[i].value = id;
+	}
+	return 0;
+}
+
+int image_sum(const struct image *a, const struct image *b, uint32_t flags, struct image *out)
 {
 	uint64_t ca = 0, cb = 0;	/* bytes taken of the pieces i and j */
 	uint32_t i = 0, j = 0;
@@ -399,7 +427,9 @@ int image_sum(const struct image *a, const struct image *b, bool divide, struct 
 		struct value v = value_sum(piece_value(a, p), piece_value(b, q),
 					   p->base + ca == q->base + cb);
 
-		if (image_append(out, n, p->base + ca, divide ? value_divide(v) : v, p->step))
+		if (flags & NPULINK_STEP_F_DIV)
+			v = value_divide(v, flags & NPULINK_STEP_F_REST);
+		if (image_append(out, n, p->base + ca, v, p->step))
 			return -ENOMEM;
 		ca += n;
 		cb += n;

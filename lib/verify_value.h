@@ -36,6 +36,8 @@ struct values {
 #define VALUE_DIVIDED	(1 << 2)	/* AVG has divided it */
 #define VALUE_DISORDER	(1 << 3)	/* not added up in the order of ranks */
 #define VALUE_LATE	(1 << 4)	/* something was added after the division */
+#define VALUE_SCALED	(1 << 5)	/* scaled, as inputs of a mean of floats are */
+#define VALUE_UNEVEN	(1 << 6)	/* so was not all that it was made of, or not once */
 
 /*
  * Bytes [off, off + len) of a slot hold the places [base, base + len) of an
@@ -63,7 +65,10 @@ struct image {
 
 struct value value_of_rank(uint64_t seed, uint32_t rank);
 struct value value_foreign(uint32_t rank);
-struct value value_divide(struct value v);
+/* @rest: by what scaling has left to divide by. */
+struct value value_divide(struct value v, bool rest);
+/* @rounded: to its type, as what is written is, and not what enters a sum. */
+struct value value_scale(struct value v, bool rounded);
 /* The sum of all ranks: what a reduction is for; @expr and order are not set. */
 struct value value_all(uint64_t seed, uint32_t nranks);
 
@@ -101,8 +106,11 @@ void image_close(struct image *img);
 /* Forget what is in [off, off + len). */
 int image_erase(struct image *img, uint64_t off, uint64_t len);
 
-/* @out = @a + @b, both of the same length; divided if @divide. */
-int image_sum(const struct image *a, const struct image *b, bool divide, struct image *out);
+/* @out = @a + @b, both of the same length, and what flags of a step say of it. */
+int image_sum(const struct image *a, const struct image *b, uint32_t flags, struct image *out);
+
+/* value_scale() all of it, which is closed. 0 or -ENOMEM. */
+int image_scale(struct image *img, bool rounded);
 
 /* Append one piece at the end. */
 int image_append(struct image *img, uint64_t len, uint64_t base, struct value v, uint32_t step);

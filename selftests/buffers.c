@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sys/mount.h>
 #include "copier.h"
+#include "smaps.h"
 #include "vgem.h"
 
 /* ---- what may be registered --------------------------------------------------- */
@@ -111,26 +112,6 @@ TEST_F(bufs, readonly_constant_data)
 	ASSERT_EQ(0, copy_out(self, buf));
 	EXPECT_STREQ("constant", self->out);
 	EXPECT_EQ(-EACCES, copy_between(self, self->dst, 0, buf, 0));
-}
-
-/* How much of the mapping at @mem is not the file's but the process's own. */
-static long anonymous_kb(const void *mem)
-{
-	FILE *f = fopen("/proc/self/smaps", "re");
-	unsigned long from, to;
-	char line[512];
-	long kb = -1;
-	bool in = false;
-
-	while (f && kb < 0 && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
-			in = from <= (uintptr_t)mem && (uintptr_t)mem < to;
-		else if (in)
-			sscanf(line, "Anonymous: %ld kB", &kb);
-	}
-	if (f)
-		fclose(f);
-	return kb;
 }
 
 /* Who only reads a file gets no copy of it; what he has written to it himself is sent all the same. */

@@ -51,18 +51,37 @@ static inline bool trial_rooted(uint32_t collective)
 	return collective >= NPULINK_COLL_REDUCE && collective <= NPULINK_COLL_GATHERV;
 }
 
-/* ---- values: small whole numbers, so that every type can hold every result */
+/*
+ * ---- values: small whole numbers, so that every type can hold every result; for means of floats
+ * times a power of two so large that sums of all ranks are infinite
+ */
 
 static inline bool trial_signed(enum coll_dtype t)
 {
 	return t != COLL_UINT8 && t != COLL_UINT16 && t != COLL_UINT32 && t != COLL_UINT64;
 }
 
+static inline bool trial_is_huge(const struct coll_case *c)
+{
+	return trial_reduces(c->collective) && c->op == COLL_AVG && c->dtype >= COLL_FLOAT16;
+}
+
+static inline double trial_unit(const struct coll_case *c)
+{
+	static const int powers[] = {
+		[COLL_FLOAT16] = 13, [COLL_BFLOAT16] = 125, [COLL_FLOAT32] = 125,
+		[COLL_FLOAT64] = 1021,
+	};
+
+	return trial_is_huge(c) ? ldexp(1, powers[c->dtype]) : 1;
+}
+
 static inline int trial_value(const struct coll_case *c, unsigned int rank, size_t i)
 {
 	if (trial_reduces(c->collective) && c->op == COLL_PROD)
 		return (rank + i) % 4 ? 1 : 2;
-	return (int)((rank * 7 + i * 3) % 5) + 1 - (trial_signed(c->dtype) ? 3 : 0);
+	return (int)((rank * 7 + i * 3) % 5) + 1 -
+	       (trial_signed(c->dtype) && !trial_is_huge(c) ? 3 : 0);
 }
 
 /* Round to nearest even at @bits of mantissa, as the engine does for 16-bit floats. */
@@ -105,7 +124,7 @@ static inline void trial_store(void *at, enum coll_dtype t, double v)
 	}
 }
 
-/* What the reduction of element i over all ranks gives. */
+/* What the reduction of element i over all ranks gives, in trial_unit(). */
 static inline double trial_reduced(const struct coll_case *c, unsigned int nranks, size_t i)
 {
 	double v = trial_value(c, 0, i);
@@ -193,9 +212,10 @@ struct trial_run {
 static inline void trial_encode(struct trial_run *r)
 {
 	for (int i = 0; i < 8; i++)
-		trial_store(&r->value[i], r->c->dtype, i - 2);
+		trial_store(&r->value[i], r->c->dtype, (i - 2) * trial_unit(r->c));
 	for (size_t i = 0; trial_reduces(r->c->collective) && i < 20; i++)
-		trial_store(&r->reduced[i], r->c->dtype, trial_reduced(r->c, r->nranks, i));
+		trial_store(&r->reduced[i], r->c->dtype,
+			    trial_reduced(r->c, r->nranks, i) * trial_unit(r->c));
 }
 
 /* Element @at of a buffer: what @rank has as its element @i. */

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include "coll_ranks.h"
+#include "smaps.h"
 
 #define LEN	(512UL << 10)
 
@@ -362,12 +363,40 @@ static int mapped_file(struct ranks *ranks, struct coll_comm *comm)
 	return 0;
 }
 
+/* A private mapping of it, which is only sent: nothing of it is copied until it is written to. */
+static int private_file(struct ranks *ranks, struct coll_comm *comm)
+{
+	int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), rc = 0;
+	unsigned int rank = coll_comm_rank(comm);
+	char *file = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	char *recv = map(NULL, LEN);
+	size_t len = lseek(fd, 0, SEEK_END);
+
+	close(fd);
+	len = len < LEN ? len : LEN;
+	if (file == MAP_FAILED || len < 65536)
+		return rank_fail(ranks, rank, "cannot map it: %s", strerror(errno));
+	for (int i = 0; i < 2 && !rc; i++) {
+		/* At each rank, but only rank 0's is sent. */
+		if (i)
+			file[0] = 77;
+		rc = coll_broadcast(comm, file, recv, len, COLL_INT8, 0);
+		if (!rc && memcmp(recv, file, len))
+			return rank_fail(ranks, rank, "not what is in the file");
+		if (!rc && anonymous_kb(file) != 4 * i)
+			return rank_fail(ranks, rank, "%ld KiB are copied", anonymous_kb(file));
+	}
+	if (!rc)
+		rc = coll_broadcast(comm, COLL_IN_PLACE, file, len, COLL_INT8, 1);
+	return rc ? rank_fail(ranks, rank, "%d: %s", rc, coll_comm_last_error(comm)) : 0;
+}
+
 int main(void)
 {
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no /dev/npulink/npu0\n");
-	ksft_set_plan(16);
+	ksft_set_plan(17);
 	ksft_test_result(!ranks_of(2, found_again), "pinned once, found again\n");
 	ksft_test_result(!ranks_of(2, mapped_again), "unmapped and mapped again\n");
 	ksft_test_result(!ranks_of(2, forked), "fork while pinned\n");
@@ -384,5 +413,6 @@ int main(void)
 	ksft_test_result(!ranks_of(2, unmapped_in_flight), "unmapped in flight\n");
 	ksft_test_result(!ranks_of(2, far_apart), "blocks that are far apart\n");
 	ksft_test_result(!ranks_of(2, mapped_file), "a file that is mapped\n");
+	ksft_test_result(!ranks_of(2, private_file), "a file that is mapped for itself\n");
 	ksft_finished();
 }

@@ -173,7 +173,8 @@ static bool row_runs(struct wired *w, bool large, bool all_types)
 		{ .count = n + 1, .dtype = COLL_FLOAT32, .op = COLL_AVG, .in_place = true },
 		{ .count = 1, .dtype = COLL_INT32, .op = COLL_MAX, .in_place = true },
 		{ .count = 0, .dtype = COLL_FLOAT32, .op = COLL_SUM },
-		{ .count = elements(w, LARGE, COLL_FLOAT32), .dtype = COLL_FLOAT32 },
+		{ .count = elements(w, LARGE, COLL_FLOAT32), .dtype = COLL_FLOAT32,
+		  .op = COLL_AVG },
 	};
 	unsigned int ncalls = ARRAY_SIZE(calls) - !large;
 	bool ok = true;
@@ -190,6 +191,7 @@ static bool row_runs(struct wired *w, bool large, bool all_types)
 		struct coll_case typed = calls[0];
 
 		typed.dtype = t;
+		typed.op = t < COLL_FLOAT16 ? COLL_SUM : COLL_AVG;
 		typed.form = CASE_PERSISTENT;
 		ok = run(w, &typed);
 	}

@@ -55,6 +55,15 @@ static void good_plan(struct good *g, uint32_t comm)
 	g->cmd.call.count = 256;
 }
 
+/* As far as the type goes, the good one would be right for them. */
+static void means_of_floats(struct npulink_call *call, struct npulink_step *s)
+{
+	call->redop = NPULINK_CALL_AVG;
+	call->dtype = NPULINK_FLOAT32;
+	s[1].dtype = NPULINK_FLOAT32;
+	s[2].dtype = NPULINK_FLOAT32;
+}
+
 FIXTURE(plan) {
 	struct good g;
 	int fd, comm;
@@ -84,13 +93,27 @@ BAD(op_copy_and_reduce, 4, OP, s[4].op = NPULINK_STEP_COPY | NPULINK_STEP_REDUCE
 BAD(op_copy_and_recv, 4, OP, s[4].op = NPULINK_STEP_COPY | NPULINK_STEP_RECV);
 BAD(op_all, 4, OP, s[4].op = NPULINK_STEP_OPS);
 /* Flags. */
-BAD(flag_unknown, 0, FLAGS, s[0].flags = 0x10);
+BAD(flag_unknown, 0, FLAGS, s[0].flags = 0x80);
 BAD(flag_all, 0, FLAGS, s[0].flags = 0xff);
 BAD(flag_window_of_a_sender, 0, FLAGS, s[0].flags = NPULINK_STEP_F_TRANSIENT);
 BAD(flag_window_of_a_receiver, 3, FLAGS, s[3].op = NPULINK_STEP_RECV; s[3].send_peer = NONE);
 BAD(flag_div_without_reduction, 4, FLAGS, call->redop = NPULINK_CALL_AVG;
 	s[4].flags = NPULINK_STEP_F_DIV);
 BAD(flag_div_without_average, 2, FLAGS, s[2].flags |= NPULINK_STEP_F_DIV);
+BAD(flag_scale_without_average, 1, FLAGS, means_of_floats(call, s);
+	call->redop = NPULINK_SUM; s[1].flags = NPULINK_STEP_F_SCALE);
+BAD(flag_scale_of_integers, 1, FLAGS, call->redop = NPULINK_CALL_AVG;
+	s[1].flags = NPULINK_STEP_F_SCALE);
+BAD(flag_scale_of_a_message, 0, FLAGS, means_of_floats(call, s);
+	s[0].flags = NPULINK_STEP_F_SCALE);
+BAD(flag_scale2_of_a_copy, 4, FLAGS, means_of_floats(call, s);
+	s[4].flags = NPULINK_STEP_F_SCALE2);
+BAD(flag_rest_without_div, 1, FLAGS, means_of_floats(call, s); s[1].flags = NPULINK_STEP_F_REST);
+BAD(scaled_copy_without_type, 4, CALL, means_of_floats(call, s);
+	s[4].flags = NPULINK_STEP_F_SCALE);
+BAD(scaled_copy_of_part_of_an_element, 4, ALIGN, means_of_floats(call, s);
+	s[4].flags = NPULINK_STEP_F_SCALE; s[4].dtype = NPULINK_FLOAT32; s[4].len = 1022);
+BAD(chain_scale, 2, CHAIN, means_of_floats(call, s); s[2].flags |= NPULINK_STEP_F_SCALE);
 /* Members that must be 0. */
 BAD(reserved_first, 0, RESERVED, s[0].reserved[0] = 1);
 BAD(reserved_last, 0, RESERVED, s[0].reserved[2] = 0x80);

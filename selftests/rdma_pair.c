@@ -20,7 +20,7 @@ static int all_collectives(struct coll_comm *comm, unsigned int rank)
 			struct coll_case c = {
 				.collective = coll, .count = counts[i],
 				.dtype = i % 2 ? COLL_FLOAT32 : COLL_INT32,
-				.op = i == 2 ? COLL_MAX : COLL_SUM,
+				.op = i == 2 ? COLL_MAX : i % 2 ? COLL_AVG : COLL_SUM,
 				.root = trial_rooted(coll) ? i % coll_comm_size(comm) : 0,
 				.in_place = i == 3, .form = i % CASE_FORMS,
 			};

@@ -72,6 +72,12 @@ static void show_step(const struct coll_plan *plan, uint32_t i)
 		printf(" chain");
 	if (step->flags & NPULINK_STEP_F_DIV)
 		printf(" divide");
+	if (step->flags & NPULINK_STEP_F_SCALE)
+		printf(" scale");
+	if (step->flags & NPULINK_STEP_F_SCALE2)
+		printf(" scale2");
+	if (step->flags & NPULINK_STEP_F_REST)
+		printf(" rest");
 	if (step->flags & NPULINK_STEP_F_TRANSIENT && step->src2_off)
 		printf(" window %" PRIu64, (uint64_t)step->src2_off);
 	putchar('\n');
@@ -137,6 +143,9 @@ static struct json_object *json_step(const struct coll_plan *plan, uint32_t i)
 	put_bool(obj, "drain", step->flags & NPULINK_STEP_F_DRAIN);
 	put_bool(obj, "chain", step->flags & NPULINK_STEP_F_CHAIN);
 	put_bool(obj, "divide", step->flags & NPULINK_STEP_F_DIV);
+	put_bool(obj, "scale", step->flags & NPULINK_STEP_F_SCALE);
+	put_bool(obj, "scale2", step->flags & NPULINK_STEP_F_SCALE2);
+	put_bool(obj, "rest", step->flags & NPULINK_STEP_F_REST);
 	if (step->flags & NPULINK_STEP_F_TRANSIENT)
 		put_u64(obj, "window", step->src2_off ?: step->len);
 	return obj;

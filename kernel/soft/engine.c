@@ -23,6 +23,24 @@ struct soft_run {
 	u32 block;
 };
 
+/* Nothing but bytes, of no type. */
+static inline bool soft_copies(const struct npulink_req *req)
+{
+	return req->nsrc == 1 && !(req->scale && req->src[0].scaled);
+}
+
+/* What the result is divided by: what is only scaled, by the power of two. */
+static inline u32 soft_divisor(const struct npulink_req *req)
+{
+	if (likely(!req->scale))
+		return req->div;
+	if (req->nsrc == 1)
+		return 1U << req->scale;
+	if (!req->rest)
+		return req->div;
+	return req->div == 1U << req->scale ? 0 : SOFT_DIV_BY(req->div, req->scale);
+}
+
 /* Is the result to be stored past the cache? In place, that has what is overwritten. */
 static bool soft_past(const struct npulink_req *req)
 {
@@ -32,20 +50,20 @@ static bool soft_past(const struct npulink_req *req)
 
 static void soft_run_init(struct soft_run *run, const struct npulink_req *req)
 {
-	if (req->nsrc == 1) {
+	if (soft_copies(req)) {
 		run->fpu = false;
 		run->block = SOFT_COPY_BLOCK;
 		return;
 	}
-	run->fpu = soft_select(&run->k, req->dtype, req->redop, req->div, req->len,
-			       soft_past(req));
+	run->fpu = soft_select(&run->k, req->dtype, req->redop, soft_divisor(req), req->scale,
+			       req->len, soft_past(req));
 	run->block = max_t(u32, rounddown(SOFT_BLOCK_INPUT / req->nsrc, 64), SOFT_BLOCK_MIN);
 }
 
 static void soft_run_block(struct soft_run *run, const struct npulink_req *req,
 			   u64 at, u32 n, u32 *hint)
 {
-	if (req->nsrc == 1) {
+	if (soft_copies(req)) {
 		soft_walk_copy(&req->dst, req->src, at, n, hint);
 		return;
 	}
@@ -103,7 +121,8 @@ static noinline bool soft_reduce_small(const struct npulink_req *req)
 	for (i = 1; i < req->nsrc; i++)
 		if (!soft_contiguous(&req->src[i], req->len))
 			return false;
-	fpu = soft_select(&k, req->dtype, req->redop, req->div, req->len, soft_past(req));
+	fpu = soft_select(&k, req->dtype, req->redop, soft_divisor(req), req->scale, req->len,
+			  soft_past(req));
 	if (k.stream)
 		return false;
 	if (fpu) {
@@ -111,8 +130,11 @@ static noinline bool soft_reduce_small(const struct npulink_req *req)
 			return false;
 		soft_fpu_begin();
 	}
+	if (req->nsrc == 1 && dst != a)
+		memcpy(dst, a, req->len);
 	for (i = 1; i < req->nsrc; i++) {
-		k.reduce(dst, a, soft_contiguous(&req->src[i], req->len), req->len >> k.shift);
+		soft_add(&k, req->src, i, dst, a, soft_contiguous(&req->src[i], req->len),
+			 req->len >> k.shift);
 		a = dst;
 	}
 	if (k.by > 1)
@@ -124,7 +146,7 @@ static noinline bool soft_reduce_small(const struct npulink_req *req)
 
 static bool soft_run_small(const struct npulink_req *req)
 {
-	return req->nsrc == 1 ? soft_copy_small(req) : soft_reduce_small(req);
+	return soft_copies(req) ? soft_copy_small(req) : soft_reduce_small(req);
 }
 
 static noinline int soft_run_blocks(struct npulink_req *req)
@@ -154,7 +176,7 @@ static int soft_run(struct npulink_req *req)
 {
 	if (WARN_ON_ONCE(!req->nsrc || req->nsrc > SOFT_MAX_SRC))
 		return -EINVAL;
-	if (WARN_ON_ONCE(req->nsrc > 1 &&
+	if (WARN_ON_ONCE(!soft_copies(req) &&
 			 (req->dtype >= NPULINK_DTYPES || req->redop >= NPULINK_REDOPS ||
 			  !(req->dev->dtypes & BIT(req->dtype)) || req->div > SOFT_DIV_MAX)))
 		return -EINVAL;

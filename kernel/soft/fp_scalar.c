@@ -13,13 +13,13 @@
 #include "instance_float.h"
 
 /*
- * The bits of x / by as a float, rounded to odd: its last bit is set if
+ * The bits of x / by, a SOFT_DIV_BY(), as a float, rounded to odd: its last bit is set if
  * anything was cut off, so that rounding it again to a shorter format is exact.
  * A double resolves quotients of halves by any 32-bit number.
  */
 static u32 scalar_div_to_odd(float x, u32 by)
 {
-	double q = (double)x / by;
+	double q = (double)x / ((by & SOFT_DIV_MAX) * scalar_f64_power(by >> 24));
 	float f = (float)q;
 	double back = f;
 	u32 bits;
@@ -68,5 +68,6 @@ const struct soft_variant soft_fp_scalar = {
 		[NPULINK_FLOAT32] = { SOFT_FLOAT_ROW(f32) },
 		[NPULINK_FLOAT64] = { SOFT_FLOAT_ROW(f64) },
 	},
+	.scaled = { SOFT_FLOAT_SCALED },
 	.div = { SOFT_FLOAT_DIVS },
 };

@@ -25,5 +25,6 @@ const struct soft_variant soft_fp_avx2 = {
 		[NPULINK_FLOAT32] = { SOFT_FLOAT_ROW(f32), SOFT_FMINMAX_ROW(f32) },
 		[NPULINK_FLOAT64] = { SOFT_FLOAT_ROW(f64), SOFT_FMINMAX_ROW(f64) },
 	},
+	.scaled = { SOFT_FLOAT_SCALED },
 	.div = { SOFT_FLOAT_DIVS },
 };

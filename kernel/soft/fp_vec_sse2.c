@@ -24,5 +24,6 @@ const struct soft_variant soft_fp_sse2 = {
 		[NPULINK_FLOAT32] = { SOFT_FLOAT_ROW(f32), SOFT_FMINMAX_ROW(f32bits) },
 		[NPULINK_FLOAT64] = { SOFT_FLOAT_ROW(f64), SOFT_FMINMAX_ROW(f64bits) },
 	},
+	.scaled = { SOFT_FLOAT_SCALED },
 	.div = { SOFT_FLOAT_DIVS },
 };

@@ -8,6 +8,7 @@
 #define UTYPE	u32
 #define STYPE	s32
 #define FSUFFIX	"s"
+#define MANTISSA 23
 #define INFINITE 0x7f800000
 #define NAN_BITS SOFT_NAN32
 #include "tmpl_float.h"
@@ -17,6 +18,7 @@
 #define UTYPE	u64
 #define STYPE	s64
 #define FSUFFIX	"d"
+#define MANTISSA 52
 #define INFINITE 0x7ff0000000000000LL
 #define NAN_BITS SOFT_NAN64
 #include "tmpl_float.h"
@@ -27,6 +29,12 @@
 #define SOFT_FLOAT_ROW(type)							\
 	[NPULINK_SUM] = SOFT_FN(type, sum),					\
 	[NPULINK_PROD] = SOFT_FN(type, prod)
+
+#define SOFT_FLOAT_SCALED							\
+	[NPULINK_FLOAT16] = SOFT_FN(float16, scaled),				\
+	[NPULINK_BFLOAT16] = SOFT_FN(bfloat16, scaled),				\
+	[NPULINK_FLOAT32] = SOFT_FN(f32, scaled),				\
+	[NPULINK_FLOAT64] = SOFT_FN(f64, scaled)
 
 #define SOFT_FLOAT_DIVS								\
 	[NPULINK_FLOAT16] = SOFT_FN(float16, div),				\

@@ -57,6 +57,6 @@
 
 /* Operations that a template's apply() tells apart, always as constants. */
 enum soft_op {
-	SOFT_SUM, SOFT_PROD, SOFT_MIN, SOFT_MAX, SOFT_UMIN, SOFT_UMAX, SOFT_DIV
+	SOFT_SUM, SOFT_PROD, SOFT_MIN, SOFT_MAX, SOFT_UMIN, SOFT_UMAX, SOFT_DIV, SOFT_SCALED
 };
 #endif

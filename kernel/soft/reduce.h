@@ -36,12 +36,19 @@
 #define SOFT_SCRATCH	4096	/* bytes of a result that are made before they are stored */
 
 /* Divisors up to here are exact in a float. Communicators are smaller. */
-#define SOFT_DIV_MAX	0x1000000
+#define SOFT_DIV_MAX	0xffffff
+
+/* A divisor by / 2^k. What is divided by it may have been scaled by 2^-k. */
+#define SOFT_DIV_BY(by, k)	((by) | (u32)(k) << 24)
+
+/* Powers of two by which two inputs are scaled, a by 2^-ka. */
+#define SOFT_SCALES(ka, kb)	((ka) | (u32)(kb) << 8)
 
 /**
  * struct soft_variant - one way to compile the loops
  * @reduce: dst[i] = a[i] (+) b[i] for n elements; dst may be a or b
- * @div: dst[i] /= by for n elements
+ * @scaled: dst[i] = a[i] / 2^ka + b[i] / 2^kb, rounded once, for n floats; see SOFT_SCALES()
+ * @div: dst[i] /= by for n elements, where by may be a SOFT_DIV_BY() for floats
  * @stream: copies n bytes by non-temporal stores; both addresses and n are multiples of
  *	    SOFT_LINE. NULL in those without vector registers
  * @name: for people
@@ -52,6 +59,8 @@
 struct soft_variant {
 	void (*reduce[NPULINK_DTYPES][NPULINK_REDOPS])(void *dst, const void *a,
 						       const void *b, size_t n);
+	void (*scaled[NPULINK_DTYPES])(void *dst, const void *a, const void *b, size_t n,
+				       u32 scales);
 	void (*div[NPULINK_DTYPES])(void *dst, size_t n, u32 by);
 	void (*stream)(void *dst, const void *src, size_t n);
 	const char *name;
@@ -76,12 +85,29 @@ void soft_bfloat16_div(void *dst, size_t n, u32 by);
  */
 struct soft_kernel {
 	void (*reduce)(void *dst, const void *a, const void *b, size_t n);
+	void (*scaled)(void *dst, const void *a, const void *b, size_t n, u32 scales);
 	void (*div)(void *dst, size_t n, u32 by);
 	void (*stream)(void *dst, const void *src, size_t n);
 	void *scratch;
-	u32 by;
+	u32 by;			/* for div; 0 or 1: no division */
+	u32 scale;		/* of inputs that are scaled */
 	u32 shift;		/* log2 of the element size */
 };
+
+/* Adds n elements of input @i, at @b, to what is at @a: input 0, or the sum of those before. */
+static inline void soft_add(const struct soft_kernel *k, const struct npulink_operand *src,
+			    unsigned int i, void *dst, const void *a, const void *b, size_t n)
+{
+	u32 scales = 0;
+
+	if (unlikely(k->scale))
+		scales = SOFT_SCALES(i == 1 && src[0].scaled ? k->scale : 0,
+				     src[i].scaled ? k->scale : 0);
+	if (likely(!scales))
+		k->reduce(dst, a, b, n);
+	else
+		k->scaled(dst, a, b, n, scales);
+}
 
 void soft_walk_reduce(const struct soft_kernel *k, const struct npulink_operand *dst,
 		      const struct npulink_operand *src, unsigned int nsrc,

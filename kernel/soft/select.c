@@ -203,15 +203,16 @@ void soft_select_describe(char *text, size_t size)
  * @k: to be filled in
  * @dtype: data type
  * @redop: reduction
- * @by: divisor
+ * @by: divisor, see &struct soft_variant
+ * @scale: power of two by which inputs are scaled
  * @len: bytes
  * @past: with non-temporal stores, where they are worth it
  *
  * Return: whether they need the floating point unit, whose user sets @k->scratch if there is a
  * @k->stream.
  */
-bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len,
-		 bool past)
+bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u32 scale,
+		 u64 len, bool past)
 {
 	const struct soft_variant *v;
 	bool fpu;
@@ -225,6 +226,9 @@ bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, 
 	k->reduce = v->reduce[dtype][redop];
 	k->stream = past && READ_ONCE(soft_streams[dtype][redop]) ? v->stream : NULL;
 	k->shift = soft_dtype_shift(dtype);
+	k->scale = scale;
+	if (unlikely(scale))
+		k->scaled = v->scaled[dtype];
 	k->by = by;
 	fpu = v->fpu;
 	if (by > 1) {

@@ -208,8 +208,8 @@ int soft_select_init(void);
 void soft_select_exit(void);
 u32 soft_select_dtypes(void);
 void soft_select_describe(char *text, size_t size);
-bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u64 len,
-		 bool past);
+bool soft_select(struct soft_kernel *k, unsigned int dtype, unsigned int redop, u32 by, u32 scale,
+		 u64 len, bool past);
 int soft_select_force(const char *name);
 void soft_select_streamed(void);
 void soft_select_show(struct seq_file *m);

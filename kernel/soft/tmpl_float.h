@@ -3,7 +3,8 @@
  * tmpl_float.h - SUM, PROD and division of float or double, and MIN and MAX where
  * there are instructions for them. Expects TYPE (a name other than that of
  * tmpl_fminmax.h), FTYPE, UTYPE (unsigned of its size), FSUFFIX (how instructions for it
- * end), INFINITE (the bits of +infinity) and NAN_BITS.
+ * end), MANTISSA (bits of it that are stored), INFINITE (the bits of +infinity) and
+ * NAN_BITS.
  */
 #define WORD	LANES(UTYPE)
 #define FWORD	LANES(FTYPE)
@@ -32,6 +33,17 @@ static __always_inline FWORD SOFT_NAME(pick)(FWORD f, FWORD g, enum soft_op op)
 }
 #endif
 
+/* 2^-k */
+static __always_inline FTYPE SOFT_NAME(power)(u32 k)
+{
+	UTYPE bits = (UTYPE)INFINITE / 2 >> MANTISSA << MANTISSA;
+	FTYPE f;
+
+	bits -= (UTYPE)k << MANTISSA;
+	__builtin_memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
 /* Right where no NaN has to do with it. */
 static __always_inline FWORD SOFT_NAME(calc)(FWORD f, FWORD g, enum soft_op op, u32 by)
 {
@@ -41,7 +53,9 @@ static __always_inline FWORD SOFT_NAME(calc)(FWORD f, FWORD g, enum soft_op op, 
 	case SOFT_PROD:
 		return f * g;
 	case SOFT_DIV:
-		return f / (FTYPE)by;
+		return f / ((FTYPE)(by & SOFT_DIV_MAX) * SOFT_NAME(power)(by >> 24));
+	case SOFT_SCALED:
+		return f * SOFT_NAME(power)(by & 0xff) + g * SOFT_NAME(power)(by >> 8);
 	default:
 #if VBYTES >= 32
 		return SOFT_NAME(pick)(f, g, op);
@@ -126,7 +140,7 @@ static __always_inline FWORD SOFT_NAME(load)(const void *p, unsigned int nth)
 
 /* Four words without a NaN, as is to be expected: they are looked at together. */
 static __always_inline bool SOFT_NAME(quad)(void *dst, const void *a, const void *b,
-					    enum soft_op op)
+					    enum soft_op op, u32 by)
 {
 	FWORD f0 = SOFT_NAME(load)(a, 0), g0 = SOFT_NAME(load)(b, 0);
 	FWORD f1 = SOFT_NAME(load)(a, 1), g1 = SOFT_NAME(load)(b, 1);
@@ -136,11 +150,11 @@ static __always_inline bool SOFT_NAME(quad)(void *dst, const void *a, const void
 
 	if (op == SOFT_DIV)
 		return false;
-	z0 = SOFT_NAME(calc)(f0, g0, op, 0);
-	z1 = SOFT_NAME(calc)(f1, g1, op, 0);
-	z2 = SOFT_NAME(calc)(f2, g2, op, 0);
-	z3 = SOFT_NAME(calc)(f3, g3, op, 0);
-	if (op == SOFT_SUM || op == SOFT_PROD) {
+	z0 = SOFT_NAME(calc)(f0, g0, op, by);
+	z1 = SOFT_NAME(calc)(f1, g1, op, by);
+	z2 = SOFT_NAME(calc)(f2, g2, op, by);
+	z3 = SOFT_NAME(calc)(f3, g3, op, by);
+	if (op == SOFT_SUM || op == SOFT_PROD || op == SOFT_SCALED) {
 		if (unlikely(ANY(NANS(z0, z1) | NANS(z2, z3))))
 			return false;
 	} else if (unlikely(ANY(UNORDERED(f0, g0) | UNORDERED(f1, g1) |
@@ -165,6 +179,11 @@ static void SOFT_NAME(sum)(void *dst, const void *a, const void *b, size_t n)
 static void SOFT_NAME(prod)(void *dst, const void *a, const void *b, size_t n)
 {
 	SOFT_NAME(loop)(dst, a, b, n * sizeof(UTYPE), SOFT_PROD, 0);
+}
+
+static void SOFT_NAME(scaled)(void *dst, const void *a, const void *b, size_t n, u32 scales)
+{
+	SOFT_NAME(loop)(dst, a, b, n * sizeof(UTYPE), SOFT_SCALED, scales);
 }
 
 static void SOFT_NAME(div)(void *dst, size_t n, u32 by)
@@ -196,5 +215,6 @@ static void SOFT_NAME(max)(void *dst, const void *a, const void *b, size_t n)
 #undef UTYPE
 #undef STYPE
 #undef FSUFFIX
+#undef MANTISSA
 #undef INFINITE
 #undef NAN_BITS

@@ -8,7 +8,8 @@
  * 8. Products are exact in a float, except for those of bfloat16 below
  * 2^-134, which are 0 either way. Quotients by n: one that is not half way
  * between two halves is off by more than 2^-(p + 1) / n of itself, which a
- * float resolves up to SOFT_HALF_DIV_MAX.
+ * float resolves up to SOFT_HALF_DIV_MAX. Inputs that are scaled by 2^-k are exact
+ * in a float up to k = 16, and where the sum is below the normal halves, so is that, up to 14.
  */
 #define HWORD	LANES(u32)
 #define HSIGNED	LANES(s32)
@@ -36,7 +37,9 @@ static __always_inline HFLOAT SOFT_FN(half, calc)(HFLOAT f, HFLOAT g, enum soft_
 		return f + g;
 	if (op == SOFT_PROD)
 		return f * g;
-	return f / (float)by;
+	if (op == SOFT_SCALED)
+		return f * SOFT_FN(f32, power)(by & 0xff) + g * SOFT_FN(f32, power)(by >> 8);
+	return f / ((float)(by & SOFT_DIV_MAX) * SOFT_FN(f32, power)(by >> 24));
 }
 
 /* The upper half of each lane is the result. */
@@ -75,9 +78,14 @@ static void SOFT_NAME(prod)(void *dst, const void *a, const void *b, size_t n)
 	SOFT_NAME(loop)(dst, a, b, 2 * n, SOFT_PROD, 0);
 }
 
+static void SOFT_NAME(scaled)(void *dst, const void *a, const void *b, size_t n, u32 scales)
+{
+	SOFT_NAME(loop)(dst, a, b, 2 * n, SOFT_SCALED, scales);
+}
+
 static void SOFT_NAME(div)(void *dst, size_t n, u32 by)
 {
-	if (by > SOFT_HALF_DIV_MAX)
+	if ((by & SOFT_DIV_MAX) > SOFT_HALF_DIV_MAX)
 		soft_bfloat16_div(dst, n, by);
 	else
 		SOFT_NAME(loop)(dst, dst, dst, 2 * n, SOFT_DIV, by);
@@ -173,9 +181,14 @@ static void SOFT_NAME(prod)(void *dst, const void *a, const void *b, size_t n)
 	SOFT_NAME(loop)(dst, a, b, 2 * n, SOFT_PROD, 0);
 }
 
+static void SOFT_NAME(scaled)(void *dst, const void *a, const void *b, size_t n, u32 scales)
+{
+	SOFT_NAME(loop)(dst, a, b, 2 * n, SOFT_SCALED, scales);
+}
+
 static void SOFT_NAME(div)(void *dst, size_t n, u32 by)
 {
-	if (by > SOFT_HALF_DIV_MAX)
+	if ((by & SOFT_DIV_MAX) > SOFT_HALF_DIV_MAX)
 		soft_float16_div(dst, n, by);
 	else
 		SOFT_NAME(loop)(dst, dst, dst, 2 * n, SOFT_DIV, by);

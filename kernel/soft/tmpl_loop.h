@@ -3,7 +3,7 @@
  * tmpl_loop.h - the loop around SOFT_NAME(apply)(x, y, op, by), which works on
  * one WORD. Everything is inlined, so op is a constant in each instance. Four words
  * at a time, unless SOFT_ROLLED says that apply() is long; with SOFT_QUAD, SOFT_NAME(quad)(dst,
- * a, b, op) is another way for four, which may give up before it has stored anything.
+ * a, b, op, by) is another way for four, which may give up before it has stored anything.
  *
  * Copies of constant size become single load and store instructions, which is how
  * C spells an access of any alignment. The last, partial word is padded with
@@ -29,7 +29,7 @@ static __always_inline void SOFT_NAME(loop)(void *dst, const void *a, const void
 #ifndef SOFT_ROLLED
 	for (; i + 4 * w <= bytes; i += 4 * w) {
 #ifdef SOFT_QUAD
-		if (likely(SOFT_NAME(quad)(dst + i, a + i, b + i, op)))
+		if (likely(SOFT_NAME(quad)(dst + i, a + i, b + i, op, by)))
 			continue;
 #endif
 		SOFT_NAME(word)(dst + i, a + i, b + i, op, by);

@@ -79,6 +79,13 @@ static void soft_piece(const struct soft_kernel *k, void *dst, const struct npul
 	unsigned int i;
 	u32 pos, n;
 
+	/* What is only scaled is divided. */
+	for (pos = 0; nsrc == 1 && pos < len; pos += n) {
+		n = len - pos;
+		a = soft_input(src, at + pos, &n, k->shift, hint, &bounce_a);
+		if (a != dst + pos)
+			memcpy(dst + pos, a, n);
+	}
 	for (i = 1; i < nsrc; i++) {
 		for (pos = 0; pos < len; pos += n) {
 			n = len - pos;
@@ -87,7 +94,7 @@ static void soft_piece(const struct soft_kernel *k, void *dst, const struct npul
 			else
 				a = dst + pos;
 			b = soft_input(src + i, at + pos, &n, k->shift, hint + i, &bounce_b);
-			k->reduce(dst + pos, a, b, n >> k->shift);
+			soft_add(k, src, i, dst + pos, a, b, n >> k->shift);
 		}
 	}
 	if (k->by > 1)
@@ -123,7 +130,7 @@ static void soft_piece_past(const struct soft_kernel *k, void *dst,
  * @k: loops, division, element size
  * @dst: result
  * @src: inputs
- * @nsrc: number of inputs, at least 2
+ * @nsrc: number of inputs; a single one is copied and divided
  * @at: offset of the block in each operand
  * @len: bytes, whole elements
  * @hint: one for @dst and then one for each input, 0 to begin with

@@ -93,7 +93,9 @@ enum coll_dtype {
 /*
  * Reductions. Integers wrap around; floats are rounded to nearest even after
  * each input; MIN and MAX give NaN if either input is NaN. COLL_AVG is the sum
- * divided by the number of ranks, integers towards zero. For given algorithm
+ * divided by the number of ranks. Of integers that is the sum that has wrapped
+ * around, divided towards zero; of floats it is finite where the mean is, as each input is
+ * multiplied by a power of two, at most 1 / ranks, as it is added. For given algorithm
  * the result is the same bit for bit in every run and on every rank.
  */
 enum coll_op {

@@ -145,6 +145,16 @@ void gen_step(struct rnd *r, const struct npulink_call *call, uint32_t nranks, u
 	}
 	if (call->redop == NPULINK_CALL_AVG && s->op & NPULINK_STEP_REDUCE && rnd_one_in(r, 3))
 		s->flags |= NPULINK_STEP_F_DIV;
+	if (call->redop == NPULINK_CALL_AVG && call->dtype >= NPULINK_FLOAT16 && rnd_one_in(r, 2)) {
+		if (s->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY)) {
+			s->flags |= NPULINK_STEP_F_SCALE;
+			s->dtype = call->dtype;
+		}
+		if (s->op & NPULINK_STEP_REDUCE)
+			s->flags |= NPULINK_STEP_F_SCALE2;
+		if (s->flags & NPULINK_STEP_F_DIV)
+			s->flags |= NPULINK_STEP_F_REST;
+	}
 	if (prev && prev->op & NPULINK_STEP_REDUCE && s->op & NPULINK_STEP_REDUCE &&
 	    rnd_one_in(r, 2)) {
 		s->flags = NPULINK_STEP_F_CHAIN;

@@ -151,7 +151,7 @@ static bool operands_good(const struct npulink_plan_desc *d, const struct npulin
 		    r[i].to > d->slots[r[i].slot].min_len)
 			return false;
 	}
-	if (s->op & REDUCE) {
+	if (s->op & REDUCE || s->flags & NPULINK_STEP_F_SCALES) {
 		uint32_t size = npulink_dtype_size(s->dtype);
 
 		if (s->len % size || s->src_off % size || s->dst_off % size ||
@@ -178,7 +178,7 @@ static bool chain_good(const struct npulink_plan_desc *d, uint32_t i)
 		return false;
 	if (!(s->op & REDUCE) || !(prev->op & REDUCE) || prev->op & SEND ||
 	    prev->flags & (NPULINK_STEP_F_DIV | NPULINK_STEP_F_TRANSIENT) ||
-	    s->flags & NPULINK_STEP_F_DRAIN)
+	    s->flags & (NPULINK_STEP_F_DRAIN | NPULINK_STEP_F_SCALE))
 		return false;
 	if (s->src_slot != s->dst_slot || s->src_off != s->dst_off ||
 	    s->dst_slot != prev->dst_slot || s->dst_off != prev->dst_off ||
@@ -203,7 +203,16 @@ static bool step_good(const struct npulink_plan_desc *d, uint32_t i)
 		return false;
 	if (s->flags & NPULINK_STEP_F_DIV && (!(s->op & REDUCE) || c->redop != NPULINK_CALL_AVG))
 		return false;
-	if (s->op & REDUCE) {
+	if (s->flags & NPULINK_STEP_F_SCALES &&
+	    (c->redop != NPULINK_CALL_AVG || c->dtype < NPULINK_FLOAT16))
+		return false;
+	if (s->flags & NPULINK_STEP_F_SCALE && !(s->op & (REDUCE | COPY)))
+		return false;
+	if (s->flags & NPULINK_STEP_F_SCALE2 && !(s->op & REDUCE))
+		return false;
+	if (s->flags & NPULINK_STEP_F_REST && !(s->flags & NPULINK_STEP_F_DIV))
+		return false;
+	if (s->op & REDUCE || s->flags & NPULINK_STEP_F_SCALES) {
 		uint32_t redop = c->redop == NPULINK_CALL_AVG ? NPULINK_SUM : c->redop;
 
 		if (!reduces(c->collective) || s->dtype != c->dtype || s->redop != redop)

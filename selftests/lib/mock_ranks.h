@@ -51,7 +51,7 @@ static inline void mock_reduce(void *dst, const void *a, const void *b, size_t l
 	}
 }
 
-static inline void mock_divide(void *dst, size_t len, int dtype, uint32_t n)
+static inline void mock_divide(void *dst, size_t len, int dtype, double n)
 {
 #define MOCK_DIV(type)								\
 	for (size_t i = 0; i < len / sizeof(type); i++)				\
@@ -78,6 +78,27 @@ static inline void mock_divide(void *dst, size_t len, int dtype, uint32_t n)
 	default:
 		abort();
 	}
+}
+
+/* The power of two that is not below so many ranks. */
+static inline double mock_power(uint32_t nranks)
+{
+	uint32_t n = 1;
+
+	while (n < nranks)
+		n *= 2;
+	return n;
+}
+
+/* An input as it is added, or copied: a copy in @mem, to be freed, if it is scaled. */
+static inline const void *mock_input(const void *from, size_t len, int dtype, double by, void **mem)
+{
+	if (!by || !len)
+		return from;
+	*mem = malloc(len);
+	memcpy(*mem, from, len);
+	mock_divide(*mem, len, dtype, by);
+	return *mem;
 }
 
 static inline bool mock_ready(const struct mock_op *op, uint32_t i)
@@ -125,6 +146,10 @@ static inline bool mock_step(struct mock_op **set, struct mock_op *op, uint32_t 
 	const struct npulink_step *s = &op->plan->steps[i];
 	const unsigned char *in = NULL, *src = op->slot[s->src_slot] + s->src_off;
 	struct mock_op *from = NULL;
+	double power = mock_power(op->plan->rank->comm->nranks);
+	double scale = s->flags & NPULINK_STEP_F_SCALE ? power : 0;
+	double scale2 = s->flags & NPULINK_STEP_F_SCALE2 ? power : 0;
+	void *first = NULL, *second = NULL;
 	unsigned char *result;
 	uint32_t match = 0;
 
@@ -141,14 +166,18 @@ static inline bool mock_step(struct mock_op **set, struct mock_op *op, uint32_t 
 	if (!s->len)
 		;	/* a message without payload has no buffers */
 	else if (s->op == NPULINK_STEP_SEND || s->op & NPULINK_STEP_COPY)
-		memcpy(result, src, s->len);
+		memcpy(result, mock_input(src, s->len, s->dtype, scale, &first), s->len);
 	else if (s->op & NPULINK_STEP_REDUCE)
-		mock_reduce(result, src, in ? in : op->slot[s->src2_slot] + s->src2_off, s->len,
-			    s->dtype, s->redop);
+		mock_reduce(result, mock_input(src, s->len, s->dtype, scale, &first),
+			    mock_input(in ? in : op->slot[s->src2_slot] + s->src2_off, s->len,
+				       s->dtype, scale2, &second), s->len, s->dtype, s->redop);
 	else if (in)
 		memcpy(result, in, s->len);
 	if (s->flags & NPULINK_STEP_F_DIV)
-		mock_divide(result, s->len, s->dtype, op->plan->rank->comm->nranks);
+		mock_divide(result, s->len, s->dtype, op->plan->rank->comm->nranks /
+			    (s->flags & NPULINK_STEP_F_REST ? power : 1));
+	free(first);
+	free(second);
 	if (s->len && s->op && s->op != NPULINK_STEP_SEND && !(s->flags & NPULINK_STEP_F_TRANSIENT))
 		memcpy(op->slot[s->dst_slot] + s->dst_off, result, s->len);
 	if (from) {

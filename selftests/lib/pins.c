@@ -181,6 +181,37 @@ static void test_registrations(void)
 	teardown();
 }
 
+/* Memory that is only sent is not pinned for writing, which would copy what a file has there. */
+static void test_access(void)
+{
+	char *mem = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct coll_reg *a, *b;
+	struct coll_dev *dev;
+	int bad;
+
+	setup(NULL);
+	dev = comms[0]->dev;
+	bad = coll_reg_get(dev, mem, 8192, false, &a);
+	ksft_test_result(!bad && a->readonly, "access: what is sent is pinned for reading\n");
+	bad |= coll_reg_get(dev, mem, 4096, true, &b);
+	ksft_test_result(!bad && b != a && !b->readonly && !a->listed &&
+			 b->end - b->start == 8192, "access: anew if it is written to\n");
+	coll_reg_put(dev, a);
+	coll_reg_put(dev, b);
+	bad |= coll_reg_get(dev, mem, 16384, false, &a);
+	ksft_test_result(!bad && !a->readonly && a->end - a->start == 16384,
+			 "access: together with what is written to, for both\n");
+	coll_reg_put(dev, a);
+	bad |= coll_register(comms[0], mem + 65536, 4096);
+	coll_reg_stale(dev, dev->regs.v[1]);
+	bad |= coll_reg_get(dev, mem + 65536, 4096, false, &a);
+	ksft_test_result(!bad && !a->readonly && !coll_deregister(comms[0], mem + 65536, 4096),
+			 "access: what was registered comes back for both\n");
+	coll_reg_put(dev, a);
+	munmap(mem, 1 << 20);
+	teardown();
+}
+
 static void test_arena(void)
 {
 	struct coll_config config = COLL_CONFIG_INIT;
@@ -211,11 +242,12 @@ static void test_arena(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(1 + 3 + 4 + 12 + 6);
+	ksft_set_plan(1 + 3 + 4 + 12 + 4 + 6);
 	test_beyond_alloc();
 	test_register_stays();
 	test_deregister();
 	test_registrations();
+	test_access();
 	test_arena();
 	ksft_finished();
 }

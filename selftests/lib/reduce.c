@@ -201,7 +201,20 @@ static uint64_t reference_div(int dtype, uint64_t a, uint32_t by)
 
 	if (dtype < NPULINK_FLOAT16)
 		return (get_int(dtype, a) / by) & mask;
-	return put_float(dtype, get_float(dtype, a) / by);
+	return put_float(dtype, get_float(dtype, a) / ldexp(by & SOFT_DIV_MAX, -(int)(by >> 24)));
+}
+
+/* In a format that a double has room for, what is scaled is exact. */
+static double scaled_float(int dtype, uint64_t x, int k)
+{
+	double v = ldexp(get_float(dtype, x), -k);
+
+	return dtype == NPULINK_FLOAT32 ? (float)v : v;
+}
+
+static uint64_t reference_scaled(int dtype, uint64_t a, int ka, uint64_t b, int kb)
+{
+	return put_float(dtype, scaled_float(dtype, a, ka) + scaled_float(dtype, b, kb));
 }
 
 /* Values at which something may go wrong. */
@@ -444,6 +457,9 @@ TEST_F(loops, division)
 	static const uint32_t divisors[] = {
 		2, 3, 4, 5, 7, 8, 11, 16, 127, 128, 129, 255, 256, 257, 1000, 2047, 2048, 2049,
 		4095, 4097, 32767, 65535, 65536, 65537, 100003, 1048575, 1048576, SOFT_DIV_MAX,
+		/* Floats only. */
+		SOFT_DIV_BY(3, 2), SOFT_DIV_BY(5, 3), SOFT_DIV_BY(2049, 12),
+		SOFT_DIV_BY(1048575, 20),
 	};
 	static uint8_t d[65536 * 2], was[65536 * 2];
 	int dtype;
@@ -455,6 +471,8 @@ TEST_F(loops, division)
 		if (!self->v->div[dtype])
 			continue;
 		for (k = 0; k < ARRAY(divisors); k++) {
+			if (dtype < NPULINK_FLOAT16 && divisors[k] > SOFT_DIV_MAX)
+				continue;
 			fill(dtype, was, n);
 			for (i = 0; size == 2 && i < 65536; i++)
 				memcpy(was + 2 * i, &i, 2);
@@ -470,6 +488,42 @@ TEST_F(loops, division)
 				}
 			}
 			ASSERT_EQ(0, memcmp(d + i * size, was + i * size, (k % 7) * size));
+		}
+	}
+}
+
+/* Either input of a mean, or both; none of the powers is so large that a half is not exact. */
+TEST_F(loops, scaled)
+{
+	static const int powers[][2] = { { 1, 0 }, { 0, 1 }, { 1, 1 }, { 3, 3 }, { 0, 14 }, { 14, 14 } };
+	static uint8_t a[65536 * 2], b[65536 * 2], d[65536 * 2];
+	int dtype;
+	size_t i, k;
+
+	for (dtype = NPULINK_FLOAT16; dtype < NPULINK_DTYPES; dtype++) {
+		size_t size = size_of(dtype), n = sizeof(d) / size;
+
+		if (!self->v->scaled[dtype])
+			continue;
+		for (k = 0; k < ARRAY(powers); k++) {
+			fill(dtype, a, n);
+			fill(dtype, b, n);
+			for (i = 0; size == 2 && i < 65536; i++)
+				memcpy(a + 2 * i, &i, 2);
+			self->v->scaled[dtype](d, a, b, n - k % 7,
+					       SOFT_SCALES(powers[k][0], powers[k][1]));
+			for (i = 0; i < n - k % 7; i++) {
+				uint64_t x = load(dtype, a + i * size);
+				uint64_t y = load(dtype, b + i * size);
+				uint64_t want = reference_scaled(dtype, x, powers[k][0],
+								 y, powers[k][1]);
+
+				ASSERT_EQ(want, load(dtype, d + i * size)) {
+					TH_LOG("%s: %llx / 2^%d + %llx / 2^%d", dtype_names[dtype],
+					       (long long)x, powers[k][0], (long long)y,
+					       powers[k][1]);
+				}
+			}
 		}
 	}
 }
@@ -508,7 +562,7 @@ static void unscatter(struct npulink_buf *buf, void *memory)
 
 static void copy_in(struct npulink_buf *buf, uint64_t off, const uint8_t *from, size_t len)
 {
-	struct npulink_operand o = { buf, off };
+	struct npulink_operand o = { .buf = buf, .off = off };
 	u32 hint = 0;
 
 	soft_scatter(&o, from, 0, len, &hint);
@@ -516,7 +570,7 @@ static void copy_in(struct npulink_buf *buf, uint64_t off, const uint8_t *from, 
 
 static void copy_out(uint8_t *to, struct npulink_buf *buf, uint64_t off, size_t len)
 {
-	struct npulink_operand o = { buf, off };
+	struct npulink_operand o = { .buf = buf, .off = off };
 	u32 hint = 0;
 
 	soft_gather(to, &o, 0, len, &hint);
@@ -555,6 +609,7 @@ TEST(chain_equals_step_by_step)
 		const struct soft_variant *v = variants[rnd() % ARRAY(variants)];
 		int dtype = rnd() % NPULINK_DTYPES, op = rnd() % NPULINK_REDOPS;
 		unsigned int size = size_of(dtype), page = 16 << rnd() % 6;
+		bool scales = v->scaled[dtype] && op == NPULINK_SUM && rnd() & 1;
 		unsigned int nsrc = 2 + rnd() % (NSRC - 1), len = (1 + rnd() % 500) * size, at, n;
 		struct npulink_operand src[NSRC], dst;
 		bool in_place = rnd() & 1;
@@ -565,14 +620,24 @@ TEST(chain_equals_step_by_step)
 
 		if (!k.reduce)
 			continue;
-		if (!(rnd() & 3)) {
-			k.by = nsrc;
+		if (scales) {
+			k.scaled = v->scaled[dtype];
+			k.scale = 1 + rnd() % 14;
+			/* What is only scaled is divided. */
+			if (!(rnd() & 3))
+				nsrc = 1;
+		}
+		if (nsrc == 1 || !(rnd() & 3)) {
+			k.by = nsrc == 1 ? 1U << k.scale : nsrc;
+			if (scales && nsrc > 1)
+				k.by = SOFT_DIV_BY(nsrc, rnd() & 3);
 			k.div = v->div[dtype] ? v->div[dtype] : soft_int_scalar.div[dtype];
 			if (!k.div)
 				k.div = soft_fp_scalar.div[dtype];
 		}
 		for (i = 0; i < (int)nsrc; i++) {
 			src[i].off = (rnd() % 8) * size;
+			src[i].scaled = scales && rnd() & 1;
 			src[i].buf = scatter(src[i].off + len + 8, page, &memory[i]);
 			fill(dtype, flat[i], len / size);
 			copy_in(src[i].buf, src[i].off, flat[i], len);
@@ -586,9 +651,13 @@ TEST(chain_equals_step_by_step)
 		memcpy(want, flat[0], len);
 		for (i = 1; i < (int)nsrc; i++) {
 			for (at = 0; at < len; at += size) {
-				uint64_t w = reference(dtype, op, load(dtype, want + at),
-						       load(dtype, flat[i] + at));
+				uint64_t x = load(dtype, want + at), y = load(dtype, flat[i] + at);
+				int kx = i == 1 && src[0].scaled ? k.scale : 0;
+				int ky = src[i].scaled ? k.scale : 0;
+				uint64_t w = reference(dtype, op, x, y);
 
+				if (kx | ky)
+					w = reference_scaled(dtype, x, kx, y, ky);
 				memcpy(want + at, &w, size);
 			}
 		}
@@ -654,6 +723,7 @@ TEST(past_the_cache)
 		}
 		for (unsigned int i = 0; i < nsrc; i++) {
 			src[i].off = rnd() % 100;
+			src[i].scaled = false;
 			src[i].buf = scatter(src[i].off + len + 8, page, &memory[i]);
 			fill(dtype, flat, len / size);
 			copy_in(src[i].buf, src[i].off, flat, len);

@@ -41,6 +41,7 @@ struct npulink_buf {
 struct npulink_operand {
 	struct npulink_buf *buf;
 	u64 off;
+	bool scaled;
 };
 
 static inline const struct npulink_buf_mem *npulink_buf_mem(const struct npulink_buf *buf)

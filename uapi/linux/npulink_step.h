@@ -59,11 +59,18 @@
  * the result is bit for bit that of the steps one by one.  A chain starts when
  * the dependencies of all its members are met; members may not depend on each
  * other otherwise.  Only the last member may have SEND, TRANSIENT or DIV, only the
- * first may have DRAIN.  At most NPULINK_CHAIN_MAX members.
+ * first may have DRAIN or SCALE.  At most NPULINK_CHAIN_MAX members.
  *
  * NPULINK_STEP_F_DIV: after the reduction the result is divided by the number
  * of ranks (AVG is SUM with DIV on the step that makes the final value);
  * integers are rounded towards zero.
+ *
+ * NPULINK_STEP_F_SCALE, NPULINK_STEP_F_SCALE2, NPULINK_STEP_F_REST: for the mean of
+ * floats, whose sum may be infinite where the mean is not. SCALE multiplies src by 2^-k,
+ * the largest such power that is at most 1 / ranks, SCALE2 what is received, or
+ * src2. What enters a sum is not rounded before that. A copy may have SCALE as well; it
+ * has a data type then. REST goes with DIV: the divisor is ranks / 2^k. A rank's input is
+ * scaled once, when it is first added up or copied.
  *
  * NPULINK_STEP_F_TRANSIENT: only on a step that receives and sends: dst need
  * not survive the step.  src2_off then is the size of a window (0: len): byte x
@@ -74,7 +81,11 @@
 #define NPULINK_STEP_F_CHAIN		(1 << 1)
 #define NPULINK_STEP_F_DIV		(1 << 2)
 #define NPULINK_STEP_F_TRANSIENT	(1 << 3)
-#define NPULINK_STEP_FLAGS		0x0f
+#define NPULINK_STEP_F_SCALE		(1 << 4)
+#define NPULINK_STEP_F_SCALE2		(1 << 5)
+#define NPULINK_STEP_F_REST		(1 << 6)
+#define NPULINK_STEP_F_SCALES		0x70	/* the three of them */
+#define NPULINK_STEP_FLAGS		0x7f
 
 #define NPULINK_CHAIN_MAX	64
 #define NPULINK_NO_PEER		0xffffffffU
@@ -110,7 +121,7 @@
  * struct npulink_step - one step of a plan
  * @op: NPULINK_STEP_RECV, REDUCE, SEND, COPY: see the table above
  * @flags: NPULINK_STEP_F_*
- * @dtype: NPULINK_INT8 ..; looked at only with REDUCE, else 0
+ * @dtype: NPULINK_INT8 ..; looked at only with REDUCE or SCALE, else 0
  * @redop: NPULINK_SUM ..; looked at only with REDUCE, else 0
  * @channel: streams of one pair of ranks that are matched independently
  * @src_slot: slot of src

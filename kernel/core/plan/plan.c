@@ -337,8 +337,10 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 		un->engine = st->op & ~NPULINK_STEP_SEND;
 		un->recv |= st->op & NPULINK_STEP_RECV;
 		un->send = st->op & NPULINK_STEP_SEND;
-		if (st->op & NPULINK_STEP_REDUCE)
+		if (st->op & NPULINK_STEP_REDUCE || st->flags & NPULINK_STEP_F_SCALES)
 			un->esize = npulink_dtype_size(st->dtype);
+		if (st->flags & NPULINK_STEP_F_SCALES)
+			un->scale = order_base_2(plan->rank->comm->nranks);
 		if (st->flags & NPULINK_STEP_F_DRAIN) {
 			plan->drains[plan->ndrains++] = u;
 			un->ndeps++;

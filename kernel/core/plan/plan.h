@@ -20,7 +20,8 @@ struct npulink_unit {
 	bool engine;		/* needs the engine */
 	bool recv;		/* one of its steps receives */
 	bool send;		/* its last step sends */
-	u8 esize;		/* element size, 1 without reduction */
+	u8 esize;		/* element size, 1 if it only moves bytes */
+	u8 scale;		/* power of two by which inputs are scaled, 0 if none is */
 	u32 ndeps;		/* units (and a drain) to wait for */
 	u32 out;		/* plan->out[out .. next unit's out): who waits for it */
 	u32 drain;		/* plan->drains[drain] is the first behind it */

@@ -169,7 +169,7 @@ static __u32 check_operands(const struct npulink_plan_desc *d, const struct npul
 			return NPULINK_BAD_RANGE;
 	}
 
-	if (s->op & NPULINK_STEP_REDUCE) {
+	if (s->op & NPULINK_STEP_REDUCE || s->flags & NPULINK_STEP_F_SCALES) {
 		__u64 mask = npulink_dtype_size(s->dtype) - 1;
 
 		if ((s->len | o[SRC].off | o[SRC2].off | o[DST].off) & mask)
@@ -203,7 +203,7 @@ static __u32 check_chain(const struct npulink_step *s, __u32 i, __u32 pos)
 		return NPULINK_BAD_CHAIN;
 	if (!(s->op & NPULINK_STEP_REDUCE) || !(prev->op & NPULINK_STEP_REDUCE))
 		return NPULINK_BAD_CHAIN;
-	if (s->flags & NPULINK_STEP_F_DRAIN)
+	if (s->flags & (NPULINK_STEP_F_DRAIN | NPULINK_STEP_F_SCALE))
 		return NPULINK_BAD_CHAIN;
 	if ((prev->op & NPULINK_STEP_SEND) ||
 	    (prev->flags & (NPULINK_STEP_F_DIV | NPULINK_STEP_F_TRANSIENT)))
@@ -216,6 +216,19 @@ static __u32 check_chain(const struct npulink_step *s, __u32 i, __u32 pos)
 		if (s->dep[k] && s->dep[k] <= pos)
 			return NPULINK_BAD_CHAIN;
 	return NPULINK_BAD_NONE;
+}
+
+/* Only floats are scaled, for their mean: inputs of sums, and what is copied; the rest divides. */
+static bool scales_well(const struct npulink_plan_desc *d, const struct npulink_step *s)
+{
+	if (d->call->redop != NPULINK_CALL_AVG || !npulink_dtype_is_float(d->call->dtype))
+		return false;
+	if (s->flags & NPULINK_STEP_F_SCALE &&
+	    !(s->op & NPULINK_STEP_REDUCE) && !(s->op & NPULINK_STEP_COPY))
+		return false;
+	if (s->flags & NPULINK_STEP_F_SCALE2 && !(s->op & NPULINK_STEP_REDUCE))
+		return false;
+	return !(s->flags & NPULINK_STEP_F_REST) || s->flags & NPULINK_STEP_F_DIV;
 }
 
 static __u32 check_step(const struct npulink_plan_desc *d, __u32 i, __u32 pos)
@@ -234,10 +247,12 @@ static __u32 check_step(const struct npulink_plan_desc *d, __u32 i, __u32 pos)
 	if ((s->flags & NPULINK_STEP_F_DIV) &&
 	    (!reduce || d->call->redop != NPULINK_CALL_AVG))
 		return NPULINK_BAD_FLAGS;
+	if (s->flags & NPULINK_STEP_F_SCALES && !scales_well(d, s))
+		return NPULINK_BAD_FLAGS;
 	if (s->reserved[0] || s->reserved[1] || s->reserved[2])
 		return NPULINK_BAD_RESERVED;
 
-	if (reduce) {
+	if (reduce || s->flags & NPULINK_STEP_F_SCALES) {
 		if (s->dtype >= NPULINK_DTYPES || s->redop >= NPULINK_REDOPS)
 			return NPULINK_BAD_DTYPE;
 		if (!npulink_coll_reduces(d->call->collective) || s->dtype != d->call->dtype)

@@ -146,6 +146,7 @@ static void npulink_check_fetch(struct npulink_check *ck, struct npulink_req *re
 
 	req->dst = npulink_check_landing(ck, ck->at);
 	req->src[0] = src->o;
+	req->src[0].scaled = false;
 	req->nsrc = 1;
 	req->remote = 0;
 	req->link = src->link;
@@ -160,8 +161,10 @@ static void npulink_check_finish(struct npulink_check *ck, struct npulink_req *r
 {
 	u32 i;
 
-	for (i = 0; i < ck->nsrc; i++)
+	for (i = 0; i < ck->nsrc; i++) {
 		req->src[i] = ck->src[i].link ? npulink_check_landing(ck, i) : ck->src[i].o;
+		req->src[i].scaled = ck->src[i].o.scaled;
+	}
 	req->dst = ck->dst;
 	req->nsrc = ck->nsrc;
 	req->remote = ck->nsrc;

@@ -132,10 +132,10 @@ static u32 maker_sender(const struct maker *m, u32 rank, u32 step, u32 *peer)
 	return m->ranks[*peer].plan->pos[ps].unit;
 }
 
-static void maker_operand(struct maker *m, u32 rank, u8 slot, u64 off)
+static void maker_operand(struct maker *m, u32 rank, u8 slot, u64 off, bool scaled)
 {
 	m->s->operands[m->s->noperands++] = (struct npulink_script_operand) {
-		.rank = rank, .slot = slot, .off = off,
+		.rank = rank, .slot = slot, .scaled = scaled, .off = off,
 	};
 }
 
@@ -168,33 +168,33 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 	struct npulink_script *s = m->s;
 	struct npulink_script_req req = {
 		.rank = rank, .unit = unit, .operand = s->noperands,
-		.div = last->flags & NPULINK_STEP_F_DIV, .len = last->len,
+		.dtype = last->dtype, .redop = last->redop,
+		.div = last->flags & NPULINK_STEP_F_DIV,
+		.rest = last->flags & NPULINK_STEP_F_REST, .scale = un->scale, .len = last->len,
 	};
 	u32 i;
 
-	maker_operand(m, rank, last->dst_slot, last->dst_off);
+	maker_operand(m, rank, last->dst_slot, last->dst_off, false);
 	for (i = 0; i < un->nsteps; i++) {
 		const struct npulink_step *st = &steps[i], *from;
 		const struct npulink_step_pos *pos = &plan->pos[un->first + i];
+		bool scaled = st->flags & NPULINK_STEP_F_SCALE2;
 		u32 peer, ps;
 
-		if (st->op & NPULINK_STEP_REDUCE) {
-			req.dtype = st->dtype;
-			req.redop = st->redop;
-		}
 		if (!i && st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
-			maker_operand(m, rank, st->src_slot, st->src_off);
+			maker_operand(m, rank, st->src_slot, st->src_off,
+				      st->flags & NPULINK_STEP_F_SCALE);
 		if (st->op & NPULINK_STEP_RECV) {
 			ps = maker_peer_step(m, rank, pos->recv_stream, pos->recv_pos, &peer);
 			from = &m->ranks[peer].plan->steps[ps];
 			m->bad |= from->len != st->len || maker_windowed(from);
 			if (from->op == NPULINK_STEP_SEND)
-				maker_operand(m, peer, from->src_slot, from->src_off);
+				maker_operand(m, peer, from->src_slot, from->src_off, scaled);
 			else
-				maker_operand(m, peer, from->dst_slot, from->dst_off);
+				maker_operand(m, peer, from->dst_slot, from->dst_off, scaled);
 			maker_count(m, rank, plan->streams[pos->recv_stream].peer, st->len);
 		} else if (st->op & NPULINK_STEP_REDUCE) {
-			maker_operand(m, rank, st->src2_slot, st->src2_off);
+			maker_operand(m, rank, st->src2_slot, st->src2_off, scaled);
 		}
 	}
 	req.nsrc = s->noperands - req.operand - 1;
@@ -444,10 +444,16 @@ int npulink_script_req_run(const struct npulink_script *s, const struct npulink_
 	req->nontemporal = sr->nontemporal;
 	req->small = true;
 	req->cancelled = false;
+	req->scale = sr->scale;
 	req->div = sr->div ? s->nranks : 0;
 	req->step = op->plan->units[sr->unit].first;
 	for (i = 0; i < sr->nsrc; i++)
 		npulink_script_bind(s, so + 1 + i, at, &req->src[i]);
+	if (unlikely(sr->scale)) {
+		req->rest = sr->rest;
+		for (i = 0; i < sr->nsrc; i++)
+			req->src[i].scaled = so[1 + i].scaled;
+	}
 	return dev->ops->run(dev, req);
 }
 

@@ -11,7 +11,8 @@
 /* Bytes of a slot of one rank's operation. */
 struct npulink_script_operand {
 	u32 rank;
-	u32 slot;
+	u16 slot;
+	bool scaled;
 	u64 off;
 };
 
@@ -23,6 +24,8 @@ struct npulink_script_req {
 	u8 dtype;
 	u8 redop;
 	bool div;
+	bool rest;
+	u8 scale;
 	bool nontemporal;	/* nobody reads the result again before it is out of the cache */
 	u64 len;
 };

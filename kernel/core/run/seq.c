@@ -153,6 +153,19 @@ static bool npulink_operand_peer(struct npulink_op *op, struct npulink_req *req,
 	return true;
 }
 
+/* Which inputs of @req, of a unit whose steps begin at @st, are scaled. */
+static noinline void npulink_req_scale(struct npulink_req *req, const struct npulink_unit *un,
+				       const struct npulink_step *st)
+{
+	u32 i, n = 0;
+
+	req->rest = st[un->nsteps - 1].flags & NPULINK_STEP_F_REST;
+	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
+		req->src[n++].scaled = st->flags & NPULINK_STEP_F_SCALE;
+	for (i = 0; i < un->nsteps && n < req->nsrc; i++)
+		req->src[n++].scaled = st[i].flags & NPULINK_STEP_F_SCALE2;
+}
+
 /* Describe bytes [done, done + n) of a unit as one request; see npulink_operand_peer(). */
 static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32 unit, u64 n)
 {
@@ -170,8 +183,9 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	req->link = NULL;
 	req->len = n;
 	req->cancelled = false;
-	req->dtype = 0;
-	req->redop = 0;
+	req->dtype = last->dtype;
+	req->redop = last->redop;
+	req->scale = un->scale;
 	req->div = last->flags & NPULINK_STEP_F_DIV ? op->rank->comm->nranks : 0;
 	req->step = un->first;
 	req->core.unit = unit;
@@ -182,10 +196,6 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 	if (st->op & (NPULINK_STEP_REDUCE | NPULINK_STEP_COPY))
 		npulink_operand_own(op, &req->src[req->nsrc++], st->src_slot, st->src_off + done);
 	for (i = 0; i < un->nsteps; i++, st++) {
-		if (st->op & NPULINK_STEP_REDUCE) {
-			req->dtype = st->dtype;
-			req->redop = st->redop;
-		}
 		if (st->op & NPULINK_STEP_RECV) {
 			if (!npulink_operand_peer(op, req, un->first + i, done)) {
 				npulink_req_put_bufs(req);
@@ -197,6 +207,8 @@ static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32
 					    st->src2_off + done);
 		}
 	}
+	if (unlikely(un->scale))
+		npulink_req_scale(req, un, st - un->nsteps);
 	return true;
 }
 

@@ -48,11 +48,13 @@ struct npulink_event {
  * @buf: buffer; somebody holds a reference as long as the request runs
  * @off: offset of the first byte
  * @held: that is the request itself, not its operation (for the core)
+ * @scaled: multiplied by 2^-&npulink_req.scale, if that is not 0, before it is added up, or copied
  */
 struct npulink_operand {
 	struct npulink_buf *buf;
 	u64 off;
 	bool held;
+	bool scaled;
 };
 
 /**
@@ -64,9 +66,11 @@ struct npulink_operand {
  * @len: bytes, of each operand
  * @nsrc: inputs, at least 1
  * @remote: index of the first input that is a peer's
- * @dtype: data type, only with @nsrc > 1
+ * @dtype: data type, only with @nsrc > 1 or @scale
  * @redop: reduction, only with @nsrc > 1
  * @div: divide the result by this; 0 or 1: do not
+ * @scale: power of two by which inputs may be scaled, 0 if none is
+ * @rest: the divisor is @div / 2^@scale; only with @scale
  * @step: index of the step in its plan (for fault knobs and traces)
  * @nontemporal: nobody looks at the result as long as a cache would have it, so that stores
  *		 past the cache are better, where there are any
@@ -92,6 +96,8 @@ struct npulink_req {
 	bool nontemporal;
 	bool small;
 	bool cancelled;
+	bool rest;
+	u8 scale;
 	u32 div;
 	u32 step;
 	unsigned long priv[8];

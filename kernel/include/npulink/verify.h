@@ -81,6 +81,11 @@ int npulink_verify_races(const struct npulink_plan_desc *d, struct npulink_verdi
 const char *npulink_bad_reason(__u32 reason);
 
 /* Size of an element of @dtype in bytes, 0 if there is no such type. */
+static inline bool npulink_dtype_is_float(__u32 dtype)
+{
+	return dtype >= NPULINK_FLOAT16 && dtype <= NPULINK_FLOAT64;
+}
+
 static inline __u32 npulink_dtype_size(__u32 dtype)
 {
 	static const __u8 size[NPULINK_DTYPES] = {
