@@ -5,6 +5,7 @@
 #include "core.h"
 #include "flight.h"
 #include "pass.h"
+#include "tombstone.h"
 
 static int __init npulink_init(void)
 {
@@ -82,6 +83,7 @@ static void __exit npulink_exit(void)
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_run_exit();
 	npulink_comm_exit();
+	npulink_tombstone_exit();
 	npulink_flight_exit();
 	npulink_ops_exit();
 	npulink_buf_exit();

@@ -4,7 +4,7 @@
  *
  * A rank joins by the communicator's secret, which the first to come brings along, or
  * without one what its old communicator was shrunk to (shrink.c). One that leaves fails
- * it if others wait for what it has never posted.
+ * it if others wait for what it has never posted; those who come later learn of it (tombstone.c).
  */
 #include <linux/hashtable.h>
 #include <linux/siphash.h>
@@ -14,6 +14,7 @@
 #include <crypto/algapi.h>
 #include "core.h"
 #include "flight.h"
+#include "tombstone.h"
 
 static DEFINE_HASHTABLE(npulink_comms, 8);	/* under npulink_comms_lock */
 static siphash_key_t npulink_comms_key;
@@ -92,6 +93,9 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 
 	if (!comm) {
 		comm = arg->fresh;
+		rc = npulink_tombstone_read(comm, cmd->rank);
+		if (rc)
+			return rc;
 		arg->fresh = NULL;
 		hash_add(npulink_comms, &comm->hash,
 			 siphash(comm->secret, 16, &npulink_comms_key));
@@ -264,12 +268,16 @@ void npulink_rank_leave(struct npulink_rank *rank)
 {
 	struct npulink_comm *comm = rank->comm;
 	struct npulink_cause cause = { .step = ~0U };
+	struct npulink_tombstone *tombstone = NULL;
 	struct npulink_rank *other;
 	struct npulink_conn *conn;
 	unsigned long id;
 	bool last;
 	u32 i = 0;
 
+	/* Alone it was waited for by nobody, and what one was shrunk to has all of its ranks. */
+	if (comm->nranks > 1 && !comm->map)
+		tombstone = npulink_tombstone_new();
 	mutex_lock(&npulink_comms_lock);
 	mutex_lock(&comm->mutex);
 	spin_lock_irq(&rank->lock);
@@ -288,9 +296,14 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	last = !--comm->joined;
 	if (last)
 		hash_del(&comm->hash);
+	if (last && tombstone && comm->nleft < comm->nranks) {
+		npulink_tombstone_put_up(tombstone, comm, rank->file->quota);
+		tombstone = NULL;
+	}
 	npulink_rank_unlist(rank);
 	mutex_unlock(&comm->mutex);
 	mutex_unlock(&npulink_comms_lock);
+	kfree(tombstone);
 	/*
 	 * Without locks that others want: there may be a million, and whoever holds the one wants
 	 * the other. Those who join or post from now on see that we have left.

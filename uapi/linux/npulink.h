@@ -249,7 +249,10 @@ struct npulink_buf_export {
  *	the communicator fails (NPULINK_CAUSE_LINK): NPULINK_PEER_TIMEOUT_MIN to _MAX; 0:
  *	as the administrator has set it (peer_timeout of npulink_rdma)
  *
- * Joins, or creates, the communicator of that secret.
+ * Joins, or creates, the communicator of that secret. If all who were there have left before
+ * others had come, those are told so for a minute (tombstone_ms): COMM_CREATE says why it failed,
+ * or operations that need who has left fail at once (NPULINK_CAUSE_LEFT). When a rank comes that
+ * had been there, that is the beginning of a new one.
  *
  *  - EEXIST: the rank is taken, or this file already has a rank in it
  *  - EINVAL: others gave another number of ranks, or CHECKSUM differs; peer_timeout_ms is
