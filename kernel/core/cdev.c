@@ -421,11 +421,32 @@ out:
 	return rc;
 }
 
+/*
+ * The page that rings for @file only; each file gets another one. Without a lock: mmap_lock is
+ * held, and whoever has another one may want that.
+ */
+static int npulink_doorbell_index(struct npulink_file *file)
+{
+	struct npulink_device *dev = file->dev;
+	int index = READ_ONCE(file->doorbell), old;
+
+	if (index >= 0)
+		return index;
+	index = ida_alloc_max(&dev->doorbells, dev->ndoorbells - 1, GFP_KERNEL);
+	if (index < 0)
+		return index;
+	old = cmpxchg(&file->doorbell, -1, index);
+	if (old < 0)
+		return index;
+	ida_free(&dev->doorbells, index);	/* another thread was faster */
+	return old;
+}
+
 static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 {
 	struct npulink_device *dev = file->dev;
 	phys_addr_t pa;
-	int rc = -ENXIO;
+	int rc = -ENXIO, index;
 
 	if (vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
@@ -435,12 +456,8 @@ static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struc
 		rc = -EOPNOTSUPP;
 		goto out;
 	}
-	/* The page rings for this file only; each file gets another one. */
-	mutex_lock(&dev->lock);
-	if (file->doorbell < 0)
-		file->doorbell = ida_alloc_max(&dev->doorbells, dev->ndoorbells - 1, GFP_KERNEL);
-	pa = file->doorbell < 0 ? 0 : dev->ops->doorbell(dev, file->doorbell);
-	mutex_unlock(&dev->lock);
+	index = npulink_doorbell_index(file);
+	pa = index < 0 ? 0 : dev->ops->doorbell(dev, index);
 	if (!pa)
 		goto out;
 	npulink_vma_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
