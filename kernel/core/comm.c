@@ -222,6 +222,7 @@ void npulink_comm_flush(void)
 {
 	npulink_run_flush();
 	flush_workqueue(npulink_comm_wq);
+	npulink_free_flush();
 }
 
 /* ---- calls -------------------------------------------------------------------------- */
@@ -583,13 +584,23 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 
 int npulink_comm_init(void)
 {
+	int rc;
+
 	npulink_ranks_init();
+	rc = npulink_free_init();
+	if (rc)
+		return rc;
 	npulink_comm_wq = alloc_workqueue("npulink_comm", WQ_HIGHPRI | WQ_UNBOUND, 0);
-	return npulink_comm_wq ? 0 : -ENOMEM;
+	if (npulink_comm_wq)
+		return 0;
+	npulink_free_exit();
+	return -ENOMEM;
 }
 
 void npulink_comm_exit(void)
 {
+	/* What has failed lets go of plans, these of ranks, and a rank leads to no failure. */
 	destroy_workqueue(npulink_comm_wq);
+	npulink_free_exit();
 	xa_destroy(&npulink_comms_by_serial);
 }

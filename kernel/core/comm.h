@@ -6,6 +6,7 @@
 #define NPULINK_COMM_H
 
 #include "file.h"
+#include "free.h"
 #include "number.h"
 #include "pass.h"
 
@@ -217,7 +218,7 @@ struct npulink_rank {
 	u32 peer_timeout_ms;	/* how long it waits for them to answer; 0: as is usual */
 	struct xarray conns;
 	struct rcu_head rcu;
-	struct work_struct release_work;
+	struct npulink_deferred deferred;
 	struct work_struct resume_work;	/* for @left, @todo and @resume */
 
 	spinlock_t lock ____cacheline_aligned;

@@ -15,6 +15,7 @@
 #include <linux/uidgid.h>
 #include <linux/user_namespace.h>
 #include "core.h"
+#include "free.h"
 
 static unsigned int npulink_max_user_objects = 1 << 20;
 module_param_named(max_user_objects, npulink_max_user_objects, uint, 0644);
@@ -129,6 +130,7 @@ struct npulink_quota *npulink_quota_open(void)
 	fresh->uid = npulink_quota_uid();
 	refcount_set(&fresh->refs, 1);
 	INIT_WORK(&fresh->free_work, npulink_buf_free_work);
+	INIT_WORK(&fresh->deferred_work, npulink_deferred_work);
 	init_waitqueue_head(&fresh->returned);
 	spin_lock_irq(&npulink_quotas_lock);
 	q = npulink_quota_find(fresh->uid);

@@ -129,9 +129,9 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 /* ---- life ------------------------------------------------------------------------- */
 
 /* Everything of a rank but the memory; worker context. */
-static void npulink_rank_free(struct work_struct *work)
+static void npulink_rank_free(struct npulink_deferred *d)
 {
-	struct npulink_rank *rank = container_of(work, struct npulink_rank, release_work);
+	struct npulink_rank *rank = container_of(d, struct npulink_rank, deferred);
 	struct npulink_conn *conn;
 	unsigned long i;
 
@@ -158,7 +158,7 @@ void npulink_rank_release(struct kref *kref)
 {
 	struct npulink_rank *rank = container_of(kref, struct npulink_rank, obj.kref);
 
-	npulink_comm_queue(&rank->release_work);
+	npulink_free_later(rank->file->quota, &rank->deferred, npulink_rank_free);
 }
 
 npulink_hot void npulink_rank_put(struct npulink_rank *rank)
@@ -188,7 +188,6 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	INIT_LIST_HEAD(&rank->resume);
 	INIT_LIST_HEAD(&rank->ops);
 	RB_CLEAR_NODE(&rank->file_node);
-	INIT_WORK(&rank->release_work, npulink_rank_free);
 	INIT_WORK(&rank->resume_work, npulink_rank_resume_work);
 	rank->flight = npulink_flight_new(file);
 	if (IS_ERR(rank->flight)) {
