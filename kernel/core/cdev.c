@@ -83,6 +83,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	INIT_LIST_HEAD(&file->ready);
 	INIT_LIST_HEAD(&file->handed);
 	INIT_LIST_HEAD(&file->waiters);
+	INIT_LIST_HEAD(&file->wait_node);
 	mutex_init(&file->mutex);
 	spin_lock_init(&file->lock);
 	init_waitqueue_head(&file->poll_wq);
@@ -223,11 +224,12 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);
+	npulink_deadlock_forget(file);
 	mutex_lock(&dev->lock);
 	list_del(&file->dev_node);
+	mutex_unlock(&dev->lock);
 	if (file->doorbell >= 0)
 		ida_free(&dev->doorbells, file->doorbell);
-	mutex_unlock(&dev->lock);
 	npulink_slots_free(file);
 	npulink_file_destroy_all(file, NPULINK_OBJ_PLAN);
 	npulink_file_destroy_all(file, NPULINK_OBJ_RANK);

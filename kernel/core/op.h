@@ -360,7 +360,8 @@ extern unsigned int npulink_spin_ns;
 
 /* ---- deadlock.c ------------------------------------------------------------ */
 
-void npulink_deadlock_arm(void);
+void npulink_deadlock_waits(struct npulink_file *file);
+void npulink_deadlock_forget(struct npulink_file *file);
 void npulink_deadlock_exit(void);
 
 #endif /* NPULINK_OP_H */
