@@ -47,7 +47,8 @@
  *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
  *  - EDQUOT: the user has as many open files and objects as max_user_objects allows, or, at
  *    the first COMM_CREATE of a file, as many files with communicators as max_user_workers, or, at
- *    the first plan with a rank on another node, as many such connections as max_user_sessions;
+ *    the first plan with a rank on another node, as many such connections as max_user_sessions, or
+ *    as the cgroup's rdma.max allows (hca_object, 11 of each network device for each of them);
  *    all uids of a user namespace, unless it is root's, count as the user who made it
  *  - EINTR: a signal arrived while waiting for a lock, and its handler was installed
  *    without SA_RESTART; nothing was done
