@@ -101,6 +101,7 @@ struct npulink_notice {
 	u64 place_net;		/* the network namespace that may know these, by cookie */
 	u64 nets[NPULINK_COMM_NETS];	/* .. and those that may know all the rest */
 	u32 nnets;
+	kuid_t uid;		/* of the user whose it is; not valid: everybody's in these */
 	struct npulink_circle circle;
 };
 

@@ -127,6 +127,7 @@ void npulink_notify(const struct npulink_notice *notice, const struct npulink_co
 		user->pending++;
 		*n = *notice;
 		/* Pairs with npulink_comm_note_net(). */
+		n->uid = comm && !comm->any_uid ? uid : INVALID_UID;
 		n->nnets = comm ? smp_load_acquire(&comm->nnets) : 0;
 		if (n->nnets)
 			memcpy(n->nets, comm->nets, sizeof(n->nets));
