@@ -418,6 +418,107 @@ TEST(a_rank_that_is_waited_for_leaves)
 		member_leave(&m[r]);
 }
 
+/* Nobody else has been there when it leaves, so the communicator is gone before they come. */
+TEST(a_rank_leaves_before_the_others_come)
+{
+	struct npulink_result res;
+	uint8_t secret[16];
+	struct member m[3];
+	uint64_t seq;
+	int r;
+
+	raw_secret(secret);
+	ASSERT_EQ(0, member_join(&m[2], 2, secret, 2, 3, LEN));
+	ASSERT_EQ(0, raw_destroy(m[2].fd, m[2].plan));
+	ASSERT_EQ(0, raw_destroy(m[2].fd, m[2].comm));
+	member_leave(&m[2]);
+	for (r = 0; r < 2; r++)
+		ASSERT_EQ(0, member_join(&m[r], r, secret, r, 3, LEN));
+	/* One of them needs it, all of them fail. */
+	ASSERT_EQ(-ESHUTDOWN, member_run(&m[0], &res));
+	EXPECT_EQ(NPULINK_CAUSE_LEFT, res.cause);
+	EXPECT_EQ(2, res.peer);
+	EXPECT_EQ(0, res.number);
+	EXPECT_EQ(-ESHUTDOWN, member_start(&m[1], 0, &seq));
+	for (r = 0; r < 2; r++)
+		member_leave(&m[r]);
+}
+
+static int tombstone_ms(const char *ms)
+{
+	return raw_write("/sys/module/npulink/parameters/tombstone_ms", ms);
+}
+
+/* As a rank that has failed and left, of @nranks. */
+static void fail_alone(struct __test_metadata *_metadata, const uint8_t *secret, uint32_t nranks)
+{
+	int fd = raw_open(0);
+	int id = join(fd, secret, 0, nranks, 0);
+
+	ASSERT_GT(id, 0);
+	ASSERT_EQ(0, raw_abort(fd, id, 7));
+	ASSERT_EQ(0, raw_destroy(fd, id));
+	close(fd);
+}
+
+TEST_F(comm, err_failed_before_the_others_came)
+{
+	struct npulink_comm_status st;
+	int id;
+
+	fail_alone(_metadata, self->secret, 3);
+	EXPECT_EQ(-ECANCELED, join(self->fd[1], self->secret, 1, 3, 0));
+	EXPECT_EQ(-ECANCELED, join(self->fd[2], self->secret, 2, 3, 0));
+	EXPECT_EQ(-ECANCELED, join(self->fd[2], self->secret, 2, 3, 0));
+	/* Of another one, or of other users, it says nothing. */
+	EXPECT_EQ(0, as_user(1000, false, 0, self->secret, 0));
+	EXPECT_GT(join(self->fd[3], self->secret, 1, 4, 0), 0);
+	/* It starts again, so they may, too. */
+	close(self->fd[3]);
+	self->fd[3] = raw_open(1);
+	fail_alone(_metadata, self->secret, 3);
+	id = join(self->fd[0], self->secret, 0, 3, 0);
+	ASSERT_GT(id, 0);
+	EXPECT_GT(join(self->fd[1], self->secret, 1, 3, 0), 0);
+	EXPECT_GT(join(self->fd[2], self->secret, 2, 3, 0), 0);
+	ASSERT_EQ(0, raw_status(self->fd[0], id, &st));
+	EXPECT_EQ(0, st.out_status);
+	EXPECT_EQ(3, st.out_joined);
+}
+
+TEST_F(comm, tombstones_go)
+{
+	uint8_t first[16], secret[16];
+	int i;
+
+	/* After their time, whatever the next one has, .. */
+	raw_secret(secret);
+	fail_alone(_metadata, secret, 2);
+	ASSERT_EQ(0, tombstone_ms("50"));
+	fail_alone(_metadata, self->secret, 2);
+	ASSERT_EQ(0, tombstone_ms("60000"));
+	usleep(500000);
+	EXPECT_GT(join(self->fd[1], self->secret, 1, 2, 0), 0);
+	/* .. at once if there are none, .. */
+	ASSERT_EQ(0, tombstone_ms("0"));
+	raw_secret(secret);
+	fail_alone(_metadata, secret, 2);
+	ASSERT_EQ(0, tombstone_ms("60000"));
+	EXPECT_GT(join(self->fd[1], secret, 1, 2, 0), 0);
+	/* .. and when the user has enough others. */
+	raw_secret(first);
+	fail_alone(_metadata, first, 2);
+	for (i = 0; i < 63; i++) {
+		raw_secret(secret);
+		fail_alone(_metadata, secret, 2);
+	}
+	EXPECT_EQ(-ECANCELED, join(self->fd[2], first, 1, 2, 0));
+	raw_secret(secret);
+	fail_alone(_metadata, secret, 2);
+	EXPECT_EQ(-ECANCELED, join(self->fd[2], secret, 1, 2, 0));
+	EXPECT_GT(join(self->fd[2], first, 1, 2, 0), 0);
+}
+
 /* Many communicators of the same files at once, one plan each, all in flight. */
 TEST(many_communicators_of_the_same_files)
 {

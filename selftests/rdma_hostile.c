@@ -786,6 +786,55 @@ static bool connects(struct victim *v, uint32_t rank)
 	return RAW_EVENTUALLY(!victim_init(v, rank, 0, LEN) || (victim_end(v), false));
 }
 
+#define GROUPS		"/sys/fs/cgroup"
+#define GROUP		GROUPS "/npulink-rdma"
+#define SESSION_OBJECTS	11
+
+/* What is charged to the group for rxe8. */
+static int charged_objects(void)
+{
+	FILE *f = fopen(GROUP "/rdma.current", "re");
+	char line[128];
+	int n = -1;
+
+	while (f && n < 0 && fgets(line, sizeof(line), f))
+		if (sscanf(line, "rxe8 hca_handle=%*d hca_object=%d", &n) != 1)
+			n = -1;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* Its cgroup has only so many objects of the network device, enough for one connection. */
+static bool is_charged(void)
+{
+	pid_t pid;
+	bool ok;
+
+	if ((mkdir(GROUP, 0755) && errno != EEXIST) ||
+	    raw_write(GROUP "/rdma.max", "rxe8 hca_object=21"))
+		return false;
+	pid = fork();
+	if (!pid) {
+		struct victim v[2];
+
+		RAW_CHECK(!raw_write(GROUP "/cgroup.procs", "0"));
+		RAW_CHECK(charged_objects() == 0);
+		for (unsigned int i = 0; i < 2; i++) {
+			RAW_CHECK(connects(&v[0], i));
+			RAW_CHECK(charged_objects() == SESSION_OBJECTS);
+			RAW_CHECK(victim_init(&v[1], 1 - i, 0, LEN) == -EDQUOT);
+			RAW_CHECK(charged_objects() == SESSION_OBJECTS);
+			victim_end(&v[1]);
+			victim_end(&v[0]);
+			RAW_CHECK(RAW_EVENTUALLY(charged_objects() == 0));
+		}
+		_exit(0);
+	}
+	ok = !raw_reap(pid);
+	return RAW_EVENTUALLY(!rmdir(GROUP)) && ok;
+}
+
 /* Has more connections than it may; root may have as many. */
 static bool connects_too_often(void)
 {
@@ -869,7 +918,7 @@ int main(void)
 	set_up();
 	ksft_set_plan(ARRAY_SIZE(wrong_hellos) + ARRAY_SIZE(wrong_proofs) +
 		      ARRAY_SIZE(wrong_answers) + 2 * ARRAY_SIZE(absences) + 4 + ARRAY_SIZE(lies) +
-		      ARRAY_SIZE(told_ports) + 12);
+		      ARRAY_SIZE(told_ports) + 13);
 	chosen_result(parameter_checked(), "peer_timeout out of range\n");
 	strangers();
 	impostor();
@@ -894,6 +943,12 @@ int main(void)
 		chosen_result(binds_and_ends(i) && others_go_on(),
 			      "a network namespace ends in which a port is bound%s\n",
 			      i ? " and used" : "");
+	if (raw_write(GROUPS "/cgroup.subtree_control", "+rdma"))
+		ksft_test_result_skip("a cgroup has only so many objects for connections: no "
+				      "such controller\n");
+	else
+		chosen_result(is_charged() && others_go_on(),
+			      "a cgroup has only so many objects for connections\n");
 	chosen_result(connects_too_often() && others_go_on(),
 		      "a user has more connections than he may\n");
 	chosen_result(misplaces_who_goes_on(), "one who goes on says that another one is elsewhere\n");

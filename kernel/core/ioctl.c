@@ -20,6 +20,7 @@
 #include "file/buf.h"
 #include "file/file.h"
 #include "file/port.h"
+#include "observe/deadlock.h"
 #include "plan/plan.h"
 #include "run/board.h"
 #include "run/event.h"
@@ -77,6 +78,7 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);
+	npulink_deadlock_forget(file);
 	npulink_file_unlink(file);
 	npulink_slots_free(file);
 	npulink_objects_destroy(file, &npulink_plan_type);
@@ -278,11 +280,32 @@ out:
 	return rc;
 }
 
+/*
+ * The page that rings for @file only; each file gets another one. Without a lock: mmap_lock is
+ * held, and whoever has another one may want that.
+ */
+static int npulink_doorbell_index(struct npulink_file *file)
+{
+	struct npulink_device *dev = file->dev;
+	int index = READ_ONCE(file->doorbell), old;
+
+	if (index >= 0)
+		return index;
+	index = ida_alloc_max(&dev->doorbells, dev->ndoorbells - 1, GFP_KERNEL);
+	if (index < 0)
+		return index;
+	old = cmpxchg(&file->doorbell, -1, index);
+	if (old < 0)
+		return index;
+	ida_free(&dev->doorbells, index);	/* another thread was faster */
+	return old;
+}
+
 static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struct *vma)
 {
 	struct npulink_device *dev = file->dev;
 	phys_addr_t pa;
-	int rc = -ENXIO;
+	int rc = -ENXIO, index;
 
 	if (vma->vm_end - vma->vm_start != PAGE_SIZE || !(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
@@ -292,12 +315,8 @@ static int npulink_doorbell_mmap(struct npulink_file *file, struct vm_area_struc
 		rc = -EOPNOTSUPP;
 		goto out;
 	}
-	/* The page rings for this file only; each file gets another one. */
-	mutex_lock(&dev->lock);
-	if (file->doorbell < 0)
-		file->doorbell = ida_alloc_max(&dev->doorbells, dev->ndoorbells - 1, GFP_KERNEL);
-	pa = file->doorbell < 0 ? 0 : dev->ops->doorbell(dev, file->doorbell);
-	mutex_unlock(&dev->lock);
+	index = npulink_doorbell_index(file);
+	pa = index < 0 ? 0 : dev->ops->doorbell(dev, index);
 	if (!pa)
 		goto out;
 	npulink_vma_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);

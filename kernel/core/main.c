@@ -9,10 +9,12 @@
 #include "comm/agree.h"
 #include "comm/comm.h"
 #include "comm/flight.h"
+#include "comm/tombstone.h"
 #include "device/device_core.h"
 #include "file/account.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/free.h"
 #include "file/port.h"
 #include "observe/deadlock.h"
 #include "observe/genl.h"
@@ -45,6 +47,7 @@ static void npulink_failures_flush(void)
 	/* What has ended meanwhile is given back, too. */
 	npulink_run_flush();
 	npulink_queue_flush();
+	npulink_free_flush();
 }
 
 static void npulink_device_drained(void)
@@ -112,15 +115,18 @@ static int __init npulink_init(void)
 	rc = npulink_queue_init();
 	if (rc)
 		return rc;
-	rc = npulink_board_init();
+	rc = npulink_free_init();
 	if (rc)
 		goto err_queue;
+	rc = npulink_board_init();
+	if (rc)
+		goto err_free;
 	rc = npulink_buf_init();
 	if (rc)
 		goto err_board;
 	npulink_comm_init(&npulink_run_comm_events, &npulink_remote_conn_events);
 	npulink_plan_init(&npulink_run_plan_events);
-	rc = npulink_run_init(&npulink_remote_op_ops, npulink_deadlock_arm);
+	rc = npulink_run_init(&npulink_remote_op_ops, npulink_deadlock_waits);
 	if (rc)
 		goto err_buf;
 	rc = npulink_worker_init();
@@ -155,6 +161,8 @@ err_buf:
 	npulink_buf_exit();
 err_board:
 	npulink_board_exit();
+err_free:
+	npulink_free_exit();
 err_queue:
 	npulink_queue_exit();
 	return rc;
@@ -175,8 +183,11 @@ static void __exit npulink_exit(void)
 	npulink_worker_exit();
 	/* Objects free each other in workers: ranks, then operations, then buffers. */
 	npulink_run_exit();
+	/* What has failed lets go of plans, these of ranks, and a rank leads to no failure. */
 	npulink_queue_exit();
+	npulink_free_exit();
 	npulink_comm_exit();
+	npulink_tombstone_exit();
 	npulink_flight_exit();
 	npulink_ops_exit();
 	npulink_buf_exit();

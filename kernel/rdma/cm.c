@@ -500,6 +500,7 @@ int rdma_open(struct npulink_put *put)
 {
 	struct rdma_conn *conn = kvzalloc(sizeof(*conn), GFP_KERNEL_ACCOUNT);
 	u8 ip[16];
+	int rc;
 	u32 i;
 
 	if (!conn)
@@ -531,6 +532,12 @@ int rdma_open(struct npulink_put *put)
 			kref_put(&conn->kref, rdma_conn_release);
 			return -ENOMEM;
 		}
+	}
+	INIT_LIST_HEAD(&conn->charged);
+	rc = rdma_charge(conn);
+	if (rc) {
+		kref_put(&conn->kref, rdma_conn_release);
+		return rc;
 	}
 	put->priv = conn;
 	atomic_inc(&rdma_nconns);
@@ -635,6 +642,7 @@ void rdma_close(struct npulink_put *put)
 		rdma_lane_teardown(other);
 	/* A completion may have failed it once more. */
 	cancel_delayed_work_sync(&conn->work);
+	rdma_uncharge(conn);
 	atomic_dec(&rdma_nconns);
 	kref_put(&conn->kref, rdma_conn_release);
 }

@@ -168,6 +168,28 @@ u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 i
 	return n;
 }
 
+/* The first @max devices whose ports @dev may use in @net, each once. Returns how many. */
+u32 rdma_own_devices(const struct npulink_device *dev, const struct net *net,
+		     struct ib_device **ibdevs, u32 max)
+{
+	const struct rdma_port *p;
+	u32 n = 0, i;
+
+	/* Or they might go when the other one is dropped. */
+	lockdep_assert_held(&rdma_lock);
+	spin_lock(&rdma_ports_lock);
+	list_for_each_entry(p, &rdma_ports, node) {
+		if (p->port->dev != dev || p->port->net != net || !p->ibdev)
+			continue;
+		for (i = 0; i < n && ibdevs[i] != p->ibdev; i++)
+			;
+		if (i == n && n < max)
+			ibdevs[n++] = p->ibdev;
+	}
+	spin_unlock(&rdma_ports_lock);
+	return n;
+}
+
 static struct ib_device *rdma_device_find(const char *name)
 {
 	struct rdma_device *d;
@@ -382,6 +404,9 @@ static void rdma_remove(struct ib_device *ibdev, void *data)
 	spin_unlock(&rdma_ports_lock);
 	mutex_unlock(&rdma_lock);
 	rdma_conns_break(ibdev, -ENODEV);
+	mutex_lock(&rdma_lock);
+	rdma_uncharge_device(ibdev);
+	mutex_unlock(&rdma_lock);
 }
 
 static struct ib_client rdma_client = {

@@ -139,6 +139,15 @@ struct rdma_lane {
 	struct rdma_write writes[RDMA_WRITES];
 };
 
+struct rdma_cgroup;
+
+/* What is charged for a session on one device: to each cgroup one object. */
+struct rdma_charge {
+	struct ib_device *ibdev;
+	u32 n;
+	struct rdma_cgroup *cgroups[3 + NPULINK_WIRE_GRANTS];
+};
+
 /*
  * struct rdma_conn - npulink_put.priv
  * @setup: changes of state that set something up; taken by CM handlers
@@ -169,6 +178,7 @@ struct rdma_lane {
  * @tx_live: what has to be sent again over @lane has been
  * @tx_last: slots that hold a last message
  * @tx_len: bytes in them
+ * @charged: on the list of those that are, with @charges, by device; under rdma_lock
  */
 struct rdma_conn {
 	struct kref kref;
@@ -218,6 +228,8 @@ struct rdma_conn {
 	unsigned long tx_last;
 	u16 tx_len[NPULINK_PUT_TX];
 	struct completion last_sent;
+	struct list_head charged;
+	struct rdma_charge charges[NPULINK_PEER_ADDRS];
 };
 
 /* Where to call, and from which of our addresses, if @bound. */
@@ -239,6 +251,14 @@ extern atomic_t rdma_nconns;
 bool rdma_port_allowed(const struct npulink_device *dev, const struct net *net,
 		       const struct ib_device *ibdev, u32 num);
 u32 rdma_own_addr(const struct npulink_device *dev, const struct net *net, u32 index, u8 *ip);
+
+u32 rdma_own_devices(const struct npulink_device *dev, const struct net *net,
+		     struct ib_device **ibdevs, u32 max);
+
+/* charge.c */
+int rdma_charge(struct rdma_conn *conn);
+void rdma_uncharge(struct rdma_conn *conn);
+void rdma_uncharge_device(const struct ib_device *ibdev);
 
 /* cm.c */
 int rdma_open(struct npulink_put *put);

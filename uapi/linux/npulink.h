@@ -47,7 +47,8 @@
  *  - ENOMEM: out of memory, or over a limit (RLIMIT_MEMLOCK for pinned memory)
  *  - EDQUOT: the user has as many open files and objects as max_user_objects allows, or, at
  *    the first COMM_CREATE of a file, as many files with communicators as max_user_workers, or, at
- *    the first plan with a rank on another node, as many such connections as max_user_sessions;
+ *    the first plan with a rank on another node, as many such connections as max_user_sessions, or
+ *    as the cgroup's rdma.max allows (hca_object, 11 of each network device for each of them);
  *    all uids of a user namespace, unless it is root's, count as the user who made it
  *  - EINTR: a signal arrived while waiting for a lock, and its handler was installed
  *    without SA_RESTART; nothing was done
@@ -249,7 +250,10 @@ struct npulink_buf_export {
  *	the communicator fails (NPULINK_CAUSE_LINK): NPULINK_PEER_TIMEOUT_MIN to _MAX; 0:
  *	as the administrator has set it (peer_timeout of npulink_rdma)
  *
- * Joins, or creates, the communicator of that secret.
+ * Joins, or creates, the communicator of that secret. If all who were there have left before
+ * others had come, those are told so for a minute (tombstone_ms): COMM_CREATE says why it failed,
+ * or operations that need who has left fail at once (NPULINK_CAUSE_LEFT). When a rank comes that
+ * had been there, that is the beginning of a new one.
  *
  *  - EEXIST: the rank is taken, or this file already has a rank in it
  *  - EINVAL: others gave another number of ranks, or CHECKSUM differs; peer_timeout_ms is

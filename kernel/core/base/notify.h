@@ -42,11 +42,12 @@ struct npulink_notice {
 	u64 place_net;		/* the network namespace that may know these, by cookie */
 	u64 nets[NPULINK_NOTICE_NETS];	/* .. and those that may know all the rest */
 	u32 nnets;
+	kuid_t uid;		/* of the user whose it is; not valid: everybody's in these */
 	struct npulink_circle circle;
 };
 
 #define NPULINK_NOTICE(_type) ((struct npulink_notice) { \
-	.type = _type, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
+	.type = _type, .uid = INVALID_UID, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
 	.rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, .step = ~0U, .number = ~0ULL, \
 })
 

@@ -49,8 +49,10 @@ int npulink_cause_errno(u32 cause)
 /* ---- failure ---------------------------------------------------------------------- */
 
 /* About something of @comm. Any context but NMI. */
-void npulink_comm_notify(const struct npulink_comm *comm, const struct npulink_notice *notice)
+void npulink_comm_notify(const struct npulink_comm *comm, struct npulink_notice *notice)
 {
+	if (!comm->any_uid)
+		notice->uid = comm->uid;
 	/* Pairs with npulink_comm_note_net(). */
 	npulink_notify(notice, comm->uid, comm->nets, smp_load_acquire(&comm->nnets));
 }

@@ -6,10 +6,11 @@
 #define NPULINK_COMM_H
 
 #include <net/net_namespace.h>
-#include "file/file.h"
 #include "base/notify.h"
 #include "base/number.h"
 #include "base/pass.h"
+#include "file/file.h"
+#include "file/free.h"
 
 #define NPULINK_HISTORY		32	/* finished calls that a rank remembers */
 #define NPULINK_CALL_TABLE	64
@@ -212,7 +213,7 @@ struct npulink_rank {
 	u32 peer_timeout_ms;	/* how long it waits for them to answer; 0: as is usual */
 	struct xarray conns;
 	struct rcu_head rcu;
-	struct work_struct release_work;
+	struct npulink_deferred deferred;
 	struct work_struct resume_work;	/* for @left, @todo and @resume */
 
 	spinlock_t lock ____cacheline_aligned;
@@ -299,7 +300,7 @@ static inline u64 npulink_rank_net(const struct npulink_rank *rank)
 	return net ? net->net_cookie : 0;
 }
 
-void npulink_comm_notify(const struct npulink_comm *comm, const struct npulink_notice *notice);
+void npulink_comm_notify(const struct npulink_comm *comm, struct npulink_notice *notice);
 struct npulink_conn *npulink_conn_get(struct npulink_rank *rank, u32 peer,
 				      const struct npulink_where *far);
 int npulink_conn_resolve(struct npulink_rank *rank, struct npulink_conn *conn);

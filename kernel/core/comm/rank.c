@@ -4,7 +4,7 @@
  *
  * A rank joins by the communicator's secret, which the first to come brings along, or
  * without one what its old communicator was shrunk to (shrink.c). One that leaves fails
- * it if others wait for what it has never posted.
+ * it if others wait for what it has never posted; those who come later learn of it (tombstone.c).
  */
 #include <crypto/algapi.h>
 #include <linux/hashtable.h>
@@ -23,6 +23,7 @@
 #include "comm/agree.h"
 #include "comm/comm.h"
 #include "comm/flight.h"
+#include "comm/tombstone.h"
 #include "file/file.h"
 
 static DEFINE_HASHTABLE(npulink_comms, 8);	/* under npulink_comms_lock */
@@ -102,6 +103,9 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 
 	if (!comm) {
 		comm = arg->fresh;
+		rc = npulink_tombstone_read(comm, cmd->rank);
+		if (rc)
+			return rc;
 		arg->fresh = NULL;
 		hash_add(npulink_comms, &comm->hash,
 			 siphash(comm->secret, 16, &npulink_comms_key));
@@ -135,9 +139,9 @@ static int npulink_comm_join(struct npulink_rank *rank, void *data)
 /* ---- life ------------------------------------------------------------------------- */
 
 /* Everything of a rank but the memory; worker context. */
-static void npulink_rank_free(struct work_struct *work)
+static void npulink_rank_free(struct npulink_deferred *d)
 {
-	struct npulink_rank *rank = container_of(work, struct npulink_rank, release_work);
+	struct npulink_rank *rank = container_of(d, struct npulink_rank, deferred);
 	struct npulink_conn *conn;
 	unsigned long i;
 
@@ -164,7 +168,7 @@ static void npulink_rank_release(struct kref *kref)
 {
 	struct npulink_rank *rank = container_of(kref, struct npulink_rank, obj.kref);
 
-	npulink_queue(&rank->release_work);
+	npulink_free_later(rank->file->quota, &rank->deferred, npulink_rank_free);
 }
 
 npulink_hot void npulink_rank_put(struct npulink_rank *rank)
@@ -194,7 +198,6 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	INIT_LIST_HEAD(&rank->resume);
 	INIT_LIST_HEAD(&rank->ops);
 	RB_CLEAR_NODE(&rank->file_node);
-	INIT_WORK(&rank->release_work, npulink_rank_free);
 	npulink_comm_events->rank_new(rank);
 	rank->flight = npulink_flight_new(file);
 	if (IS_ERR(rank->flight)) {
@@ -243,12 +246,16 @@ void npulink_rank_leave(struct npulink_rank *rank)
 {
 	struct npulink_comm *comm = rank->comm;
 	struct npulink_cause cause = { .step = ~0U };
+	struct npulink_tombstone *tombstone = NULL;
 	struct npulink_rank *other;
 	struct npulink_conn *conn;
 	unsigned long id;
 	bool last;
 	u32 i = 0;
 
+	/* Alone it was waited for by nobody, and what one was shrunk to has all of its ranks. */
+	if (comm->nranks > 1 && !comm->map)
+		tombstone = npulink_tombstone_new();
 	mutex_lock(&npulink_comms_lock);
 	mutex_lock(&comm->mutex);
 	spin_lock_irq(&rank->lock);
@@ -267,9 +274,14 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	last = !--comm->joined;
 	if (last)
 		hash_del(&comm->hash);
+	if (last && tombstone && comm->nleft < comm->nranks) {
+		npulink_tombstone_put_up(tombstone, comm, rank->file->quota);
+		tombstone = NULL;
+	}
 	npulink_rank_unlist(rank);
 	mutex_unlock(&comm->mutex);
 	mutex_unlock(&npulink_comms_lock);
+	kfree(tombstone);
 	/*
 	 * Without locks that others want: there may be a million, and whoever holds the one wants
 	 * the other. Those who join or post from now on see that we have left.

@@ -39,6 +39,9 @@ struct npulink_quota {
 	/* Memory that nobody needs any more: freed by one worker for each user. */
 	struct llist_head freed;
 	struct work_struct free_work;
+	/* The same of plans and ranks, see free.c. */
+	struct llist_head deferred;
+	struct work_struct deferred_work;
 	atomic_t returning;	/* on the list, or about to be */
 	wait_queue_head_t returned;
 };

@@ -73,6 +73,7 @@ struct npulink_file *npulink_file_new(struct npulink_device *dev)
 	INIT_LIST_HEAD(&file->ready);
 	INIT_LIST_HEAD(&file->handed);
 	INIT_LIST_HEAD(&file->waiters);
+	INIT_LIST_HEAD(&file->wait_node);
 	mutex_init(&file->mutex);
 	spin_lock_init(&file->lock);
 	init_waitqueue_head(&file->poll_wq);
@@ -141,9 +142,9 @@ void npulink_file_unlink(struct npulink_file *file)
 
 	mutex_lock(&dev->lock);
 	list_del(&file->dev_node);
+	mutex_unlock(&dev->lock);
 	if (file->doorbell >= 0)
 		ida_free(&dev->doorbells, file->doorbell);
-	mutex_unlock(&dev->lock);
 }
 
 /* Nobody counts on it any more. By what it was killed is known if this is its own end. */

@@ -149,6 +149,7 @@ struct npulink_file {
 	struct list_head waiters;
 	u32 nwaiters;			/* that are on it */
 	u64 waits;			/* id of the last waiter */
+	struct list_head wait_node;	/* while somebody waits without limit (deadlock_read.c) */
 	struct npulink_op **slots;
 	u32 slot_hint;
 	u32 inflight;

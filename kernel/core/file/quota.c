@@ -18,6 +18,7 @@
 #include "file/account.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/free.h"
 
 static unsigned int npulink_max_user_objects = 1 << 20;
 module_param_named(max_user_objects, npulink_max_user_objects, uint, 0644);
@@ -132,6 +133,7 @@ struct npulink_quota *npulink_quota_open(void)
 	fresh->uid = npulink_quota_uid();
 	refcount_set(&fresh->refs, 1);
 	INIT_WORK(&fresh->free_work, npulink_buf_free_work);
+	INIT_WORK(&fresh->deferred_work, npulink_deferred_work);
 	init_waitqueue_head(&fresh->returned);
 	spin_lock_irq(&npulink_quotas_lock);
 	q = npulink_quota_find(fresh->uid);
@@ -163,12 +165,17 @@ void npulink_quota_close(struct npulink_quota *q)
 void npulink_quota_put(struct npulink_quota *q)
 {
 	unsigned long flags;
+	bool last;
 
-	if (!refcount_dec_and_lock_irqsave(&q->refs, &npulink_quotas_lock, &flags))
+	if (refcount_dec_not_one(&q->refs))
 		return;
-	hash_del(&q->node);
+	spin_lock_irqsave(&npulink_quotas_lock, flags);
+	last = refcount_dec_and_test(&q->refs);
+	if (last)
+		hash_del(&q->node);
 	spin_unlock_irqrestore(&npulink_quotas_lock, flags);
-	kfree(q);
+	if (last)
+		kfree(q);
 }
 
 /* From here on until npulink_quota_returned(), memory of this user is on its way back. */

@@ -187,7 +187,7 @@ static void dl_suspect(struct dl *dl)
 	u64 waits = 0;
 	u32 i;
 
-	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next)
+	for (i = dl->now; i != DL_NONE; i = dl->procs[i].next)
 		dl->procs[i].in = dl->procs[i].suspect;
 	if (dl_solve(dl) <= 0)
 		return;
@@ -214,11 +214,11 @@ static void dl_search_part(struct dl *dl)
 	int rc;
 
 	/* First as if those that have other threads did not, since mostly there is nothing. */
-	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next)
+	for (i = dl->now; i != DL_NONE; i = dl->procs[i].next)
 		dl->procs[i].in = true;
 	if (dl_solve(dl) <= 0)
 		return;
-	for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next) {
+	for (i = dl->now; i != DL_NONE; i = dl->procs[i].next) {
 		struct dl_proc *proc = &dl->procs[i];
 
 		proc->suspect = proc->in;
@@ -251,9 +251,9 @@ static bool npulink_deadlock_search(void)
 	if (!dl->nwaits || dl_read_procs(dl))
 		goto out;
 	for (i = 0; i < dl->nprocs; i++) {
-		dl->now = dl->procs[i].part;
-		if (dl->first[dl->now] != i)
+		if (dl->procs[i].part != i)
 			continue;
+		dl->now = i;
 		dl_search_part(dl);
 		dl_forget(dl);
 		for (k = i; k != DL_NONE; k = dl->procs[k].next)
@@ -269,6 +269,16 @@ static void npulink_deadlock_work_fn(struct work_struct *work);
 static DECLARE_DELAYED_WORK(npulink_deadlock_work, npulink_deadlock_work_fn);
 static bool npulink_deadlock_armed;
 
+static void npulink_deadlock_arm(void)
+{
+	unsigned int ms = READ_ONCE(npulink_deadlock_ms);
+
+	if (READ_ONCE(npulink_deadlock_armed) || !ms)
+		return;
+	WRITE_ONCE(npulink_deadlock_armed, true);
+	queue_delayed_work(system_unbound_wq, &npulink_deadlock_work, msecs_to_jiffies(ms));
+}
+
 static void npulink_deadlock_work_fn(struct work_struct *work)
 {
 	WRITE_ONCE(npulink_deadlock_armed, false);
@@ -278,15 +288,13 @@ static void npulink_deadlock_work_fn(struct work_struct *work)
 		npulink_deadlock_arm();
 }
 
-/* A waiter without limit is about to sleep. */
-void npulink_deadlock_arm(void)
+/* A waiter without limit, which is on the list of @file, is about to sleep. */
+void npulink_deadlock_waits(struct npulink_file *file)
 {
-	unsigned int ms = READ_ONCE(npulink_deadlock_ms);
-
-	if (READ_ONCE(npulink_deadlock_armed) || !ms)
+	if (!READ_ONCE(npulink_deadlock_ms))
 		return;
-	WRITE_ONCE(npulink_deadlock_armed, true);
-	queue_delayed_work(system_unbound_wq, &npulink_deadlock_work, msecs_to_jiffies(ms));
+	dl_watch(file);
+	npulink_deadlock_arm();
 }
 
 void npulink_deadlock_exit(void)

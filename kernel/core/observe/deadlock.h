@@ -14,7 +14,6 @@ struct dl_wait {
 	struct npulink_file *file;	/* referenced */
 	struct npulink_op *op;		/* referenced */
 	u64 id;
-	u32 at;				/* @file in dl.files */
 	u32 threads;			/* that have @mm */
 };
 
@@ -24,13 +23,21 @@ struct dl_proc {
 	u32 first;
 	u32 nwaits;
 	u32 threads;
-	u32 part;		/* see dl_split() */
+	u32 part;		/* the first process of its part, see dl_split() */
 	u32 next;		/* the next one of that part, or DL_NONE */
+	u32 comms;		/* of the first one: the first communicator of that part */
 	bool in;		/* supposed never to post again */
 	bool suspect;		/* would be in a circle if all its threads waited */
 };
 
 #define DL_NONE	(~0U)
+
+/* A communicator that somebody waits in, who has a reference. */
+struct dl_comm {
+	struct npulink_comm *comm;
+	u32 part;		/* a process of its part */
+	u32 next;		/* the next one of that part, or DL_NONE */
+};
 
 struct dl_op {
 	struct npulink_op *op;	/* referenced */
@@ -50,13 +57,9 @@ struct dl {
 	bool young;			/* others began to wait too lately to be looked at */
 	struct dl_proc *procs;
 	u32 nprocs;
-	struct npulink_file **files;	/* all, referenced */
-	u32 nfiles;
-	u32 max_files;
-	u32 *part;			/* of each file, which is the first file of it */
-	u32 *next;			/* of each file, the next one of its part, or DL_NONE */
-	u32 *first;			/* of the part with that first file, the first of procs */
-	u32 now;			/* the part that is being searched */
+	struct dl_comm *comms;
+	u32 ncomms;
+	u32 now;			/* the part that is being searched: its first process */
 	struct xarray ops;
 	struct dl_mark *marks;		/* a stack: units to be called stuck */
 	u32 nmarks;
@@ -68,10 +71,10 @@ struct dl {
 /* ---- deadlock_read.c */
 
 bool dl_room(void **array, u32 n, u32 *max, u32 more, size_t size);
+void dl_watch(struct npulink_file *file);
 int dl_read(struct dl *dl, unsigned long before);
 int dl_read_procs(struct dl *dl);
 struct dl_proc *dl_proc(const struct dl *dl, const struct mm_struct *mm);
-u32 dl_part(const struct dl *dl, u32 i);
 bool dl_still_wait(struct dl *dl);
 void dl_free(struct dl *dl);
 
@@ -81,7 +84,8 @@ int dl_solve(struct dl *dl);
 void dl_forget(struct dl *dl);
 bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer);
 
-void npulink_deadlock_arm(void);
+void npulink_deadlock_waits(struct npulink_file *file);
+void npulink_deadlock_forget(struct npulink_file *file);
 void npulink_deadlock_exit(void);
 
 #endif /* NPULINK_DEADLOCK_H */

@@ -34,8 +34,52 @@ bool dl_room(void **array, u32 n, u32 *max, u32 more, size_t size)
 	return true;
 }
 
-/* Of the file that was added last. */
-static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long before)
+/* ---- who waits -------------------------------------------------------------------------- */
+
+/*
+ * Files in which somebody waits without limit, or did when they were looked at last: nobody else's
+ * are looked at.
+ */
+static LIST_HEAD(dl_waiting);
+static DEFINE_SPINLOCK(dl_waiting_lock);
+
+/* Somebody is on the list of its waiters. Who takes it off looks there after that. */
+void dl_watch(struct npulink_file *file)
+{
+	if (!list_empty_careful(&file->wait_node))
+		return;
+	spin_lock(&dl_waiting_lock);
+	if (list_empty(&file->wait_node))
+		list_add_tail(&file->wait_node, &dl_waiting);
+	spin_unlock(&dl_waiting_lock);
+}
+
+/* Nobody waits in @file any more, which is about to go. */
+void npulink_deadlock_forget(struct npulink_file *file)
+{
+	spin_lock(&dl_waiting_lock);
+	list_del_init(&file->wait_node);
+	spin_unlock(&dl_waiting_lock);
+}
+
+/* One that is not watched any more, referenced. */
+static struct npulink_file *dl_next_file(struct list_head *files)
+{
+	struct npulink_file *file;
+
+	spin_lock(&dl_waiting_lock);
+	file = list_first_entry_or_null(files, struct npulink_file, wait_node);
+	if (file) {
+		list_del_init(&file->wait_node);
+		/* On the list it has the reference of its opener. */
+		npulink_file_get(file);
+	}
+	spin_unlock(&dl_waiting_lock);
+	return file;
+}
+
+/* Those in @file that do so since before @before. Sets *any if there are any at all. */
+static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long before, bool *any)
 {
 	struct npulink_waiter *w;
 	u32 n;
@@ -45,6 +89,7 @@ static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long 
 		spin_lock_irq(&file->lock);
 		list_for_each_entry(w, &file->waiters, node)
 			n += w->forever;
+		*any = n;
 		if (n <= dl->max_waits - dl->nwaits)
 			break;
 		spin_unlock_irq(&file->lock);
@@ -62,140 +107,35 @@ static int dl_add_waits(struct dl *dl, struct npulink_file *file, unsigned long 
 		npulink_op_get(w->op);
 		dl->waits[dl->nwaits++] = (struct dl_wait) {
 			.mm = w->mm, .file = npulink_file_get(file), .op = w->op, .id = w->id,
-			.at = dl->nfiles - 1, .threads = atomic_read(&w->mm->mm_users),
+			.threads = atomic_read(&w->mm->mm_users),
 		};
 	}
 	spin_unlock_irq(&file->lock);
 	return 0;
 }
 
-static int dl_read_device(struct dl *dl, struct npulink_device *dev, unsigned long before)
-{
-	struct npulink_file *file;
-	int rc = 0;
-
-	mutex_lock(&dev->lock);
-	list_for_each_entry(file, &dev->files, dev_node) {
-		if (!kref_get_unless_zero(&file->kref))
-			continue;
-		if (!dl_room((void **)&dl->files, dl->nfiles, &dl->max_files, 1,
-			     sizeof(*dl->files))) {
-			npulink_file_put(file);
-			rc = -ENOMEM;
-			break;
-		}
-		dl->files[dl->nfiles++] = file;
-		rc = dl_add_waits(dl, file, before);
-		if (rc)
-			break;
-	}
-	mutex_unlock(&dev->lock);
-	return rc;
-}
-
-/* Everybody's files, and who waits in them since before @before. */
 int dl_read(struct dl *dl, unsigned long before)
 {
-	struct npulink_device *dev;
+	struct npulink_file *file;
+	LIST_HEAD(files);
 	int rc = 0;
-	u32 id;
 
-	for (id = 0; !rc && (dev = npulink_device_next(&id)); id++) {
-		rc = dl_read_device(dl, dev, before);
-		put_device(&dev->dev);
+	spin_lock(&dl_waiting_lock);
+	list_splice_init(&dl_waiting, &files);
+	spin_unlock(&dl_waiting_lock);
+	while (!rc && (file = dl_next_file(&files))) {
+		bool any = true;
+
+		rc = dl_add_waits(dl, file, before, &any);
+		if (any)
+			dl_watch(file);
+		npulink_file_put(file);
+		cond_resched();
 	}
+	spin_lock(&dl_waiting_lock);
+	list_splice_init(&files, &dl_waiting);
+	spin_unlock(&dl_waiting_lock);
 	return rc;
-}
-
-/* ---- what can have to do with each other ------------------------------------------------ */
-
-/* Of the file @i; of all that belong together it is the same. */
-u32 dl_part(const struct dl *dl, u32 i)
-{
-	while (dl->part[i] != i)
-		i = dl->part[i];
-	return i;
-}
-
-/* File @i has @key: so it belongs together with others that have it. */
-static int dl_join(struct dl *dl, struct xarray *seen, const void *key, u32 i)
-{
-	unsigned long index = (unsigned long)key / sizeof(void *);
-	void *other = xa_load(seen, index);
-	u32 a, b;
-
-	if (!other)
-		return xa_err(xa_store(seen, index, xa_mk_value(i), GFP_KERNEL));
-	a = dl_part(dl, xa_to_value(other));
-	b = dl_part(dl, i);
-	/* The lower one, so that chains stay short: files come in the order of their devices. */
-	dl->part[max(a, b)] = min(a, b);
-	dl->part[i] = min(a, b);
-	return 0;
-}
-
-/*
- * Parts of all that is there, which share neither a process nor a communicator. What one
- * of them holds that is too much to be searched is then no harm to the others.
- */
-static int dl_split(struct dl *dl)
-{
-	struct npulink_object *obj;
-	struct npulink_rank *rank;
-	struct xarray seen;
-	unsigned long id;
-	int rc = 0;
-	u32 i;
-
-	dl->part = kvcalloc(dl->nfiles, sizeof(*dl->part), GFP_KERNEL);
-	if (!dl->part)
-		return -ENOMEM;
-	xa_init(&seen);
-	for (i = 0; i < dl->nfiles; i++)
-		dl->part[i] = i;
-	for (i = 0; !rc && i < dl->nfiles; i++) {
-		rc = dl_join(dl, &seen, dl->files[i]->mm, i);
-		for (id = 0; !rc && (obj = npulink_object_next(dl->files[i], &id,
-							       &npulink_rank_type)); id++) {
-			rank = container_of(obj, struct npulink_rank, obj);
-			rc = dl_join(dl, &seen, rank->comm, i);
-			npulink_object_put(obj);
-			cond_resched();
-		}
-	}
-	/* Whoever waits in a file need not be who opened it. */
-	for (i = 0; !rc && i < dl->nwaits; i++)
-		rc = dl_join(dl, &seen, dl->waits[i].mm, dl->waits[i].at);
-	xa_destroy(&seen);
-	return rc;
-}
-
-/* Each part is searched by itself, and there may be as many as files: so each gets lists. */
-static int dl_list_parts(struct dl *dl)
-{
-	u32 *first, i;
-
-	dl->next = kvcalloc(dl->nfiles, sizeof(*dl->next), GFP_KERNEL);
-	dl->first = kvcalloc(dl->nfiles, sizeof(*dl->first), GFP_KERNEL);
-	if (!dl->next || !dl->first)
-		return -ENOMEM;
-	first = dl->first;
-	for (i = 0; i < dl->nfiles; i++) {
-		/* Those before it have theirs by now. */
-		dl->part[i] = dl->part[dl->part[i]];
-		first[i] = DL_NONE;
-	}
-	for (i = dl->nfiles; i--;) {
-		dl->next[i] = first[dl->part[i]];
-		first[dl->part[i]] = i;
-	}
-	for (i = 0; i < dl->nfiles; i++)
-		first[i] = DL_NONE;
-	for (i = dl->nprocs; i--;) {
-		dl->procs[i].next = first[dl->procs[i].part];
-		first[dl->procs[i].part] = i;
-	}
-	return 0;
 }
 
 /* ---- processes ---------------------------------------------------------------------------- */
@@ -220,6 +160,116 @@ struct dl_proc *dl_proc(const struct dl *dl, const struct mm_struct *mm)
 	return bsearch(mm, dl->procs, dl->nprocs, sizeof(*dl->procs), dl_cmp_procs);
 }
 
+/* ---- what can have to do with each other ------------------------------------------------ */
+
+static u32 dl_part(struct dl *dl, u32 i)
+{
+	struct dl_proc *procs = dl->procs;
+
+	while (procs[i].part != i) {
+		procs[i].part = procs[procs[i].part].part;
+		i = procs[i].part;
+	}
+	return i;
+}
+
+/* Process @proc has to do with what is waited for in @c. */
+static void dl_join(struct dl *dl, struct dl_comm *c, const struct dl_proc *proc)
+{
+	u32 a = dl_part(dl, proc - dl->procs), b;
+
+	if (c->part == DL_NONE)
+		c->part = a;
+	b = dl_part(dl, c->part);
+	dl->procs[max(a, b)].part = min(a, b);
+}
+
+static int dl_cmp_comms(const void *a, const void *b)
+{
+	const struct dl_comm *x = a, *y = b;
+
+	return x->comm < y->comm ? -1 : x->comm > y->comm;
+}
+
+/* The communicators that are waited in, each once. */
+static int dl_read_comms(struct dl *dl)
+{
+	u32 i;
+
+	dl->comms = kvcalloc(dl->nwaits, sizeof(*dl->comms), GFP_KERNEL);
+	if (!dl->comms)
+		return -ENOMEM;
+	for (i = 0; i < dl->nwaits; i++)
+		dl->comms[i].comm = dl->waits[i].op->rank->comm;
+	sort(dl->comms, dl->nwaits, sizeof(*dl->comms), dl_cmp_comms, NULL);
+	for (i = 0; i < dl->nwaits; i++) {
+		if (i && dl->comms[i].comm == dl->comms[dl->ncomms - 1].comm)
+			continue;
+		dl->comms[dl->ncomms++] = (struct dl_comm) {
+			.comm = dl->comms[i].comm, .part = DL_NONE,
+		};
+	}
+	return 0;
+}
+
+/*
+ * Parts of those who wait, which share neither a process nor a communicator. What one of them
+ * holds that is too much to be searched is then no harm to the others.
+ */
+static int dl_split(struct dl *dl)
+{
+	struct npulink_rank *rank;
+	struct dl_proc *proc;
+	u32 i, k;
+	int rc;
+
+	rc = dl_read_comms(dl);
+	if (rc)
+		return rc;
+	for (i = 0; i < dl->ncomms; i++) {
+		struct dl_comm *c = &dl->comms[i];
+
+		for (k = 0; (rank = npulink_comm_get_next_rank(c->comm, &k));) {
+			proc = dl_proc(dl, rank->file->mm);
+			if (proc)
+				dl_join(dl, c, proc);
+			npulink_rank_put(rank);
+			cond_resched();
+		}
+	}
+	/* Whoever waits for an operation need not be who has the rank. */
+	for (i = 0; i < dl->nwaits; i++) {
+		struct dl_comm key = { .comm = dl->waits[i].op->rank->comm };
+
+		dl_join(dl, bsearch(&key, dl->comms, dl->ncomms, sizeof(key), dl_cmp_comms),
+			dl_proc(dl, dl->waits[i].mm));
+	}
+	return 0;
+}
+
+/* Each part is searched by itself, so each gets lists, in the order of the arrays. */
+static void dl_list_parts(struct dl *dl)
+{
+	u32 i;
+
+	for (i = dl->nprocs; i--;) {
+		struct dl_proc *proc = &dl->procs[i], *first;
+
+		proc->part = dl_part(dl, i);
+		first = &dl->procs[proc->part];
+		if (first == proc)
+			continue;
+		proc->next = first->next;
+		first->next = i;
+	}
+	for (i = dl->ncomms; i--;) {
+		struct dl_proc *first = &dl->procs[dl_part(dl, dl->comms[i].part)];
+
+		dl->comms[i].next = first->comms;
+		first->comms = i;
+	}
+}
+
 /*
  * The processes of those who wait, and how many threads there are that could post, in whatever
  * process has the memory. Whoever else looks at that for a moment counts as one, too: then there is
@@ -227,11 +277,9 @@ struct dl_proc *dl_proc(const struct dl *dl, const struct mm_struct *mm)
  */
 int dl_read_procs(struct dl *dl)
 {
-	int rc = dl_split(dl);
+	int rc;
 	u32 i;
 
-	if (rc)
-		return rc;
 	sort(dl->waits, dl->nwaits, sizeof(*dl->waits), dl_cmp_waits, NULL);
 	dl->procs = kvcalloc(dl->nwaits, sizeof(*dl->procs), GFP_KERNEL);
 	if (!dl->procs)
@@ -246,11 +294,15 @@ int dl_read_procs(struct dl *dl)
 		}
 		*proc = (struct dl_proc) {
 			.mm = dl->waits[i].mm, .first = i, .nwaits = 1,
-			.part = dl_part(dl, dl->waits[i].at), .threads = dl->waits[i].threads,
+			.part = dl->nprocs, .next = DL_NONE, .comms = DL_NONE,
+			.threads = dl->waits[i].threads,
 		};
 		dl->nprocs++;
 	}
-	return dl_list_parts(dl);
+	rc = dl_split(dl);
+	if (!rc)
+		dl_list_parts(dl);
+	return rc;
 }
 
 /* Does everybody who is left still wait, undisturbed? */
@@ -284,14 +336,9 @@ void dl_free(struct dl *dl)
 		npulink_op_put(dl->waits[k].op);
 		npulink_file_put(dl->waits[k].file);
 	}
-	for (k = 0; k < dl->nfiles; k++)
-		npulink_file_put(dl->files[k]);
 	kvfree(dl->waits);
 	kvfree(dl->procs);
-	kvfree(dl->part);
-	kvfree(dl->next);
-	kvfree(dl->first);
-	kvfree(dl->files);
+	kvfree(dl->comms);
 	kvfree(dl->marks);
 	kvfree(dl);
 }

@@ -171,18 +171,15 @@ static int dl_seed_rank(struct dl *dl, struct npulink_rank *rank)
 
 static int dl_seed_all(struct dl *dl)
 {
-	u32 i;
+	struct npulink_rank *rank;
+	u32 i, k;
 	int rc = 0;
 
-	for (i = dl->now; !rc && i != DL_NONE; i = dl->next[i]) {
-		struct npulink_object *obj;
-		unsigned long id = 0;
-
-		cond_resched();
-		for (; !rc && (obj = npulink_object_next(dl->files[i], &id, &npulink_rank_type));
-		     id++) {
-			rc = dl_seed_rank(dl, container_of(obj, struct npulink_rank, obj));
-			npulink_object_put(obj);
+	/* What an operation hangs on is in its own communicator. */
+	for (i = dl->procs[dl->now].comms; i != DL_NONE; i = dl->comms[i].next) {
+		for (k = 0; !rc && (rank = npulink_comm_get_next_rank(dl->comms[i].comm, &k));) {
+			rc = dl_seed_rank(dl, rank);
+			npulink_rank_put(rank);
 			cond_resched();
 		}
 	}
@@ -299,7 +296,7 @@ int dl_solve(struct dl *dl)
 			return rc;
 		changed = false;
 		left = 0;
-		for (i = dl->first[dl->now]; i != DL_NONE; i = dl->procs[i].next) {
+		for (i = dl->now; i != DL_NONE; i = dl->procs[i].next) {
 			struct dl_proc *proc = &dl->procs[i];
 
 			if (!proc->in)

@@ -7,8 +7,10 @@
  * network namespace: devices belong to the node. Dumps resume by id, so they
  * report every object that is there all the time, exactly once.
  */
+#include <linux/capability.h>
 #include <linux/module.h>
 #include <linux/xarray.h>
+#include <net/sock.h>
 #include <npulink/compat.h>
 #include "base/notify.h"
 #include "device/device_core.h"
@@ -230,9 +232,9 @@ static int npulink_genl_put_event_place(struct sk_buff *skb, const struct net *n
 				      n->port);
 }
 
-/* As it is told in @net. */
+/* As it is told in @net, in full or not. */
 static int npulink_genl_fill_event(struct sk_buff *skb, const struct net *net,
-				   const struct npulink_notice *n)
+				   const struct npulink_notice *n, bool full)
 {
 	const struct {
 		int attr;
@@ -252,7 +254,7 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct net *net,
 	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_TIME, n->time_ns, NPULINK_A_EVENT_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_EVENT_LOST, n->lost, NPULINK_A_EVENT_PAD))
 		return -EMSGSIZE;
-	if (!npulink_genl_hears(net, n))
+	if (!full)
 		return n->cause ? nla_put_u32(skb, NPULINK_A_EVENT_CAUSE, n->cause) : 0;
 	for (i = 0; i < ARRAY_SIZE(numbers); i++)
 		if (numbers[i].value != ~0U && nla_put_u32(skb, numbers[i].attr, numbers[i].value))
@@ -286,7 +288,24 @@ static int npulink_genl_fill_event(struct sk_buff *skb, const struct net *net,
 	return 0;
 }
 
-static int npulink_genl_tell(struct net *net, const struct npulink_notice *notice)
+/* The user whose it is, and who administers the network namespace, or with @others all others. */
+struct npulink_listeners {
+	kuid_t uid;
+	bool others;
+};
+
+static int npulink_genl_skips(struct sock *sk, struct sk_buff *skb, void *data)
+{
+	const struct npulink_listeners *to = data;
+	struct user_namespace *ns = sock_net(sk)->user_ns;
+
+	/* It is in the group, so its file is there. */
+	return to->others == (uid_eq(sk->sk_uid, to->uid) ||
+			      file_ns_capable(sk->sk_socket->file, ns, CAP_NET_ADMIN));
+}
+
+static int npulink_genl_tell_some(struct net *net, const struct npulink_notice *notice, bool full,
+				  struct npulink_listeners *to)
 {
 	struct sk_buff *skb = genlmsg_new(GENLMSG_DEFAULT_SIZE, GFP_ATOMIC);
 	void *header;
@@ -295,13 +314,30 @@ static int npulink_genl_tell(struct net *net, const struct npulink_notice *notic
 	if (!skb)
 		return -ENOMEM;
 	header = genlmsg_put(skb, 0, 0, &npulink_genl_family, 0, NPULINK_GENL_CMD_EVENT);
-	rc = header ? npulink_genl_fill_event(skb, net, notice) : -EMSGSIZE;
+	rc = header ? npulink_genl_fill_event(skb, net, notice, full) : -EMSGSIZE;
 	if (rc) {
 		nlmsg_free(skb);
 		return rc;
 	}
 	genlmsg_end(skb, header);
-	return genlmsg_multicast_netns(&npulink_genl_family, net, skb, 0, 0, GFP_ATOMIC);
+	return npulink_genl_multicast_to(&npulink_genl_family, net, skb, GFP_ATOMIC,
+					 to ? npulink_genl_skips : NULL, to);
+}
+
+/* Where the kernel can choose, users of one network namespace hear little of each other. */
+static int npulink_genl_tell(struct net *net, const struct npulink_notice *notice)
+{
+	struct npulink_listeners to = { .uid = notice->uid };
+	bool full = npulink_genl_hears(net, notice);
+	int rc, some;
+
+	if (!NPULINK_GENL_CHOOSES || !full || !uid_valid(notice->uid))
+		return npulink_genl_tell_some(net, notice, full, NULL);
+	rc = npulink_genl_tell_some(net, notice, true, &to);
+	to.others = true;
+	some = npulink_genl_tell_some(net, notice, false, &to);
+	/* That nobody was there is told if it is true of both. */
+	return rc == -ESRCH || (some && some != -ESRCH) ? some : rc;
 }
 
 /*

@@ -10,11 +10,8 @@
 #define NPULINK_TRACE_H
 
 #include <linux/tracepoint.h>
+#include "run/board.h"
 #include "run/op.h"
-
-/* While somebody traces, see run/board.c. */
-int npulink_trace_begin(void);
-void npulink_trace_end(void);
 
 #define npulink_show_collective(collective) \
 	__print_symbolic(collective, \

@@ -39,9 +39,9 @@ static void npulink_plan_free(struct npulink_plan *plan)
 	kfree(plan);
 }
 
-static void npulink_plan_free_work(struct work_struct *work)
+static void npulink_plan_free_later(struct npulink_deferred *d)
 {
-	struct npulink_plan *plan = container_of(work, struct npulink_plan, release_work);
+	struct npulink_plan *plan = container_of(d, struct npulink_plan, deferred);
 	struct npulink_quota *q = plan->rank->file->quota;
 
 	npulink_plan_free(plan);
@@ -55,7 +55,7 @@ static void npulink_plan_release(struct kref *kref)
 	/* Its operations may have memory that is charged. */
 	npulink_quota_returning(plan->rank->file->quota);
 	/* With the ranks: what it puts may free one, and module removal waits there. */
-	npulink_queue(&plan->release_work);
+	npulink_free_later(plan->rank->file->quota, &plan->deferred, npulink_plan_free_later);
 }
 
 static bool npulink_plan_busy(struct npulink_object *obj)
@@ -474,7 +474,6 @@ int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd)
 	}
 	kref_init(&plan->obj.kref);
 	spin_lock_init(&plan->spare_lock);
-	INIT_WORK(&plan->release_work, npulink_plan_free_work);
 	plan->rank = container_of(obj, struct npulink_rank, obj);
 	cmd->out_bad_step = ~0U;
 	cmd->out_reason = NPULINK_BAD_NONE;

@@ -95,7 +95,7 @@ struct npulink_plan {
 	struct npulink_script *script;
 	u32 script_tries;
 	atomic_t inflight;
-	struct work_struct release_work;
+	struct npulink_deferred deferred;
 };
 
 /*

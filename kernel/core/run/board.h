@@ -9,6 +9,7 @@
 #include <linux/spinlock.h>
 #include <linux/timer.h>
 #include "base/pass.h"
+#include "file/file.h"
 
 struct npulink_comm;
 struct npulink_file;
@@ -79,6 +80,10 @@ int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);
 void npulink_board_direct(bool direct);
 int npulink_board_init(void);
 void npulink_board_exit(void);
+
+/* While somebody traces: the tracepoints call these. */
+int npulink_trace_begin(void);
+void npulink_trace_end(void);
 
 /* ---- of those who are met on it */
 

@@ -147,38 +147,49 @@ void npulink_file_death_work(struct work_struct *work)
 
 /* ---- a device, a link ---------------------------------------------------------------- */
 
+/* The ranks of @file that were there @then fail for @why, see npulink_device_fail(). */
+static void npulink_device_fail_file(struct npulink_file *file, u64 why, u64 then)
+{
+	struct npulink_object *obj;
+	unsigned long id;
+
+	for (id = 0; (obj = npulink_object_next(file, &id, &npulink_rank_type)); id++) {
+		struct npulink_rank *rank = container_of(obj, struct npulink_rank, obj);
+		struct npulink_cause cause = {
+			.cause = why >> 32, .rank = rank->rank, .peer = NPULINK_NO_PEER,
+			.step = ~0U, .number = ~0ULL, .code = (u32)why,
+		};
+
+		if (rank->born <= then) {
+			npulink_blame_step(rank, NPULINK_NO_PEER, &cause);
+			npulink_comm_fail_now(rank->comm, &cause);
+		}
+		npulink_object_put(obj);
+		cond_resched();
+	}
+}
+
+/*
+ * Without the device's lock: that may take long, and whoever opens or closes it wants the lock.
+ * Files that are opened meanwhile find it gone, or have ranks that begin after the failure; those
+ * that are closed fail by themselves.
+ */
 void npulink_device_fail_work(struct work_struct *work)
 {
 	struct npulink_device *dev = container_of(work, struct npulink_device, fail_work);
-	u64 why = atomic64_xchg(&dev->failure, 0);
+	u64 why = atomic64_xchg(&dev->failure, 0), then = npulink_clock();
 	struct npulink_file *file;
 	unsigned long id;
 
-	mutex_lock(&dev->lock);
-	/* why is 0 if an earlier run has taken two failures at once. */
-	list_for_each_entry(file, &dev->files, dev_node) {
-		struct npulink_object *obj;
-
-		wake_up(&file->poll_wq);
-		for (id = 0; why; id++) {
-			struct npulink_cause cause;
-			struct npulink_rank *rank;
-
-			obj = npulink_object_next(file, &id, &npulink_rank_type);
-			if (!obj)
-				break;
-			rank = container_of(obj, struct npulink_rank, obj);
-			cause = (struct npulink_cause) {
-				.cause = why >> 32, .rank = rank->rank, .peer = NPULINK_NO_PEER,
-				.step = ~0U, .number = ~0ULL, .code = (u32)why,
-			};
-
-			npulink_blame_step(rank, NPULINK_NO_PEER, &cause);
-			npulink_comm_fail_now(rank->comm, &cause);
-			npulink_object_put(obj);
+	for (id = 0; (file = npulink_file_next(&id)); id++) {
+		if (file->dev == dev) {
+			wake_up(&file->poll_wq);
+			/* why is 0 if an earlier run has taken two failures at once. */
+			if (why)
+				npulink_device_fail_file(file, why, then);
 		}
+		npulink_file_put(file);
 	}
-	mutex_unlock(&dev->lock);
 	put_device(&dev->dev);
 }
 

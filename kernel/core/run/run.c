@@ -24,7 +24,7 @@
 #include "run/seq.h"
 
 const struct npulink_remote_ops *npulink_remote_ops;
-void (*npulink_waiting)(void);
+void (*npulink_waiting)(struct npulink_file *file);
 static struct workqueue_struct *npulink_resume_wq;
 
 /* ---- running ranks -------------------------------------------------------- */
@@ -254,10 +254,10 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 
 /*
  * Remote peers are the business of @remote_ops; @waiting is called by a task that begins to wait
- * without a limit of its own. The workqueue is for what those who run ranks leave: users can make
+ * in @file without a limit of its own. The workqueue is for what those who run ranks leave: users can make
  * it much, and it is not before others' work.
  */
-int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(void))
+int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(struct npulink_file *file))
 {
 	npulink_remote_ops = remote_ops;
 	npulink_waiting = waiting;

@@ -107,7 +107,7 @@ static int npulink_waiter_sleep(const struct npulink_waiter *w, ktime_t until)
 	}
 	if (!w->forever)
 		return schedule_hrtimeout_range(&until, 50000, HRTIMER_MODE_ABS) ? 0 : -ETIME;
-	npulink_waiting();
+	npulink_waiting(w->op->rank->file);
 	schedule();
 	return 0;
 }

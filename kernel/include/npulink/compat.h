@@ -108,6 +108,29 @@ static inline struct nlattr **npulink_genl_dump_attrs(struct netlink_callback *c
 #endif
 }
 
+/*
+ * Multicast to those whom @skip does not leave out. Before 6.8 a kernel cannot choose: then all get
+ * what it is called for, and NPULINK_GENL_CHOOSES is 0.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+#define NPULINK_GENL_CHOOSES	1
+#else
+#define NPULINK_GENL_CHOOSES	0
+#endif
+
+static inline int npulink_genl_multicast_to(const struct genl_family *family, struct net *net,
+					    struct sk_buff *skb, gfp_t flags,
+					    int (*skip)(struct sock *sk, struct sk_buff *skb,
+							void *data),
+					    void *data)
+{
+#if NPULINK_GENL_CHOOSES
+	return genlmsg_multicast_netns_filtered(family, net, skb, 0, 0, flags, skip, data);
+#else
+	return genlmsg_multicast_netns(family, net, skb, 0, 0, flags);
+#endif
+}
+
 static inline void npulink_hrtimer_setup(struct hrtimer *timer,
 					 enum hrtimer_restart (*fn)(struct hrtimer *),
 					 clockid_t clock, enum hrtimer_mode mode)

@@ -323,7 +323,7 @@ struct npulink_device {
 	bool gone;
 	atomic64_t failure;		/* cause << 32 | errno */
 	struct work_struct fail_work;
-	struct mutex lock;		/* files, bufs, adding links, doorbells */
+	struct mutex lock;		/* files, bufs, adding links */
 	struct list_head files;
 	struct list_head bufs;		/* those that are mapped */
 	struct ida doorbells;		/* pages given out */
