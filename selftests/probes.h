@@ -132,7 +132,8 @@ static inline bool probe_parse(char *line, struct probe_hit *hit)
 	hit->pid = atoi(dash + 1);
 	*dash = 0;
 	hit->task = line + strspn(line, " ");
-	hit->hardirq = strchr("hHzZ", flags[2]);
+	/* The rt kernel gives each interrupt a thread. */
+	hit->hardirq = strchr("hHzZ", flags[2]) || !strncmp(hit->task, "irq/", 4);
 	hit->softirq = strchr("sH", flags[2]);
 	hit->fields = strstr(cpu + 1, hit->name) + strlen(hit->name);
 	return true;

@@ -58,7 +58,7 @@ static DEFINE_PER_CPU(struct soft_stay, soft_stay);
 /* Before each event: has this processor been here for too long? */
 static bool soft_stay_over(u32 limit)
 {
-	/* With threadirqs we are in a task, and may get another's: then it is a guess. */
+	/* A thread that handles interrupts may get another processor's: then it is a guess. */
 	struct soft_stay *stay = raw_cpu_ptr(&soft_stay);
 
 	if (likely(stay->events < SOFT_STAY_EVENTS)) {
@@ -110,7 +110,11 @@ static noinline void soft_report_lost(struct soft_vector *vec)
 		soft_report(vec, &from_soft_req(sr)->ev.node);
 }
 
-/* Not called twice at a time (IRQD_IRQ_INPROGRESS), so nobody else sets polled. */
+/*
+ * Not called twice at a time (IRQD_IRQ_INPROGRESS, or a thread), so nobody else sets polled.
+ * A thread has not been in an interrupt since one was raised on its processor, which may be long
+ * ago: its time begins here.
+ */
 static irqreturn_t soft_irq_handler(int irq, void *data)
 {
 	struct soft_vector *vec = data;
@@ -119,6 +123,8 @@ static irqreturn_t soft_irq_handler(int irq, void *data)
 	/* The worker will find what we were raised for. Pairs with its release: rest is ours. */
 	if (unlikely(smp_load_acquire(&vec->polled)))
 		return IRQ_HANDLED;
+	if (in_task())
+		raw_cpu_write(soft_stay.events, 0);
 	/* An empty list is one that the previous interrupt has taken, too. */
 	for (node = llist_reverse_order(llist_del_all(&vec->events)); node; node = next) {
 		if (unlikely(soft_stay_over(READ_ONCE(vec->sd->irq_ns)))) {

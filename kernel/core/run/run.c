@@ -92,8 +92,12 @@ static void npulink_rank_lock(struct npulink_rank *rank, struct npulink_rank_fla
 			      struct npulink_run *run)
 	__acquires(&rank->lock)
 {
-	/* A backend may call with its own lock held. */
-	flags->bh = READ_ONCE(rank->net) && in_task() && !irqs_disabled();
+	/*
+	 * A backend may call with its own lock held. PREEMPT_RT lets softirqs in nevertheless, and
+	 * holding them off is a lock there, which one that waits for the backend's may have.
+	 */
+	flags->bh = !IS_ENABLED(CONFIG_PREEMPT_RT) && READ_ONCE(rank->net) && in_task() &&
+		    !irqs_disabled();
 	if (flags->bh)
 		local_bh_disable();
 	spin_lock_irqsave(&rank->lock, flags->irq);
