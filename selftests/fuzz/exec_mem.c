@@ -169,9 +169,9 @@ static uint64_t edge(struct rnd *r, uint64_t there)
 
 	switch (rnd_below(r, 4)) {
 	case 0:
-		return ~0ULL - rnd_below(r, 40);
+		return ~0ULL - rnd_below(r, rnd_one_in(r, 2) ? 40 : 2);
 	case 1:
-		return 14 + rnd_below(r, 8);
+		return 17 + rnd_below(r, 4);
 	case 2:
 		return there + (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
 	default:
