@@ -61,7 +61,7 @@ static void begin(struct slot *s)
 	if (s->pid)
 		return;
 	/* A hang is a signal that nobody has sent. */
-	alarm(getenv("NPULINK_SLOW") ? 200 : 40);
+	alarm(getenv("NPULINK_SLOW") ? 600 : 60);
 	if (s->uid)
 		become(s->uid);
 	if (s->ranks)
