@@ -452,6 +452,7 @@ void see_all(struct rnd *r, enum owner who, const struct exec_env *env)
 	static struct exec_env mine;
 	static struct prog prog;
 	uint32_t times = 100 + rnd_below(r, 200);
+	uint64_t until = raw_now() + 20000000000ULL;
 
 	mine = *env;
 	mine.told = told;
@@ -464,7 +465,8 @@ void see_all(struct rnd *r, enum owner who, const struct exec_env *env)
 	if (prog.as == AS_NAMESPACE)
 		leave();
 	nfiles = see_files(files, FILES_MAX);
-	while (times--) {
+	/* So that it is a hang if this process does not come to its end. */
+	while (times-- && raw_now() < until) {
 		uint8_t bend = rnd_one_in(r, 2) ? rnd_next(r) : 0;
 
 		switch (rnd_below(r, 10)) {
