@@ -125,7 +125,7 @@ static uint64_t executions, calls, killed, crashed, stuck, longest, by_users;
 
 static uint64_t patience_ns(void)
 {
-	return getenv("NPULINK_SLOW") || cov_places() ? 60000000000ULL : 30000000000ULL;
+	return getenv("NPULINK_SLOW") || cov_places() ? 300000000000ULL : 60000000000ULL;
 }
 
 /* Wait for it; it kills itself, and whoever cannot die is a bug. */
@@ -337,13 +337,14 @@ static void allow_faults(void)
 int main(void)
 {
 	uint64_t seed = number("NPULINK_FUZZ_SEED", raw_now() ^ getpid()), begin, until;
-	uint64_t seconds = number("NPULINK_FUZZ_SECONDS", getenv("NPULINK_SOAK") ? 1800 : 10);
+	uint64_t limit = number("NPULINK_LIMIT", 20), seconds;
 	const char *one = getenv("NPULINK_FUZZ_PROG"), *tree = getenv("NPULINK_TREE");
 	long pinned, users;
 	char path[512];
 	struct prog p;
 	bool ok;
 
+	seconds = number("NPULINK_FUZZ_SECONDS", getenv("NPULINK_SOAK") ? 1800 : limit / 2);
 	ksft_print_header();
 	if (access("/dev/npulink/npu3", F_OK))
 		ksft_exit_skip("no devices\n");

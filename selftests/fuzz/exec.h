@@ -59,6 +59,7 @@ struct exec {
 	bool far;			/* others are said to be elsewhere */
 	int team_fd[TEAM];
 	uint32_t team_comm[TEAM], team_plan[TEAM], team_buf[TEAM], team_nslots;
+	char *team_board[TEAM];		/* what each writes, if it is mapped */
 	uint64_t team_len[TEAM][NPULINK_MAX_SLOTS];
 	pthread_t threads[PROG_THREADS];
 };
@@ -90,6 +91,9 @@ extern const struct exec_param {
 /* An ioctl of @size bytes, spoiled if @bend is not 0; -errno. */
 int exec_ioctl(struct rnd *r, int fd, unsigned long cmd, void *arg, size_t size, uint8_t bend);
 #define CALL(r, fd, cmd, arg, bend)	exec_ioctl(r, fd, cmd, &(arg), sizeof(arg), bend)
+
+/* Look at what netlink says: @n bytes of messages. */
+void exec_read(char *reply, ssize_t n);
 
 /* One for each enum prog_op. */
 void exec_team(struct rnd *r, uint8_t bend);

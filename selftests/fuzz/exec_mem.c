@@ -117,8 +117,10 @@ void exec_board(struct rnd *r, uint8_t bend)
 	for (i = 0; i < n; i++) {
 		p = mmap(NULL, BOARD_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, ex.team_fd[i],
 			 NPULINK_MMAP_BOARD_OWN((uint64_t)ex.team_comm[i]));
-		if (p != MAP_FAILED)
-			exec_map(p, BOARD_LEN);
+		if (p == MAP_FAILED)
+			continue;
+		exec_map(p, BOARD_LEN);
+		ex.team_board[i] = p;
 	}
 	if (n && rnd_one_in(r, 2))
 		mmap(NULL, 8192 + n * BOARD_LEN, PROT_READ, MAP_SHARED, ex.team_fd[0],
@@ -147,9 +149,63 @@ static uint64_t word(struct rnd *r, uint64_t there)
 }
 
 /*
- * A few words or many, most of them where structures begin. What has been unmapped since is
- * written by the kernel, which says so instead of ending the process.
+ * What has been unmapped since is read and written by the kernel, which says so instead of ending
+ * the process. False if it is not there.
  */
+static bool get_word(const char *addr, uint64_t *value)
+{
+	return pwrite(ex.words, addr, 8, 0) == 8 && pread(ex.words, value, 8, 0) == 8;
+}
+
+static bool put_word(char *addr, uint64_t value)
+{
+	return pwrite(ex.words, &value, 8, 0) == 8 && pread(ex.words, addr, 8, 0) == 8;
+}
+
+/* Numbers where counters end: those of the board, and the kernel's on a debug kernel. */
+static uint64_t edge(struct rnd *r, uint64_t there)
+{
+	static const uint8_t bits[] = { 8, 16, 31, 32, 40, 40, 48, 56, 63 };
+
+	switch (rnd_below(r, 4)) {
+	case 0:
+		return ~0ULL - rnd_below(r, rnd_one_in(r, 2) ? 40 : 2);
+	case 1:
+		return 17 + rnd_below(r, 4);
+	case 2:
+		return there + (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
+	default:
+		return (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
+	}
+}
+
+/* No process meets more than one collective in a nanosecond. */
+static void check_next(int fd, uint32_t comm)
+{
+	struct npulink_comm_status st;
+
+	if (!raw_status(fd, comm, &st) && st.out_next > 1ULL << 56)
+		exec_complain("a rank has met %llu collectives", (unsigned long long)st.out_next);
+}
+
+/* All ranks of the team say that they have come to the same number, or nearly, and go on. */
+static void jump(struct rnd *r)
+{
+	uint32_t times = 1 + rnd_below(r, 4), k;
+	uint64_t there = 0, to;
+
+	get_word(ex.team_board[0], &there);
+	to = edge(r, there);
+	for (k = 0; k < ex.n; k++)
+		if (ex.team_board[k])
+			put_word(ex.team_board[k], to + rnd_one_in(r, 12));
+	while (times--)
+		exec_team_post(r, 0);
+	for (k = 0; k < ex.n; k++)
+		check_next(ex.team_fd[k], ex.team_comm[k]);
+}
+
+/* A few words or many, most of them where structures begin. */
 void exec_scribble(struct rnd *r, uint8_t bend)
 {
 	uint32_t i = rnd_below(r, ex.nmaps < MAPS ? ex.nmaps : MAPS);
@@ -158,15 +214,13 @@ void exec_scribble(struct rnd *r, uint8_t bend)
 	size_t len = ex.maps[i].len;
 	uint64_t value = 0, off;
 
-	if (!addr || ex.words <= 0)
+	if (ex.words <= 0)
 		return;
-	while (times--) {
+	if (ex.n && ex.team_board[0] && rnd_one_in(r, 2))
+		return jump(r);
+	while (addr && times--) {
 		off = rnd_one_in(r, 3) ? 8 * rnd_below(r, 8) : 8ULL * rnd_below(r, len / 8);
-		pwrite(ex.words, addr + off, 8, 0);
-		if (pread(ex.words, &value, 8, 0) != 8)
-			return;
-		value = word(r, value);
-		if (pwrite(ex.words, &value, 8, 0) != 8 || pread(ex.words, addr + off, 8, 0) != 8)
+		if (!get_word(addr + off, &value) || !put_word(addr + off, word(r, value)))
 			return;
 	}
 }

@@ -95,7 +95,7 @@ static void put_any(struct rnd *r, struct request *rq, int type, uint8_t kind, i
 			type |= NLA_F_NESTED;
 		nest = put(rq, type, NULL, 0);
 
-		for (i = 0; nest && depth < 8 && i < n; i++) {
+		for (i = 0; nest && set->n && depth < 8 && i < n; i++) {
 			uint32_t one = rnd_below(r, set->n);
 
 			put_any(r, rq, one, set->kinds[one], depth + 1);
@@ -187,9 +187,25 @@ static void read_object(const struct genl_command *c, struct nlmsghdr *nlh)
 		learn(ex.comm_ids, &ex.ncomm_ids, attrs[c->comm]);
 	if (c->file && attrs[c->file])
 		learn(ex.file_ids, &ex.nfile_ids, attrs[c->file]);
-	if (ex.prog->as == AS_USER && c->uid && attrs[c->uid] && nl_u32(attrs[c->uid]) != ex.uid)
+	if (ex.env->told)
+		ex.env->told(c - genl_commands, attrs);
+	else if (ex.prog->as == AS_USER && c->uid && attrs[c->uid] && nl_u32(attrs[c->uid]) != ex.uid)
 		exec_complain("%s shows user %u what is of user %u", c->name, ex.uid,
 			      nl_u32(attrs[c->uid]));
+}
+
+/* Objects in what was read. */
+void exec_read(char *reply, ssize_t n)
+{
+	struct nlmsghdr *nlh = (void *)reply;
+
+	for (; n > 0 && NLMSG_OK(nlh, n); nlh = NLMSG_NEXT(nlh, n)) {
+		uint8_t cmd = ((struct genlmsghdr *)NLMSG_DATA(nlh))->cmd;
+
+		if (nlh->nlmsg_type == ex.env->family && cmd <= NPULINK_GENL_CMD_MAX &&
+		    nlh->nlmsg_len >= NLMSG_HDRLEN + GENL_HDRLEN)
+			read_object(&genl_commands[cmd], nlh);
+	}
 }
 
 /*

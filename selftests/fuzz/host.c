@@ -283,13 +283,14 @@ const char *host_after(const struct prog *p)
 
 	if (!env->root)
 		return NULL;
-	if (p->as == AS_ROOT) {
+	if (p->as == AS_ROOT)
 		restore(p);
-		return NULL;
-	}
-	restore_params();
+	else
+		restore_params();
 	if (env->shared->complaint[0])
 		return env->shared->complaint;
+	if (p->as == AS_ROOT)
+		return NULL;
 	rc = team_allreduce(&bystander, rounds++);
 	if (!rc)
 		return NULL;

@@ -60,6 +60,11 @@ void prog_generate(struct rnd *r, struct prog *p)
 		p->calls[i] = any_call(r, threads);
 	if (!rnd_one_in(r, 4))
 		p->calls[0] = (struct call) { .op = OP_TEAM, .seed = rnd_next(r) };
+	/* Its first numbers may be any, before it has posted what they ought to be. */
+	if (rnd_one_in(r, 4)) {
+		p->calls[1] = (struct call) { .op = OP_BOARD, .seed = rnd_next(r) };
+		p->calls[2] = (struct call) { .op = OP_SCRIBBLE, .seed = rnd_next(r) };
+	}
 }
 
 void prog_mutate(struct rnd *r, struct prog *p, const struct prog *other)

@@ -99,7 +99,11 @@ struct exec_shared {
 	char complaint[160];	/* somebody got what was not for him */
 };
 
+struct nlattr;
+
 struct exec_env {
+	/* Looks at what netlink tells, instead of whose it is; or NULL. */
+	void (*told)(uint8_t cmd, struct nlattr **attrs);
 	uint32_t ndev;
 	bool root;		/* we are, so that programs may be run as whoever they say */
 	uint32_t uid, gid;	/* of those who are not */
