@@ -105,7 +105,8 @@ static int from_file(struct coll_bootstrap *b, const char *path, uint8_t key[COL
 		rc = coll_text(text, size, -errno, "COLL_KEY_FILE=\"%s\": %s", path,
 			       strerror(errno));
 	else if (!S_ISREG(st.st_mode))
-		rc = coll_text(text, size, -EINVAL, "COLL_KEY_FILE=\"%s\" is no regular file", path);
+		rc = coll_text(text, size, -EINVAL, "COLL_KEY_FILE=\"%s\" is no regular file",
+			       path);
 	else if (st.st_uid != geteuid())
 		rc = coll_text(text, size, -EACCES,
 			       "COLL_KEY_FILE=\"%s\" belongs to user %u, and not to the one who runs this: chown it",
@@ -114,15 +115,18 @@ static int from_file(struct coll_bootstrap *b, const char *path, uint8_t key[COL
 		rc = coll_text(text, size, -EACCES,
 			       "COLL_KEY_FILE=\"%s\" has mode %04o, so others may get to know the key: chmod it to 0600",
 			       path, st.st_mode & 07777);
-	else if ((n = read(fd, data, sizeof(data))) < 0)
-		rc = coll_text(text, size, -errno, "COLL_KEY_FILE=\"%s\": %s", path,
-			       strerror(errno));
-	else if (n < FILE_MIN || n > FILE_MAX)
-		rc = coll_text(text, size, -EINVAL,
-			       "COLL_KEY_FILE=\"%s\" has %s bytes than %d: make it with head -c 32 /dev/urandom",
-			       path, n < FILE_MIN ? "less" : "more",
-			       n < FILE_MIN ? FILE_MIN : FILE_MAX);
-	else
+	if (!rc) {
+		n = read(fd, data, sizeof(data));
+		if (n < 0)
+			rc = coll_text(text, size, -errno, "COLL_KEY_FILE=\"%s\": %s", path,
+				       strerror(errno));
+		else if (n < FILE_MIN || n > FILE_MAX)
+			rc = coll_text(text, size, -EINVAL,
+				       "COLL_KEY_FILE=\"%s\" has %s bytes than %d: make it with head -c 32 /dev/urandom",
+				       path, n < FILE_MIN ? "less" : "more",
+				       n < FILE_MIN ? FILE_MIN : FILE_MAX);
+	}
+	if (!rc)
 		coll_key_of(data, n, key);
 	explicit_bzero(data, sizeof(data));
 	if (fd >= 0)

@@ -404,7 +404,7 @@ int coll_register(struct coll_comm *comm, void *addr, size_t len)
 {
 	uintptr_t start = (uintptr_t)addr;
 	struct coll_dev *dev;
-	struct coll_reg *reg;
+	struct coll_reg *reg = NULL;
 	bool beside = false;
 	int rc = coll_comm_enter(comm);
 

@@ -114,7 +114,7 @@ TEST_F(bufs, readonly_constant_data)
 	EXPECT_EQ(-EACCES, copy_between(self, self->dst, 0, buf, 0));
 }
 
-/* Who only reads a file gets no copy of it; what he has written to it himself is sent all the same. */
+/* Who only reads a file gets no copy of it; what he has written to it is sent all the same. */
 static void private_mapping(struct __test_metadata *_metadata, struct _test_data_bufs *self,
 			    int fd, size_t len, int prot)
 {

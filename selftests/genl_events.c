@@ -330,8 +330,8 @@ TEST_F(events, err_link_knob)
 }
 
 /*
- * In a network namespace where the communicator has nobody, only what kind of event there was is told;
- * of one of its own, all is.
+ * In a network namespace where the communicator has nobody, only what kind of event there was is
+ * told; of one of its own, all is.
  */
 static int listen_elsewhere(FIXTURE_DATA(events) *self, int ready)
 {

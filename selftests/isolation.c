@@ -268,7 +268,8 @@ TEST_F(isolation, work_is_on_the_account_of_its_owner)
 
 	/* The one ends if the other has failed. */
 	for (i = 0; i < 2; i++)
-		ASSERT_EQ(0, setsockopt(self->sk[i], SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)));
+		ASSERT_EQ(0, setsockopt(self->sk[i], SOL_SOCKET, SO_RCVTIMEO, &limit,
+					sizeof(limit)));
 	raw_secret(secret);
 	alice = fork();
 	if (!alice)

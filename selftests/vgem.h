@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * vgem.h - memory of another driver, and a device that seems to be at work on it: the kernel's vgem.
+ * vgem.h - memory of another driver, and a device that seems to be at work on it: vgem.
  * Of its ABI (drm/drm.h, drm/vgem_drm.h) only what is needed, as few machines have those headers.
  */
 #ifndef SELFTESTS_VGEM_H

@@ -460,8 +460,8 @@ int coll_comm_fd(struct coll_comm *comm);
  * @comm: communicator
  *
  * Return: what, where, and what to do about it; "" if no call of this thread, or of one that
- * has ended and whose pthread_t it has, has failed in @comm. Stays as it is, whatever other threads do, until the next call of this thread that
- * fails in @comm, or coll_comm_destroy().
+ * has ended and whose pthread_t it has, has failed in @comm. Stays as it is, whatever other
+ * threads do, until the next call of this thread that fails in @comm, or coll_comm_destroy().
  */
 const char *coll_comm_last_error(struct coll_comm *comm);
 
@@ -594,7 +594,8 @@ int coll_request_free(struct coll_request **request);
  * collected; other threads' are not, and each may have a group of its own open. Groups
  * may be opened in groups, and of several communicators at a time: until the last of them has
  * been ended, all of them stay open, and then all of their calls start together. So one thread
- * can make the calls of several ranks. Their buffers must not be touched, their requests not be waited
+ * can make the calls of several ranks. Their buffers must not be touched, their requests not be
+ * waited
  * for. They run side by side: what one writes, no other may read or write.
  * Ranks need the same calls in the same order, but may group them differently. Needed
  * where blocking calls would wait for each other in a circle: all ranks send to the right

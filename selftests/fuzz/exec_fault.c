@@ -70,7 +70,8 @@ const struct exec_param exec_params[] = {
 	{ PARAMETERS "corrupt_far", 8 }, { PARAMETERS "deadlock_ms", 200 },
 	{ PARAMETERS "flight_keep", 40 }, { PARAMETERS "flight_steps", 5000 },
 	{ PARAMETERS "max_user_objects", 60 }, { PARAMETERS "max_user_workers", 20 },
-	{ PARAMETERS "max_user_sessions", 10 }, { PARAMETERS "scripts", 2 }, { PARAMETERS "spin_ns", 100000 }, { RAW_INLINE_MAX, 200000 },
+	{ PARAMETERS "max_user_sessions", 10 }, { PARAMETERS "scripts", 2 },
+	{ PARAMETERS "spin_ns", 100000 }, { RAW_INLINE_MAX, 200000 },
 };
 static_assert(ARRAY_SIZE(exec_params) == EXEC_PARAMS, "all can be put back");
 

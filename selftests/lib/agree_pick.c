@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * agree_pick.c - who goes on if some machines cannot reach each other (kernel/core/comm/agree_pick.c):
+ * agree_pick.c - who goes on if some machines cannot reach each other (core/comm/agree_pick.c):
  * of a thousand that are cut in one way or another the most that can be, of some that are cut at
  * random hardly ever fewer than can be, and in each case machines that all reach each other.
  */
@@ -54,7 +54,7 @@ static void cut(struct machines *m, u32 i, u32 k)
 	says(m, k, i);
 }
 
-/* Do all of the set reach each other, and is there none beside it of @from who could be with them? */
+/* Do all of the set reach each other, and is nobody else of @from who could be with them? */
 static bool is_whole(const struct machines *m, const unsigned long *from)
 {
 	for (u32 i = 0; i < m->n; i++) {
@@ -213,7 +213,7 @@ static u32 most(const struct machines *m, unsigned long from)
 			continue;
 		for (u32 i = 0; i < m->n && ok; i++)
 			for (u32 k = 0; k < i && ok; k++)
-				ok = !(set >> i & set >> k & 1) || !m->is_cut[i * m->n + k];
+				ok = !((set >> i) & (set >> k) & 1) || !m->is_cut[i * m->n + k];
 		if (ok)
 			best = __builtin_popcountl(set);
 	}

@@ -359,7 +359,8 @@ static void test_file(void)
 	mock_fail(NPULINK_BUF_ALLOC, 0, 0, 0, false);
 	while (coll_reg_evict(comms[0]->dev))
 		;
-	ksft_test_result(refused(rc, -ENOMEM, "needs 118 KiB of memory") && !comms[0]->dev->regs.n && !teardown(),
+	ksft_test_result(refused(rc, -ENOMEM, "needs 118 KiB of memory") &&
+			 !comms[0]->dev->regs.n && !teardown(),
 			 "file: no memory for a copy\n");
 	munmap(file, len);
 	close(fd);

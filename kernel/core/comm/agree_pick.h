@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-typedef uint32_t u32;
+typedef unsigned int u32;
 #endif
 
 #define NPULINK_PICK_BITS	(8 * sizeof(unsigned long))

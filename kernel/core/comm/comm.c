@@ -57,7 +57,8 @@ void npulink_comm_notify(const struct npulink_comm *comm, struct npulink_notice 
 	npulink_notify(notice, comm->uid, comm->nets, smp_load_acquire(&comm->nnets));
 }
 
-static void npulink_comm_notify_cause(const struct npulink_comm *comm, const struct npulink_cause *cause)
+static void npulink_comm_notify_cause(const struct npulink_comm *comm,
+				      const struct npulink_cause *cause)
 {
 	struct npulink_notice notice = NPULINK_NOTICE(NPULINK_EVENT_FAIL);
 	const struct npulink_rank *rank;

@@ -10,8 +10,8 @@
 #include "comm/comm.h"
 
 /*
- * struct npulink_flight - what is recorded of one rank. No references but to memory: it is kept when
- * its process has gone, and its namespaces and cgroups have to be able to go, too
+ * struct npulink_flight - what is recorded of one rank. No references but to memory: it is kept
+ * when its process has gone, and its namespaces and cgroups have to be able to go, too
  * @uid: of its process when it opened the device, as are @euid and @suid
  * @pids: its process, and the inodes of the namespaces where that is its number
  * @rank: the rank, NULL once it has gone; under npulink_flights_lock, as is

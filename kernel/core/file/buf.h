@@ -84,6 +84,7 @@ static inline bool npulink_buf_is_foreign(const struct npulink_buf *buf)
 {
 	return buf->dmabuf_va;
 }
+
 int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd);
 int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd);

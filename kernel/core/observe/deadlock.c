@@ -151,7 +151,8 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 	next = edges[1 % n].wait->op;
 	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_DEADLOCK, .rank = op->rank->rank, .peer = edges[0].peer,
-		.step = ~0U, .number = npulink_told(op->number), .code = next->rank->comm != op->rank->comm,
+		.step = ~0U, .number = npulink_told(op->number),
+		.code = next->rank->comm != op->rank->comm,
 		.calls = { op->plan->call, next->plan->call },
 	};
 out:

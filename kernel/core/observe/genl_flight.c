@@ -2,8 +2,8 @@
 /*
  * genl_flight.c - flight recorders over generic netlink: NPULINK_GENL_CMD_FLIGHT_GET.
  *
- * Who sees a recorder is as with its rank's file, as far as that can be told without it. Reading takes no lock of
- * a rank, but for a moment to see what is in flight, and holds up nobody.
+ * Who sees a recorder is as with its rank's file, as far as that can be told without it. Reading
+ * takes no lock of a rank, but for a moment to see what is in flight, and holds up nobody.
  */
 #include <linux/ktime.h>
 #include <linux/pid.h>

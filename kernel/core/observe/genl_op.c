@@ -256,7 +256,8 @@ static struct npulink_op *npulink_rank_op(struct npulink_rank *rank, u64 *seq,
 		npulink_op_get(found);
 		*seq = found->seq;
 		*info = (struct npulink_op_info) {
-			.number = npulink_told(found->number), .seq = found->seq, .state = found->state,
+			.number = npulink_told(found->number), .seq = found->seq,
+			.state = found->state,
 			.age_ns = max_t(s64, npulink_clock() - found->start_ns, 0),
 			.has_deadline = found->has_deadline,
 			.units_left = found->raw ? found->plan->nunits : found->units_left,

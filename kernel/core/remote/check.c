@@ -171,7 +171,8 @@ bool npulink_check_data(struct npulink_remote *remote, u32 slot,
 					  le32_to_cpu(msg->sum));
 
 	if (!good && msg->flags & NPULINK_WIRE_TWICE)
-		npulink_check_fail(remote, npulink_number_from_wire(msg->number), rs ? rs->step : ~0U);
+		npulink_check_fail(remote, npulink_number_from_wire(msg->number),
+				   rs ? rs->step : ~0U);
 	else
 		npulink_check_answer_data(remote, good ? NPULINK_WIRE_GOOD : NPULINK_WIRE_AGAIN,
 					  msg);
@@ -263,7 +264,8 @@ static struct npulink_remote_step *npulink_check_find(struct npulink_remote *rem
 	struct npulink_remote_step *rs;
 	bool later, bad;
 
-	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P, npulink_number_from_wire(msg->number),
+	rs = npulink_remote_find(remote, msg->flags & NPULINK_WIRE_P2P,
+				 npulink_number_from_wire(msg->number),
 				 le16_to_cpu(msg->channel), le32_to_cpu(msg->pos),
 				 le64_to_cpu(msg->len), call, true, &later, &bad);
 	if (later)

@@ -42,8 +42,8 @@
  * The connection of @rank and @peer at @ip over @port is lost, and another one is looked for, or
  * it was found there. Any context but NMI.
  */
-static void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip, const char *port,
-			 bool lost)
+static void npulink_notify_port(const struct npulink_rank *rank, u32 peer, const u8 *ip,
+				const char *port, bool lost)
 {
 	struct npulink_notice notice = NPULINK_NOTICE(lost ? NPULINK_EVENT_PORT_LOST :
 							     NPULINK_EVENT_PORT_NEXT);

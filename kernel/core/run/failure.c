@@ -14,11 +14,11 @@
 #include "run/op.h"
 #include "run/run.h"
 
-/* ---- a communicator --------------------------------------------------------------------------- */
+/* ---- a communicator ---------------------------------------------------------------- */
 
 /*
- * @comm has failed: end what is in flight on all ranks. What is posted later sees comm->failed. That
- * may take long, and comm->mutex is wanted by those who hold the lock of all communicators.
+ * @comm has failed: end what is in flight on all ranks. What is posted later sees comm->failed.
+ * That may take long, and comm->mutex is wanted by those who hold the lock of all communicators.
  */
 void npulink_comm_flood(struct npulink_comm *comm)
 {
@@ -98,7 +98,8 @@ bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_ca
  * all ranks. A second call finds nothing left to fail.
  */
 static void npulink_file_fail(struct npulink_file *file, u32 cause,
-			      void (*fail)(struct npulink_comm *comm, const struct npulink_cause *cause))
+			      void (*fail)(struct npulink_comm *comm,
+					   const struct npulink_cause *cause))
 {
 	struct npulink_object *obj;
 	struct npulink_rank *rank;

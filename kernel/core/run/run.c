@@ -258,10 +258,11 @@ static void npulink_rank_run(struct npulink_rank *rank, struct npulink_run *run)
 
 /*
  * Remote peers are the business of @remote_ops; @waiting is called by a task that begins to wait
- * in @file without a limit of its own. The workqueue is for what those who run ranks leave: users can make
- * it much, and it is not before others' work.
+ * in @file without a limit of its own. The workqueue is for what those who run ranks leave: users
+ * can make it much, and it is not before others' work.
  */
-int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(struct npulink_file *file))
+int npulink_run_init(const struct npulink_remote_ops *remote_ops,
+		     void (*waiting)(struct npulink_file *file))
 {
 	npulink_remote_ops = remote_ops;
 	npulink_waiting = waiting;
@@ -327,7 +328,7 @@ void npulink_run(struct npulink_run *run)
 	}
 }
 
-/* One of its ranks that others have left to a task of @file, which this is. False: there is none. */
+/* One of its ranks that others have left to a task of @file, which this is. False: none. */
 bool npulink_file_run_handed(struct npulink_file *file, u64 until_ns)
 {
 	NPULINK_DEFINE_RUN_TASK(run);

@@ -86,7 +86,8 @@ void npulink_run_rank_new(struct npulink_rank *rank);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns);
 struct npulink_req *npulink_ready_pop(struct npulink_file *file);
-int npulink_run_init(const struct npulink_remote_ops *remote_ops, void (*waiting)(struct npulink_file *file));
+int npulink_run_init(const struct npulink_remote_ops *remote_ops,
+		     void (*waiting)(struct npulink_file *file));
 extern void (*npulink_waiting)(struct npulink_file *file);
 void npulink_run_flush(void);
 void npulink_run_exit(void);

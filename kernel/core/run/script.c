@@ -463,7 +463,8 @@ void npulink_script_fail(const struct npulink_script *s, const struct npulink_sc
 	const struct npulink_op *op = s->ops[sr->rank];
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_DEVICE, .rank = sr->rank, .peer = NPULINK_NO_PEER,
-		.step = op->plan->units[sr->unit].first, .number = npulink_told(op->number), .code = -rc,
+		.step = op->plan->units[sr->unit].first, .number = npulink_told(op->number),
+		.code = -rc,
 	};
 
 	npulink_comm_fail_now(op->rank->comm, &cause);

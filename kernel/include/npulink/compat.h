@@ -52,8 +52,8 @@ static inline struct class *npulink_class_create(const char *name)
 }
 
 /*
- * Pins of private memory that is only read. Since 6.2 FOLL_LONGTERM gives it pages of its own, where
- * it has none: good for anonymous memory, while of a mapped file it would make a copy.
+ * Pins of private memory that is only read. Since 6.2 FOLL_LONGTERM gives it pages of its own,
+ * where it has none: good for anonymous memory, while of a mapped file it would make a copy.
  */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
 #define NPULINK_PIN_ANON	FOLL_LONGTERM

@@ -52,8 +52,8 @@
  * that nothing said on one kind of connection is of use on the other. Who is called and has gone
  * on without the caller refuses with NPULINK_WIRE_FAILED. When it knows which of the others
  * it can reach, each machine tells them by ALIVE, again whenever that changes. From that each
- * picks the most that all reach each other (core/comm/agree_pick.h); the first one of them decides: it
- * makes all of them an OFFER, each ACCEPTs, then it says COMMIT, which each passes on to all the
+ * picks the most that all reach each other (core/comm/agree_pick.h); the first one of them decides:
+ * it makes all of them an OFFER, each ACCEPTs, then it says COMMIT, which each passes on to all the
  * others. An OFFER without the one that it is sent to takes the one before it back. Who is left
  * out is told so by WITHOUT, by each that has heard COMMIT from all that it reaches: none is left
  * out by who then dies. The new secret is a hash of the old one, of the nonce of
