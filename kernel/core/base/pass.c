@@ -20,6 +20,7 @@
  */
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
+#include <linux/moduleparam.h>
 #include <linux/percpu.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
@@ -29,6 +30,10 @@
 #include <npulink/compat.h>
 #include "base/hot.h"
 #include "base/pass.h"
+
+static bool npulink_deferred_wakes = true;
+module_param_named(deferred_wakes, npulink_deferred_wakes, bool, 0644);
+MODULE_PARM_DESC(deferred_wakes, "ranks that share processors are woken by the next of them that goes to sleep there");
 
 #define BACKSTOP_NS	(200 * NSEC_PER_USEC)
 #define BACKSTOP_WAKES	16	/* at a time, as it is an interrupt */
@@ -237,7 +242,7 @@ npulink_hot bool npulink_pass_may_hold(struct npulink_pass_group *group)
 	/* The backstop may write it meanwhile: then it is a little more or less. */
 	if (rest)
 		WRITE_ONCE(group->rest, rest - 1);
-	return !rest;
+	return !rest && READ_ONCE(npulink_deferred_wakes);
 }
 
 /*
