@@ -592,30 +592,33 @@ static void rdma_close_last(struct rdma_conn *conn)
 }
 
 /*
- * If one end has just told the other who it is, the connection comes up in a moment, and then our
+ * Has one end just told the other who it is? Then the connection comes up in a moment, and then our
  * last message is sent. One that broke off without a word would be a lost one for the peer.
  */
-static void rdma_close_opening(const struct rdma_conn *conn)
+static bool rdma_conn_opening(const struct rdma_conn *conn)
 {
-	unsigned long end = jiffies + msecs_to_jiffies(RDMA_LEAVE_MIN);
-
-	while (time_before(jiffies, end) && READ_ONCE(conn->state) == RDMA_CONN_OPEN &&
+	return READ_ONCE(conn->state) == RDMA_CONN_OPEN &&
 	       (conn->active || READ_ONCE(conn->lane->proved)) && !READ_ONCE(conn->failing) &&
-	       !READ_ONCE(conn->shutting))
+	       !READ_ONCE(conn->shutting);
+}
+
+static void rdma_close_opening(const struct rdma_conn *conn, unsigned long end)
+{
+	while (time_before(jiffies, end) && rdma_conn_opening(conn))
 		usleep_range(500, 1000);
 }
 
 void rdma_close(struct npulink_put *put)
 {
 	struct rdma_conn *conn = put->priv;
+	unsigned long flags, end = jiffies + msecs_to_jiffies(RDMA_LEAVE_MIN);
 	struct rdma_lane *other;
-	unsigned long flags;
 	bool told;
 
 	if (conn->leaving)
 		rdma_close_last(conn);
 	if (put->opening)
-		rdma_close_opening(conn);
+		rdma_close_opening(conn, end);
 	/* What the peer is to be told of a failure goes before the connection does. */
 	told = READ_ONCE(conn->shutting);
 	if (told && READ_ONCE(conn->state) < RDMA_CONN_FAILED)
@@ -625,6 +628,12 @@ void rdma_close(struct npulink_put *put)
 	hash_del(&conn->hash);
 	mutex_unlock(&rdma_lock);
 	mutex_lock(&conn->setup);
+	/* A call of ours may have been answered since. */
+	while (put->opening && time_before(jiffies, end) && rdma_conn_opening(conn)) {
+		mutex_unlock(&conn->setup);
+		rdma_close_opening(conn, end);
+		mutex_lock(&conn->setup);
+	}
 	/* It may have come up since, with something to be told. */
 	if (!told && READ_ONCE(conn->shutting) && conn->state < RDMA_CONN_FAILED)
 		wait_for_completion_timeout(&conn->last_sent, RDMA_SHUT_WAIT);
