@@ -15,7 +15,7 @@ struct meeting {
 	uint32_t port;
 };
 
-/* As coll_comm_init_env(), with the secret of COLL_KEY or COLL_KEY_FILE. Changes the environment. */
+/* As coll_comm_init_env(), with the secret of COLL_KEY or COLL_KEY_FILE, by the environment. */
 int meet_as(struct coll_comm **comm, uint32_t rank, uint32_t nranks, const struct meeting *at,
 	    const struct coll_config *config);
 

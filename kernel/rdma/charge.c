@@ -6,8 +6,8 @@
  * The kernel charges whoever runs, and connections are made by workers and by calls of the peer.
  * So a session is charged when it is opened, by its process: on each device that its ports have,
  * for one connection. The second one, of a peer that has called again, is there only until the
- * first is taken down. Agreements (core/comm/agree.c), which workers open, are not charged, nor is a device
- * that appears later.
+ * first is taken down. Agreements (core/comm/agree.c), which workers open, are not charged, nor is a
+ * device that appears later.
  */
 #include <linux/cgroup_rdma.h>
 #include <linux/sched.h>
