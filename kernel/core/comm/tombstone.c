@@ -166,11 +166,12 @@ static struct npulink_tombstone *npulink_tombstone_find(const struct npulink_com
  */
 int npulink_tombstone_read(struct npulink_comm *fresh, u32 rank)
 {
-	struct npulink_tombstone *t = npulink_tombstone_find(fresh);
+	struct npulink_tombstone *t;
 	bool again = false;
 	u32 i;
 
 	lockdep_assert_held(&npulink_comms_lock);
+	t = npulink_tombstone_find(fresh);
 	if (!t)
 		return 0;
 	for (i = 0; i < t->nleft; i++)

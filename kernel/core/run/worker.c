@@ -366,7 +366,8 @@ void npulink_worker_end(struct npulink_file *file)
 	struct task_struct *task;
 
 	spin_lock_irq(&file->lock);
-	file->closing = true;
+	/* Read without the lock by dl_watch(). */
+	WRITE_ONCE(file->closing, true);
 	spin_unlock_irq(&file->lock);
 	cancel_work_sync(&file->start_work);
 	kthread_cancel_work_sync(&file->spare_work);
