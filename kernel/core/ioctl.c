@@ -78,7 +78,6 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	/* All have failed; engines let go of cancelled requests in bounded time. */
 	wait_event(file->poll_wq, npulink_file_idle(file));
 	npulink_watchdog_stop(file);
-	npulink_deadlock_forget(file);
 	npulink_file_unlink(file);
 	npulink_slots_free(file);
 	npulink_objects_destroy(file, &npulink_plan_type);
@@ -86,6 +85,8 @@ static int npulink_release(struct inode *inode, struct file *filp)
 	npulink_objects_destroy(file, &npulink_buf_type);
 	npulink_port_unuse(file);
 	npulink_worker_end(file);
+	/* It is seen to be closing by now: nobody watches it again. */
+	npulink_deadlock_forget(file);
 	if (file->arena) {
 		npulink_buf_drop_base(file->arena);
 		npulink_object_put(&file->arena->obj);

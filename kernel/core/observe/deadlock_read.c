@@ -49,7 +49,7 @@ void dl_watch(struct npulink_file *file)
 	if (!list_empty_careful(&file->wait_node))
 		return;
 	spin_lock(&dl_waiting_lock);
-	/* One that is being closed may have been forgotten by now, and is not remembered again. */
+	/* npulink_deadlock_forget() comes after that: or it would be freed while it is here. */
 	if (list_empty(&file->wait_node) && !READ_ONCE(file->closing))
 		list_add_tail(&file->wait_node, &dl_waiting);
 	spin_unlock(&dl_waiting_lock);
