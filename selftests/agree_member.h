@@ -262,17 +262,10 @@ static inline bool begin(struct agreer *a, const struct survivor *s, uint8_t typ
 
 static inline void set_up(void)
 {
-	struct npulink_port_info info = { .size = sizeof(info) };
-	const char *why = rxe_set_up(IP);
-	int fd;
+	const char *why = rxe_set_up_port(IP, &port);
 
 	if (why)
 		ksft_exit_fail_msg("%s\n", why);
-	fd = raw_open(0);
-	if (raw_ioctl(fd, NPULINK_PORT_INFO, &info))
-		ksft_exit_fail_msg("no port\n");
-	port = info.out_addr.port;
-	close(fd);
 }
 
 static inline bool nothing_left(void)

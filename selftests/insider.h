@@ -93,18 +93,11 @@ static inline struct npulink_wire_msg step_msg(uint32_t len)
 
 static inline void set_up(void)
 {
-	struct npulink_port_info info = { .size = sizeof(info) };
-	const char *why = rxe_set_up(IP);
+	const char *why = rxe_set_up_port(IP, &port);
 	uint8_t secret[16];
-	int fd;
 
 	if (why)
 		ksft_exit_fail_msg("%s\n", why);
-	fd = raw_open(0);
-	if (raw_ioctl(fd, NPULINK_PORT_INFO, &info))
-		ksft_exit_fail_msg("no port\n");
-	port = info.out_addr.port;
-	close(fd);
 	raw_secret(secret);
 	for (unsigned int i = 0; i < 2; i++)
 		if (member_join(&bystander[i], i, secret, i, 2, 4096))

@@ -42,6 +42,23 @@ static inline const char *rxe_set_up(const char *ip)
 	return "no port";
 }
 
+/* The same, and the port at which the kernel listens, big endian. */
+static inline const char *rxe_set_up_port(const char *ip, uint16_t *port)
+{
+	struct npulink_port_info info = { .size = sizeof(info) };
+	const char *why = rxe_set_up(ip);
+	int fd;
+
+	if (why)
+		return why;
+	fd = raw_open(0);
+	if (raw_ioctl(fd, NPULINK_PORT_INFO, &info))
+		why = "no port";
+	*port = info.out_addr.port;
+	close(fd);
+	return why;
+}
+
 static inline void rxe_take_down(void)
 {
 	sh("rdma link delete rxe8; ip link delete dummy8");
