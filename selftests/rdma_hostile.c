@@ -106,21 +106,40 @@ static const char *const wrong_proofs[] = {
 	"a wrong proof", "a short proof", "a message instead", "nothing at all",
 };
 
+/*
+ * Calls as rank 0 until it is taken. Who was called says "later" for a moment after it has dropped
+ * another caller, whose connection it takes down.
+ */
+static bool is_taken(struct hostile *h, const struct victim *v)
+{
+	struct sockaddr_in sin = listener();
+
+	for (unsigned int i = 0; i < 100; i++) {
+		struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
+
+		if (hostile_init(h))
+			return false;
+		if (hostile_call(h, &sin, v->secret, &hello,
+				 sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED)
+			return true;
+		hostile_end(h);
+		raw_sleep_ms(100);
+	}
+	return false;
+}
+
 static bool dropped(struct victim *v, unsigned int kind)
 {
-	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
-	struct sockaddr_in sin = listener();
 	const size_t proof = sizeof(struct npulink_wire_auth);
 	char data[sizeof(struct npulink_wire_msg)] = { kind == 2 ? NPULINK_WIRE_BYE : 0 };
 	struct hostile h;
 	bool ok;
 
-	if (hostile_init(&h))
+	if (!is_taken(&h, v))
 		return false;
-	ok = hostile_call(&h, &sin, v->secret, &hello,
-			  sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED;
+	ok = true;
 	if (kind != 3)
-		ok = ok && !hostile_send(&h, data, kind == 0 ? proof : kind == 1 ? proof - 1 :
+		ok = !hostile_send(&h, data, kind == 0 ? proof : kind == 1 ? proof - 1 :
 				       sizeof(data));
 	ok = ok && hostile_dropped(&h, 20000) && !h.nrecv;
 	hostile_end(&h);
@@ -159,8 +178,6 @@ static pid_t neighbour(uint16_t *at, uint8_t **secret)
 /* After all that, the one who was meant can still come. */
 static bool true_peer_comes(struct victim *v)
 {
-	struct npulink_wire_hello hello = hostile_hello(v->secret, 0, 1);
-	struct sockaddr_in sin = listener();
 	struct npulink_wire_msg msg = {
 		.type = NPULINK_WIRE_DATA, .len = LEN, .size = LEN,
 		.call = { .collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32 },
@@ -170,10 +187,9 @@ static bool true_peer_comes(struct victim *v)
 	struct hostile h;
 	bool ok;
 
-	ok = !hostile_init(&h);
-	ok = ok && hostile_call(&h, &sin, v->secret, &hello,
-				sizeof(hello)) == RDMA_CM_EVENT_ESTABLISHED &&
-	     !hostile_prove(&h, v->secret);
+	if (!is_taken(&h, v))
+		return false;
+	ok = !hostile_prove(&h, v->secret);
 	memcpy(data, &msg, sizeof(msg));
 	memset(data + sizeof(msg), 0x42, LEN);
 	hostile_poll(&h, 200, 0);
