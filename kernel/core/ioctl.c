@@ -25,7 +25,7 @@
 #include "run/board.h"
 #include "run/event.h"
 #include "run/failure.h"
-#include "run/meet.h"
+#include "run/graph.h"
 #include "run/op.h"
 #include "run/worker.h"
 #include "ioctl.h"

@@ -22,7 +22,7 @@
 #include "remote/remote.h"
 #include "run/board.h"
 #include "run/failure.h"
-#include "run/meet.h"
+#include "run/graph.h"
 #include "run/op.h"
 #include "run/run.h"
 #include "run/slow.h"
@@ -95,7 +95,7 @@ static void npulink_plan_gone(struct npulink_plan *plan)
 {
 	npulink_plan_free_spares(plan);
 	npulink_remote_plan_free(plan);
-	npulink_script_put(plan->script);
+	npulink_graph_put(plan->graph);
 }
 
 static const struct npulink_plan_events npulink_run_plan_events = {

@@ -210,7 +210,8 @@ static void npulink_comm_free(struct npulink_comm *comm)
 	bitmap_free(comm->left);
 	bitmap_free(comm->died);
 	kvfree(comm->ranks);
-	kvfree(comm->meets);
+	kvfree(comm->round_ops);
+	kvfree(comm->rounds);
 	npulink_comm_events->free(comm);
 	kvfree(comm->map);
 	memzero_explicit(comm->secret, sizeof(comm->secret));
@@ -236,6 +237,22 @@ void npulink_comm_put(struct npulink_comm *comm)
 	}
 }
 
+static int npulink_comm_make_rounds(struct npulink_comm *comm)
+{
+	const size_t n = NPULINK_MAX_INFLIGHT;
+	u32 i;
+
+	if (comm->nranks > NPULINK_ROUND_RANKS)
+		return 0;
+	comm->rounds = kvcalloc(n, sizeof(*comm->rounds), GFP_KERNEL_ACCOUNT);
+	comm->round_ops = kvcalloc(n * comm->nranks, sizeof(*comm->round_ops), GFP_KERNEL_ACCOUNT);
+	if (!comm->rounds || !comm->round_ops)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		comm->rounds[i].ops = comm->round_ops + (size_t)i * comm->nranks;
+	return 0;
+}
+
 /* With one reference. */
 struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 {
@@ -251,7 +268,6 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->here = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	comm->left = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	comm->died = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
-	comm->meets = kvcalloc(NPULINK_MAX_INFLIGHT, sizeof(*comm->meets), GFP_KERNEL_ACCOUNT);
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
 	comm->turns.size = nranks;
@@ -263,7 +279,8 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	spin_lock_init(&comm->lock);
 	INIT_WORK(&comm->abort_work, npulink_comm_abort_work);
 	/* Whoever sees it by its serial sees all of it. */
-	if (!comm->ranks || !comm->here || !comm->left || !comm->died || !comm->meets ||
+	if (!comm->ranks || !comm->here || !comm->left || !comm->died ||
+	    npulink_comm_make_rounds(comm) ||
 	    xa_alloc_cyclic(&npulink_comms_by_serial, &serial, NULL, xa_limit_31b, &next_serial,
 			    GFP_KERNEL_ACCOUNT) < 0) {
 		npulink_comm_free(comm);

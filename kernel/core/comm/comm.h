@@ -19,7 +19,8 @@
 struct npulink_agree;
 struct npulink_flight;
 struct npulink_flight_peer;
-struct npulink_script;
+struct npulink_graph;
+struct npulink_op;
 
 /*
  * Why a communicator failed; written once. If that was between machines: @ip, that of
@@ -47,25 +48,40 @@ struct npulink_called {
 };
 
 /*
- * struct npulink_meet - ranks that wait for all others to post a small collective (meet.c)
- * @used: there has been one, of @number
+ * struct npulink_round - the operations of all ranks of this node under one number (run/round.c)
  * @number: of the collective
- * @count: ranks that have posted it
- * @broken: each starts for itself
- * @script: what they have in common
- * @first: their operations, the latest first
- * @skips: somebody posted a later one, the last of them @skipped, while an older one was here
+ * @used: there has been one, of @number
+ * @skips: a later number was posted, the last one @skipped, while an older one was still here
+ * @state: enum npulink_round_state
+ * @count: operations in @ops; 0: the next number may have this place
+ * @graph: what their plans have in common; referenced while it is run
+ * @ops: by rank, referenced; NULL: not posted yet, or over
+ * @last: the rank that posted last, at @met
+ * @bad: some blocks were not run
+ * @nblocks: of the graph
+ * @next: the block that is taken next
+ * @left: blocks that are not done; one more while tasks are being asked
+ *
+ * Under the communicator's lock, but for what is behind @ops, which belongs to those who run it.
  */
-struct npulink_meet {
+struct npulink_round {
 	u64 number;
-	u32 count;
-	bool used;
-	bool broken;
-	bool skips;
-	struct npulink_script *script;
-	struct npulink_op *first;
 	u64 skipped;
+	bool used;
+	bool skips;
+	u8 state;
+	u32 count;
+	struct npulink_graph *graph;
+	struct npulink_op **ops;
+	u32 last;
+	u64 met;
+	bool bad;
+	u32 nblocks;
+	atomic_t next;
+	atomic_t left;
 };
+
+#define NPULINK_ROUND_RANKS	1024	/* ranks of larger communicators each run by themselves */
 
 /* What other machines call a communicator (expect.c). */
 struct npulink_tag {
@@ -84,7 +100,7 @@ extern struct mutex npulink_comms_lock;
  * struct npulink_comm - a communicator, as far as it is on this node
  * @mutex: join, leave, abort; not for long, see npulink_comms_lock
  * @flood: whoever tells all ranks of a failure; before mutex
- * @lock: calls, cause, meets
+ * @lock: calls, cause, rounds
  * @ranks: members of this node by rank, RCU
  * @here: those members; changed under npulink_comms_lock, as @ranks
  * @left: ranks that were members
@@ -119,7 +135,7 @@ struct npulink_comm {
 	unsigned long *here;
 	unsigned long *left;
 	unsigned long *died;
-	spinlock_t lock;		/* calls, cause, meets */
+	spinlock_t lock;		/* calls, cause, rounds */
 	bool failed;
 	bool flooded;
 	struct npulink_cause cause;
@@ -134,7 +150,8 @@ struct npulink_comm {
 	u32 *map;			/* what its ranks have been there */
 	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
-	struct npulink_meet *meets;	/* by number % NPULINK_MAX_INFLIGHT */
+	struct npulink_round *rounds;	/* by number % NPULINK_MAX_INFLIGHT, or NULL */
+	struct npulink_op **round_ops;	/* those of all rounds */
 	u64 nets[NPULINK_NOTICE_NETS];	/* network namespaces, by cookie, that hear of it in full */
 	u32 nnets;
 	struct npulink_board *board;	/* set once, under lock; or NULL */

@@ -267,7 +267,7 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	if (READ_ONCE(rank->file->dead))
 		set_bit(rank->rank, comm->died);
 	set_bit(rank->rank, comm->left);
-	/* Pairs with npulink_meet_arrive(), by the ranks' locks below. */
+	/* Pairs with npulink_round_arrive(), by the ranks' locks below. */
 	WRITE_ONCE(comm->nleft, comm->nleft + 1);
 	atomic64_add(rank->stats.done, &npulink_totals.done);
 	atomic64_add(rank->stats.failed, &npulink_totals.failed);

@@ -27,7 +27,6 @@
 #include "base/number.h"
 #include "comm/comm.h"
 #include "observe/deadlock.h"
-#include "run/meet.h"
 #include "run/op.h"
 
 static unsigned int npulink_deadlock_ms = 500;
@@ -246,9 +245,6 @@ static bool npulink_deadlock_search(void)
 	if (dl_read(dl, before))
 		goto out;
 	any = dl->nwaits || dl->young;
-	/* Who has waited for so long may as well have steps that say for what. */
-	for (i = 0; i < dl->nwaits; i++)
-		npulink_meet_dissolve(dl->waits[i].op);
 	if (!dl->nwaits || dl_read_procs(dl))
 		goto out;
 	for (i = 0; i < dl->nprocs; i++) {

@@ -9,6 +9,7 @@
 #include "observe/deadlock.h"
 #include "plan/plan.h"
 #include "run/op.h"
+#include "run/round.h"
 
 /* Of one part: give up rather than search for long, and keep others' circles from being found. */
 #define DL_MAX_MARKS	BIT(20)
@@ -69,25 +70,60 @@ static int dl_room_for_marks(struct dl *dl, u32 more)
 		       sizeof(*dl->marks)) ? 0 : -ENOMEM;
 }
 
-/* The rank at the end of stream @i of @op, referenced, if its process is supposed not to post. */
-static struct npulink_rank *dl_stream_rank(const struct dl *dl, const struct npulink_op *op, u32 i)
+/* The rank @i of @comm, referenced, if its process is supposed not to post. */
+static struct npulink_rank *dl_rank(const struct dl *dl, const struct npulink_comm *comm, u32 i)
 {
-	const struct npulink_stream *s = &op->plan->streams[i];
 	const struct dl_proc *proc = NULL;
 	struct npulink_rank *peer;
 
-	lockdep_assert_held(&op->rank->lock);
-	/* One that is raw was posted a moment ago. */
-	if (op->state != NPULINK_OP_RUNNING || op->raw || op->streams[i].peer)
-		return NULL;
 	rcu_read_lock();
-	peer = rcu_dereference(op->rank->comm->ranks[op->plan->peers[s->peer].conn->rank]);
+	peer = rcu_dereference(comm->ranks[i]);
 	if (peer)
 		proc = dl_proc(dl, READ_ONCE(peer->file)->mm);
 	if (!proc || !proc->in || !kref_get_unless_zero(&peer->obj.kref))
 		peer = NULL;
 	rcu_read_unlock();
 	return peer;
+}
+
+/* The same of the one at the end of stream @i of @op. */
+static struct npulink_rank *dl_stream_rank(const struct dl *dl, const struct npulink_op *op, u32 i)
+{
+	const struct npulink_stream *s = &op->plan->streams[i];
+
+	lockdep_assert_held(&op->rank->lock);
+	/* One that is not running was posted a moment ago, or has no steps yet. */
+	if (op->state != NPULINK_OP_RUNNING || op->streams[i].peer)
+		return NULL;
+	return dl_rank(dl, op->rank->comm, op->plan->peers[s->peer].conn->rank);
+}
+
+/*
+ * The first such rank that an operation waits for that is gathered, and so stuck as a whole; its
+ * communicator's number of ranks: none, or a negative number.
+ */
+static int dl_gathered(struct dl *dl, struct npulink_op *op)
+{
+	const u32 n = op->rank->comm->nranks;
+	struct npulink_rank *peer = NULL;
+	u32 i = 0;
+	int rc;
+
+	for (;;) {
+		spin_lock_irq(&op->rank->lock);
+		i = op->state == NPULINK_OP_GATHERED ? npulink_round_missing(op, i) : n;
+		spin_unlock_irq(&op->rank->lock);
+		rc = dl_looked(dl, 1);
+		if (rc || i == n)
+			return rc ?: n;
+		peer = dl_rank(dl, op->rank->comm, i);
+		if (peer) {
+			npulink_rank_put(peer);
+			return i;
+		}
+		i++;
+		cond_resched();
+	}
 }
 
 /*
@@ -129,6 +165,16 @@ static int dl_seed(struct dl *dl, struct npulink_op *op)
 	int i, rc;
 	u32 k;
 
+	i = dl_gathered(dl, op);
+	if (i < 0)
+		return i;
+	if (i < op->rank->comm->nranks) {
+		o = dl_op(dl, op);
+		if (!o)
+			return -ENOMEM;
+		o->nstuck = 1;
+		return 0;
+	}
 	for (i = 0; (i = dl_starving(dl, op, i)) >= 0 && i < plan->nstreams; i++) {
 		const struct npulink_stream *s = &plan->streams[i];
 
@@ -334,7 +380,13 @@ bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 		if (!o->nstuck || it->rank->comm != comm ||
 		    (it != op && (it->plan->p2p || op->plan->p2p || it->number != op->number)))
 			continue;
-		k = dl_starving(dl, it, 0);
+		k = dl_gathered(dl, it);
+		if (k >= 0 && k < comm->nranks) {
+			*peer = k;
+			return true;
+		}
+		if (k >= 0)
+			k = dl_starving(dl, it, 0);
 		if (k < 0)
 			return false;
 		if (k == it->plan->nstreams)

@@ -13,8 +13,8 @@
 #include "comm/comm.h"
 #include "observe/genl.h"
 #include "plan/plan.h"
-#include "run/meet.h"
 #include "run/op.h"
+#include "run/round.h"
 
 #define NPULINK_GENL_WAITS	8	/* shown of one operation */
 
@@ -141,13 +141,38 @@ static u32 npulink_unit_waits(struct npulink_op *op, u32 unit, struct npulink_wa
 	return 0;
 }
 
-/* One that is being carried out in one go waits for its own part, if for anything. */
-static u32 npulink_part_waits(struct npulink_op *op, struct npulink_wait_info *w)
+/* Those that have not posted what @op, which is gathered, waits for. */
+static u32 npulink_gathered_waits(const struct npulink_op *op, struct npulink_wait_info *w, u32 max)
+{
+	const struct npulink_comm *comm = op->rank->comm;
+	const u64 since = max_t(s64, npulink_clock() - op->start_ns, 0);
+	u32 n = 0, i, k;
+
+	for (i = 0; n < max && (i = npulink_round_missing(op, i)) < comm->nranks; i++, n++) {
+		w[n] = (struct npulink_wait_info) {
+			.kind = NPULINK_WAIT_RECV, .step = npulink_op_first_with(op, i),
+			.peer = i, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV,
+			.since_ns = since, .len = op->plan->bytes,
+		};
+		k = npulink_find_peer(op->plan, i);
+		if (k != ~0U) {
+			const u32 stream = op->plan->peers[k].stream;
+
+			npulink_wait_link(op, stream, op->plan->streams[stream].send, &w[n]);
+		}
+	}
+	return n;
+}
+
+/* One that a round runs, or will run, waits for its own part, or for who has not come. */
+static u32 npulink_round_waits(struct npulink_op *op, struct npulink_wait_info *w, u32 max)
 {
 	const struct npulink_req *part;
+	u32 n;
 
 	spin_lock_irq(&op->rank->lock);
-	part = op->meet.part;
+	part = op->part;
+	n = part ? 1 : npulink_gathered_waits(op, w, max);
 	if (part)
 		*w = (struct npulink_wait_info) {
 			.kind = part->core.state == NPULINK_REQ_READY ? NPULINK_WAIT_WORKER :
@@ -157,15 +182,15 @@ static u32 npulink_part_waits(struct npulink_op *op, struct npulink_wait_info *w
 			.since_ns = max_t(s64, npulink_clock() - op->start_ns, 0),
 		};
 	spin_unlock_irq(&op->rank->lock);
-	return !!part;
+	return n;
 }
 
 static u32 npulink_op_waits(struct npulink_op *op, struct npulink_wait_info *w, u32 max)
 {
 	u32 i, n = 0;
 
-	if (READ_ONCE(op->raw))
-		return npulink_part_waits(op, w);
+	if (READ_ONCE(op->part) || READ_ONCE(op->state) == NPULINK_OP_GATHERED)
+		return npulink_round_waits(op, w, max);
 	for (i = 0; i < op->plan->nunits && n < max; i++) {
 		u8 phase = READ_ONCE(op->units[i].phase);
 
@@ -260,7 +285,8 @@ static struct npulink_op *npulink_rank_op(struct npulink_rank *rank, u64 *seq,
 			.state = found->state,
 			.age_ns = max_t(s64, npulink_clock() - found->start_ns, 0),
 			.has_deadline = found->has_deadline,
-			.units_left = found->raw ? found->plan->nunits : found->units_left,
+			.units_left = found->state < NPULINK_OP_RUNNING ? found->plan->nunits :
+								   found->units_left,
 			.bytes = found->bytes,
 		};
 		if (found->has_deadline && time_after(found->deadline, jiffies))
@@ -280,14 +306,6 @@ static int npulink_genl_dump_rank_ops(struct sk_buff *skb, struct netlink_callba
 	int rc;
 
 	for (; (op = npulink_rank_op(rank, seq, &info)); ++*seq) {
-		if (READ_ONCE(op->raw)) {
-			/* Its steps shall say what they wait for. */
-			npulink_meet_dissolve(op);
-			npulink_op_put(op);
-			op = npulink_rank_op(rank, seq, &info);
-			if (!op)
-				break;
-		}
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_OP_GET);
 		rc = header ? npulink_genl_fill_op(skb, op, &info) : -EMSGSIZE;
 		npulink_op_put(op);

@@ -55,8 +55,8 @@ struct npulink_step_pos {
  * struct npulink_plan - a verified plan, ready to run
  * @spares: operations kept for the next POSTs, so that these allocate nothing
  * @nspares: how many
- * @script: how it is run together with all other ranks' plans; under comm->lock
- * @script_tries: how often that was found out
+ * @graph: it, linked with all other ranks' plans; under comm->lock
+ * @graph_tries: how often they were linked
  *
  * Frozen when its id is published, but for those and @inflight.
  */
@@ -92,8 +92,8 @@ struct npulink_plan {
 	spinlock_t spare_lock;	/* nspares, spares */
 	u32 nspares;
 	struct llist_node *spares;
-	struct npulink_script *script;
-	u32 script_tries;
+	struct npulink_graph *graph;
+	u32 graph_tries;
 	atomic_t inflight;
 	struct npulink_deferred deferred;
 };

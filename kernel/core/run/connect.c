@@ -163,8 +163,8 @@ static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan
 		npulink_left(op, peer->rank, cause);
 		return -ESHUTDOWN;
 	}
-	/* One that is raw will look for us when it starts. */
-	if (!pop || pop->state != NPULINK_OP_RUNNING || pop->raw)
+	/* One that is not running yet will look for us when it starts. */
+	if (!pop || pop->state != NPULINK_OP_RUNNING)
 		return 0;
 	pp = pop->plan;
 	other = npulink_find_peer(pp, op->rank->rank);

@@ -16,7 +16,6 @@
 #include "file/account.h"
 #include "file/file.h"
 #include "run/event.h"
-#include "run/meet.h"
 #include "run/op.h"
 
 #define SLOT(seq)	((seq) % NPULINK_MAX_INFLIGHT)
@@ -150,7 +149,7 @@ void npulink_op_deliver(struct npulink_op *op)
 		if (cq->eventfd)
 			npulink_eventfd_signal(cq->eventfd);
 	}
-	npulink_op_wake(file, op, op->meet.turns);
+	npulink_op_wake(file, op, op->turns);
 	/* Who polls looks at the ring; npulink_release(), at what is in flight. */
 	if ((!op->held || READ_ONCE(file->dead)) && wq_has_sleeper(&file->poll_wq))
 		wake_up(&file->poll_wq);
@@ -366,7 +365,6 @@ void npulink_blame(struct npulink_op *op, struct npulink_cause *cause)
 	struct npulink_rank *rank = npulink_rank_get(op->rank);
 	u32 first = rank->rank, been = first, hops, work = 0;
 
-	npulink_meet_dissolve(op);
 	for (hops = 1; hops <= NPULINK_BLAME_HOPS && work < NPULINK_BLAME_WORK; hops++) {
 		struct npulink_rank *next = NULL;
 		struct npulink_op *o;

@@ -12,6 +12,7 @@
 #include "run/board.h"
 #include "run/failure.h"
 #include "run/op.h"
+#include "run/round.h"
 #include "run/run.h"
 
 /* ---- a communicator ---------------------------------------------------------------- */
@@ -39,21 +40,21 @@ void npulink_comm_flood(struct npulink_comm *comm)
 	mutex_unlock(&comm->mutex);
 	while ((rank = npulink_comm_get_next_rank(comm, &i))) {
 		struct npulink_op *op;
+		bool more;
 
 		npulink_conn_events->abort(rank);
 		/* Interrupts may come in between: a large one takes a while to let go of all. */
 		do {
 			spin_lock_irq(&rank->lock);
-			list_for_each_entry(op, &rank->ops, node)
-				if (op->state == NPULINK_OP_RUNNING)
+			more = false;
+			list_for_each_entry(op, &rank->ops, node) {
+				more = npulink_op_fail(op, &run);
+				if (more)
 					break;
-			if (list_entry_is_head(op, &rank->ops, node))
-				op = NULL;
-			else
-				npulink_op_fail(op, &run);
+			}
 			spin_unlock_irq(&rank->lock);
 			cond_resched();
-		} while (op);
+		} while (more);
 		npulink_rank_put(rank);
 	}
 	mutex_unlock(&comm->flood);
@@ -70,14 +71,15 @@ bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_ca
 
 	spin_lock_irq(&by->lock);
 	list_for_each_entry(op, &by->ops, node) {
-		/* All have posted it, and the last of them is at it. */
-		if (op->raw && READ_ONCE(op->meet.state) == NPULINK_MEET_NOT)
-			continue;
 		k = npulink_find_peer(op->plan, gone);
-		if (k == NPULINK_NO_INDEX)
+		/* One that is starting finds out by itself. */
+		if (k == NPULINK_NO_INDEX || op->state == NPULINK_OP_STARTING)
 			continue;
 		p = &op->plan->peers[k];
-		for (i = p->stream; !missed && i < p->stream + p->nstreams; i++)
+		if (op->state == NPULINK_OP_GATHERED)
+			missed = npulink_round_missing(op, gone) == gone;
+		for (i = p->stream; op->state >= NPULINK_OP_RUNNING && !missed &&
+		     i < p->stream + p->nstreams; i++)
 			missed = !op->streams[i].peer;
 		if (missed) {
 			*cause = (struct npulink_cause) {

@@ -15,8 +15,8 @@
 #include "run/checksum.h"
 #include "run/event.h"
 #include "run/flight_record.h"
-#include "run/meet.h"
 #include "run/op.h"
+#include "run/round.h"
 #include "run/run.h"
 #include "run/seq.h"
 #include "run/slow.h"
@@ -60,7 +60,7 @@ void npulink_ops_exit(void)
 }
 
 /*
- * Set up what its steps need; nobody looks at them yet, and not while op->raw. It may be a lot: in
+ * Set up what its steps need; nobody looks at them before NPULINK_OP_RUNNING. It may be a lot: in
  * a task, no locks held.
  */
 void npulink_op_reset(struct npulink_op *op)
@@ -243,9 +243,7 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 	op->slow_ns = 0;
 	op->bytes = 0;
 	op->inflight = 0;
-	op->meet.state = NPULINK_MEET_NOT;
-	op->meet.part = NULL;
-	op->meet.over = false;
+	op->part = NULL;
 	op->wait_ns = 0;
 	op->queue_ns = 0;
 	op->engine_ns = 0;
@@ -254,10 +252,11 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 	op->result.step = NONE;
 	op->result.peer = NPULINK_NO_PEER;
 	op->result.number = ~0ULL;
-	/* One that is likely to be run by a script needs no more. */
-	op->raw = READ_ONCE(plan->script);
-	if (!op->raw)
+	/* One that is likely to be run as a whole needs no more. */
+	if (!READ_ONCE(plan->graph)) {
 		npulink_op_reset(op);
+		op->state = NPULINK_OP_READY;
+	}
 	return op;
 }
 
@@ -285,19 +284,28 @@ void npulink_op_set_state(struct npulink_op *op, enum npulink_op_state state)
 	lockdep_assert_held(&op->rank->lock);
 	switch (state) {
 	case NPULINK_OP_NEW:
+	case NPULINK_OP_READY:
+		break;
+	case NPULINK_OP_GATHERED:
+		ok = op->state <= NPULINK_OP_READY;
+		break;
+	case NPULINK_OP_STARTING:
+		ok = op->state == NPULINK_OP_NEW || op->state == NPULINK_OP_GATHERED;
 		break;
 	case NPULINK_OP_RUNNING:
-		ok = op->state == NPULINK_OP_NEW;
+		ok = op->state == NPULINK_OP_READY || op->state == NPULINK_OP_STARTING;
 		break;
 	case NPULINK_OP_FAILING:
-		ok = op->state == NPULINK_OP_RUNNING;
+		ok = op->state >= NPULINK_OP_GATHERED && op->state <= NPULINK_OP_RUNNING;
 		break;
 	case NPULINK_OP_DONE:
-		ok = op->state == NPULINK_OP_RUNNING || op->state == NPULINK_OP_FAILING;
+		ok = op->state == NPULINK_OP_GATHERED || op->state == NPULINK_OP_RUNNING ||
+		     op->state == NPULINK_OP_FAILING;
 		break;
 	}
 	WARN_ON_ONCE(!ok);
-	op->state = state;
+	/* For those who look without the lock. */
+	WRITE_ONCE(op->state, state);
 }
 
 static void npulink_op_unlist(struct npulink_op *op)
@@ -356,7 +364,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 
 	lockdep_assert_held(&rank->lock);
 	if (unlikely(op->foreign)) {
-		op->meet.turns = NULL;	/* those have been woken without it */
+		op->turns = NULL;	/* those have been woken without it */
 		/* Its driver sleeps. Whoever comes here meanwhile finds it queued. */
 		npulink_op_get(op);
 		if (!npulink_queue(&op->end_work))
@@ -382,8 +390,7 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	run->room -= NPULINK_HOLD_END + op->plan->nstreams / NPULINK_HOLD_OUT;
 	npulink_op_set_state(op, NPULINK_OP_DONE);
 	/* Its plan may be such that it need not wait for everybody. */
-	if (READ_ONCE(op->meet.state) != NPULINK_MEET_NOT)
-		npulink_meet_leave(op);
+	npulink_round_leave(op);
 	npulink_op_unlist(op);
 	for (i = 0; i < op->plan->nslots; i++) {
 		struct npulink_buf *buf = op->binds[i].buf;
@@ -420,24 +427,30 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 	percpu_ref_put(&dev->users);
 }
 
-/* The communicator has failed: end @op as soon as the engine has let go of it. */
-void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
+/*
+ * The communicator has failed: end @op as soon as the engine has let go of it. False if that is
+ * under way, or for the round that runs it.
+ */
+bool npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 {
 	struct npulink_file *file = op->rank->file;
 	u32 i;
 
 	lockdep_assert_held(&op->rank->lock);
-	if (op->state != NPULINK_OP_RUNNING)
-		return;
-	npulink_op_set_state(op, NPULINK_OP_FAILING);
-	if (npulink_meet_leave(op))
+	if (op->state > NPULINK_OP_RUNNING)
+		return false;
+	if (op->state == NPULINK_OP_GATHERED) {
+		if (!npulink_round_leave(op))
+			return false;
 		op->inflight--;
+	}
+	npulink_op_set_state(op, NPULINK_OP_FAILING);
 	for (i = 0; i < op->plan->nreqs; i++) {
 		struct npulink_req *req = npulink_op_req(op, i);
 		bool mine = false;
 
 		/* It is others' work, too: whoever has it, or gets it, sees to its end. */
-		if (req == op->meet.part)
+		if (req == op->part)
 			continue;
 		spin_lock(&file->lock);
 		if (req->core.state == NPULINK_REQ_TODO || req->core.state == NPULINK_REQ_READY) {
@@ -455,6 +468,7 @@ void npulink_op_fail(struct npulink_op *op, struct npulink_run *run)
 	}
 	if (!op->inflight)
 		npulink_op_finish(op, run);
+	return true;
 }
 
 /*
@@ -483,6 +497,33 @@ static enum npulink_guilt npulink_op_guilt(const struct npulink_op *op, u32 stre
 	return sends ? NPULINK_GUILT_SENDS : NPULINK_GUILT_TAKES;
 }
 
+/* The first step of @op with @peer, one that receives if there is one; or else its first. */
+u32 npulink_op_first_with(const struct npulink_op *op, u32 peer)
+{
+	const struct npulink_plan *plan = op->plan;
+	u32 i, k = npulink_find_peer(plan, peer);
+	const struct npulink_plan_peer *p;
+
+	if (k == NONE)
+		return 0;
+	p = &plan->peers[k];
+	for (i = p->stream; i + 1 < p->stream + p->nstreams && plan->streams[i].send; i++)
+		;
+	return plan->stream_steps[plan->streams[i].start];
+}
+
+/* One that is gathered waits for whoever has not posted it. */
+static bool npulink_op_misses(const struct npulink_op *op, u32 *peer, u32 *step)
+{
+	u32 missing = npulink_round_missing(op, 0);
+
+	if (missing == op->rank->comm->nranks)
+		return false;
+	*peer = missing;
+	*step = npulink_op_first_with(op, missing);
+	return true;
+}
+
 /*
  * Which peer and step an operation waits for, of several the one that it is most likely to hang
  * on; false if for none (it computes), or only after many units that do not wait.
@@ -495,8 +536,10 @@ bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step)
 	u32 i, k;
 
 	lockdep_assert_held(&op->rank->lock);
-	if (op->raw)
-		return false;	/* see npulink_meet_dissolve() */
+	if (op->state == NPULINK_OP_GATHERED)
+		return npulink_op_misses(op, peer, step);
+	if (op->state < NPULINK_OP_RUNNING)
+		return false;
 	for (i = 0; i < plan->nunits && left > 0 && worst < NPULINK_GUILT_ABSENT; i++) {
 		const struct npulink_unit *un = &plan->units[i];
 		u8 phase = op->units[i].phase;
@@ -549,7 +592,8 @@ static bool npulink_op_step_with(const struct npulink_op *op, u32 peer, u32 *ste
 
 	for (i = 0; i < plan->nunits && *left > 0; i++) {
 		const struct npulink_unit *un = &plan->units[i];
-		u8 phase = op->raw ? NPULINK_UNIT_BLOCKED : op->units[i].phase;
+		u8 phase = op->state < NPULINK_OP_RUNNING ? NPULINK_UNIT_BLOCKED :
+							    op->units[i].phase;
 
 		*left -= un->nsteps;
 		if (phase == NPULINK_UNIT_DONE || (found && phase == NPULINK_UNIT_BLOCKED))
@@ -583,7 +627,7 @@ void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npuli
 
 	lockdep_assert_held(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node) {
-		if (op->state == NPULINK_OP_RUNNING &&
+		if (op->state <= NPULINK_OP_RUNNING &&
 		    npulink_op_step_with(op, peer, &cause->step, &left)) {
 			cause->number = npulink_told(op->number);
 			break;

@@ -11,9 +11,17 @@
 
 struct npulink_run;
 
+/*
+ * What becomes of an operation: npulink_op_set_state() has the ways from one to the next.
+ * A round (round.c) carries out those that are gathered as a whole; the others run their units,
+ * which nobody looks at before RUNNING.
+ */
 enum npulink_op_state {
-	NPULINK_OP_NEW,
-	NPULINK_OP_RUNNING,
+	NPULINK_OP_NEW,		/* being made; its units are not set up */
+	NPULINK_OP_READY,	/* the same; they are */
+	NPULINK_OP_GATHERED,	/* waits until all ranks have posted theirs, or is run with them */
+	NPULINK_OP_STARTING,	/* somebody sets up its units */
+	NPULINK_OP_RUNNING,	/* its units run, each as soon as it can */
 	NPULINK_OP_FAILING,	/* waits until its requests have come back */
 	NPULINK_OP_DONE,
 };
@@ -64,35 +72,6 @@ struct npulink_op_stream {
 	u32 stream;			/* the peer's stream */
 };
 
-enum npulink_meet_state {
-	NPULINK_MEET_NOT,
-	NPULINK_MEET_LISTED,	/* has started the usual way */
-	NPULINK_MEET_GATHERED,	/* waits for the others; counts as in flight */
-};
-
-enum npulink_meet_verdict {
-	NPULINK_MEET_START,	/* the usual way */
-	NPULINK_MEET_MAKE,	/* a script for next time, then as above */
-	NPULINK_MEET_WAIT,	/* for the last to come */
-	NPULINK_MEET_RUN,	/* this one is the last */
-};
-
-/* An operation's part in a meeting; under comm->lock until the meeting is over. */
-struct npulink_op_meet {
-	struct npulink_op *next;
-	struct npulink_op **pprev;	/* what points to it in the meeting's list */
-	struct npulink_op *other;
-	struct npulink_script *script;
-	struct npulink_pass_group *turns;	/* who waits may have to wait for a processor */
-	struct npulink_req *part;	/* its task's, while it runs a script with others' */
-	u32 run;			/* of that script */
-	u64 met;			/* of the last to post: when that was */
-	u8 state;
-	u8 verdict;
-	bool restart;
-	bool over;			/* all is done, but @part is not back */
-};
-
 struct npulink_bound {
 	struct npulink_buf *buf;
 	u64 off;
@@ -129,15 +108,16 @@ struct npulink_op {
 	bool held;
 	bool done;
 	bool is_mirror;
-	bool raw;			/* units and cells are not set up: no peer may look */
 	u32 units_left;
-	u32 inflight;			/* requests that are not free, a meeting */
+	u32 inflight;			/* requests that are not free, a round */
 	u32 starting, releasing, starved_first, starved_last;
 	u32 drain;			/* next of plan->drains */
 	struct npulink_result result;
 	struct npulink_req *free_req;	/* the first, by core.next */
 	struct npulink_bound binds[NPULINK_MAX_SLOTS];
-	struct npulink_op_meet meet;
+	struct npulink_op *chain;	/* the next one that somebody has to start */
+	struct npulink_req *part;	/* its task's, while a round runs it with others */
+	struct npulink_pass_group *turns;	/* who waits may have to wait for a processor */
 	struct npulink_unit_state *units;
 	struct npulink_op_stream *streams;
 	u32 *drain_left;
@@ -225,10 +205,11 @@ u32 npulink_find_stream(const struct npulink_plan *plan, u32 index, u16 channel,
 u32 npulink_find_peer(const struct npulink_plan *plan, u32 rank);
 int npulink_op_connect(struct npulink_op *op, struct npulink_cause *cause);
 bool npulink_peer_has_called(struct npulink_rank *peer, struct npulink_op *op);
-void npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
+bool npulink_op_fail(struct npulink_op *op, struct npulink_run *run);
 
 /* Steps that are looked at for somebody to blame, with interrupts off. */
 #define NPULINK_BLAME_UNITS	BIT(16)
+u32 npulink_op_first_with(const struct npulink_op *op, u32 peer);
 bool npulink_op_waits_for(struct npulink_op *op, u32 *peer, u32 *step);
 void npulink_blame_step_locked(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);
 void npulink_blame_step(struct npulink_rank *rank, u32 peer, struct npulink_cause *cause);

@@ -14,8 +14,8 @@
 #include "plan/plan.h"
 #include "run/board.h"
 #include "run/event.h"
-#include "run/meet.h"
 #include "run/op.h"
+#include "run/round.h"
 #include "run/run.h"
 #include "run/wait.h"
 
@@ -193,7 +193,8 @@ static void npulink_unbind(struct npulink_op *op)
  * From here on peers can find it, and a failure of the communicator ends it. @differs: what has
  * its number already is another call.
  */
-static int npulink_op_publish(struct npulink_op *op, bool *differs)
+static int npulink_op_publish(struct npulink_op *op, struct npulink_arrival *arrival,
+			      bool *differs)
 {
 	struct npulink_rank *rank = op->rank;
 	struct npulink_plan *plan = op->plan;
@@ -235,16 +236,12 @@ static int npulink_op_publish(struct npulink_op *op, bool *differs)
 		}
 	}
 	if (!rc) {
-		npulink_op_set_state(op, NPULINK_OP_RUNNING);
+		npulink_round_arrive(op, arrival);
 		op->serial = rank->nposted++;
 		list_add_tail(&op->node, &rank->ops);
 		rank->stats.inflight++;
 		atomic_inc(&plan->inflight);
 		refcount_inc(&op->refs);	/* the rank's, until it has finished */
-		if (plan->p2p)
-			op->meet.verdict = NPULINK_MEET_START;
-		else
-			npulink_meet_arrive(op);
 	}
 	spin_unlock_irqrestore(&rank->lock, flags);
 	return rc;
@@ -275,6 +272,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 					   struct npulink_run *run)
 {
 	struct npulink_device *dev = file->dev;
+	struct npulink_arrival arrival;
 	struct npulink_object *obj;
 	struct npulink_plan *plan;
 	struct npulink_op *op;
@@ -325,7 +323,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -ENODEV;
 	if (!percpu_ref_tryget_live(&dev->users))
 		goto err_slot;
-	rc = npulink_op_publish(op, &differs);
+	rc = npulink_op_publish(op, &arrival, &differs);
 	if (rc) {
 		if (differs)
 			npulink_op_fail_call(op);
@@ -334,7 +332,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	trace_npulink_post(op);
 	if (op->has_deadline)
 		npulink_watchdog_arm(file, op);
-	npulink_meet_go(op, run);
+	npulink_round_go(op, &arrival, run);
 	npulink_plan_put(plan);
 	return op;
 

@@ -19,8 +19,8 @@
 #include "run/checksum.h"
 #include "run/event.h"
 #include "run/op.h"
+#include "run/round.h"
 #include "run/run.h"
-#include "run/script.h"
 #include "run/seq.h"
 
 const struct npulink_remote_ops *npulink_remote_ops;
@@ -432,10 +432,10 @@ void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u6
 {
 	int rc;
 
-	if (unlikely(req == READ_ONCE(req->core.op->meet.part))) {
+	if (unlikely(req == READ_ONCE(req->core.op->part))) {
 		struct npulink_rank *rank = npulink_rank_get(req->core.op->rank);
 
-		npulink_share_part(req, waits, until_ns);
+		npulink_round_part(req, waits, until_ns);
 		npulink_rank_put(rank);
 		return;
 	}

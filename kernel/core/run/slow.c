@@ -84,7 +84,7 @@ static void npulink_slow_look(struct work_struct *work)
 			bool mine;
 
 			spin_lock_irq(&op->rank->lock);
-			mine = op->state == NPULINK_OP_RUNNING && !op->slow;
+			mine = op->state <= NPULINK_OP_RUNNING && !op->slow;
 			op->slow = true;
 			spin_unlock_irq(&op->rank->lock);
 			if (mine) {

@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * script.c - the steps of all ranks' plans as one list of requests.
+ * graph.c - the plans of all ranks of a collective, linked.
  *
- * When all ranks of a communicator have posted one collective, the steps of all their plans
- * are known, and so is an order in which to run them. It is found by going through
- * them as the sequencer would.
+ * When all ranks of a communicator on one node have posted a collective, all steps are known, and
+ * so is an order in which to run them. It is found by going through them as the sequencer
+ * (seq.c) would: what is left are requests to the engine, none of which has to wait for anything
+ * but those before it. A graph that moves much data is divided into items that do not depend on
+ * each other (graph_items.c). round.c says when a graph is run, and by whom.
  */
 #include <linux/slab.h>
 #include <npulink/meet.h>
 #include "base/number.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
-#include "run/meet.h"
 #include "run/op.h"
-#include "run/script.h"
+#include "run/graph.h"
 
 #define NONE		0xffffffffU
-#define SCRIPT_UNITS	32768U		/* of all ranks */
+#define GRAPH_UNITS	32768U		/* of all ranks */
 
-static void npulink_script_release(struct kref *kref)
+static void npulink_graph_release(struct kref *kref)
 {
-	struct npulink_script *s = container_of(kref, struct npulink_script, kref);
+	struct npulink_graph *g = container_of(kref, struct npulink_graph, kref);
 
-	npulink_share_free(s);
-	kvfree(s->reqs);
-	kvfree(s->operands);
-	kvfree(s->links);
-	kvfree(s);
+	kvfree(g->reqs);
+	kvfree(g->operands);
+	kvfree(g->links);
+	kvfree(g->items);
+	kvfree(g);
 }
 
 /* May sleep. */
-void npulink_script_put(struct npulink_script *s)
+void npulink_graph_put(struct npulink_graph *g)
 {
-	if (s)
-		kref_put(&s->kref, npulink_script_release);
+	if (g)
+		kref_put(&g->kref, npulink_graph_release);
 }
 
-/* ---- making a script ------------------------------------------------------- */
+/* ---- linking ------------------------------------------------------------------ */
 
 #define UNIT_ACTIVE	1
 #define UNIT_OFFERED	2	/* sends: the receiver may read it */
@@ -59,7 +60,7 @@ struct maker_rank {
 };
 
 struct maker {
-	struct npulink_script *s;
+	struct npulink_graph *g;
 	struct maker_rank *ranks;
 	struct maker_unit *units;
 	u32 *stack;		/* units to look at, each at most once */
@@ -134,7 +135,7 @@ static u32 maker_sender(const struct maker *m, u32 rank, u32 step, u32 *peer)
 
 static void maker_operand(struct maker *m, u32 rank, u8 slot, u64 off, bool scaled)
 {
-	m->s->operands[m->s->noperands++] = (struct npulink_script_operand) {
+	m->g->operands[m->g->noperands++] = (struct npulink_graph_operand) {
 		.rank = rank, .slot = slot, .scaled = scaled, .off = off,
 	};
 }
@@ -148,14 +149,14 @@ static bool maker_windowed(const struct npulink_step *st)
 static void maker_count(struct maker *m, u32 rank, u32 peer, u64 len)
 {
 	u32 *link = &m->ranks[rank].link[peer];
-	struct npulink_script *s = m->s;
+	struct npulink_graph *g = m->g;
 
 	if (!*link) {
-		s->links[s->nlinks] = (struct npulink_script_link) { .rank = rank, .peer = peer };
-		*link = ++s->nlinks;
+		g->links[g->nlinks] = (struct npulink_graph_link) { .rank = rank, .peer = peer };
+		*link = ++g->nlinks;
 	}
-	s->links[*link - 1].steps++;
-	s->links[*link - 1].bytes += len;
+	g->links[*link - 1].steps++;
+	g->links[*link - 1].bytes += len;
 }
 
 /* The request of a unit whose inputs have all arrived, as npulink_req_fill() makes it. */
@@ -165,9 +166,9 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 	const struct npulink_unit *un = &plan->units[unit];
 	const struct npulink_step *steps = &plan->steps[un->first];
 	const struct npulink_step *last = &steps[un->nsteps - 1];
-	struct npulink_script *s = m->s;
-	struct npulink_script_req req = {
-		.rank = rank, .unit = unit, .operand = s->noperands,
+	struct npulink_graph *g = m->g;
+	struct npulink_graph_req req = {
+		.rank = rank, .unit = unit, .operand = g->noperands,
 		.dtype = last->dtype, .redop = last->redop,
 		.div = last->flags & NPULINK_STEP_F_DIV,
 		.rest = last->flags & NPULINK_STEP_F_REST, .scale = un->scale, .len = last->len,
@@ -197,15 +198,15 @@ static void maker_request(struct maker *m, u32 rank, u32 unit)
 			maker_operand(m, rank, st->src2_slot, st->src2_off, scaled);
 		}
 	}
-	req.nsrc = s->noperands - req.operand - 1;
+	req.nsrc = g->noperands - req.operand - 1;
 	m->bad |= maker_windowed(last);
 	if (!req.len) {
-		s->noperands = req.operand;
+		g->noperands = req.operand;
 		return;
 	}
-	s->max_req = max(s->max_req, req.len * req.nsrc);
+	g->max_req = max(g->max_req, req.len * req.nsrc);
 	m->bytes += req.len * (req.nsrc + 1);
-	s->reqs[s->nreqs++] = req;
+	g->reqs[g->nreqs++] = req;
 }
 
 static bool maker_arrived(const struct maker *m, u32 rank, const struct npulink_unit *un)
@@ -296,10 +297,10 @@ static bool maker_run(struct maker *m)
 {
 	u32 r, u, i;
 
-	for (r = 0; r < m->s->nranks; r++)
+	for (r = 0; r < m->g->nranks; r++)
 		if (!maker_streams(m, r))
 			return false;
-	for (r = 0; r < m->s->nranks; r++) {
+	for (r = 0; r < m->g->nranks; r++) {
 		struct maker_rank *mr = &m->ranks[r];
 		const struct npulink_plan *plan = mr->plan;
 
@@ -332,38 +333,38 @@ static bool maker_run(struct maker *m)
 /* Room for what the plans of @m need at most. */
 static bool maker_alloc(struct maker *m)
 {
-	struct npulink_script *s = m->s;
+	struct npulink_graph *g = m->g;
 	u64 reqs = 0, operands = 0, links = 0, words = 0;
 	u32 r, i, *word;
 
-	for (r = 0; r < s->nranks; r++) {
+	for (r = 0; r < g->nranks; r++) {
 		const struct npulink_plan *plan = m->ranks[r].plan;
 
 		m->ranks[r].base = m->nunits;
 		m->nunits += plan->nunits;
 		links += plan->npeers;
 		words += plan->ndrains + plan->nstreams + plan->npeers;
-		if (m->nunits > SCRIPT_UNITS)
+		if (m->nunits > GRAPH_UNITS)
 			return false;
 		for (i = 0; i < plan->nunits; i++) {
 			reqs += plan->units[i].engine;
 			operands += plan->units[i].engine ? plan->units[i].nsteps + 2 : 0;
 		}
-		if (operands > 8 * SCRIPT_UNITS)
+		if (operands > 8 * GRAPH_UNITS)
 			return false;
 	}
-	s->reqs = kvmalloc_array(reqs, sizeof(*s->reqs), GFP_KERNEL_ACCOUNT);
-	s->operands = kvmalloc_array(operands, sizeof(*s->operands), GFP_KERNEL_ACCOUNT);
-	s->links = kvmalloc_array(links, sizeof(*s->links), GFP_KERNEL_ACCOUNT);
+	g->reqs = kvmalloc_array(reqs, sizeof(*g->reqs), GFP_KERNEL_ACCOUNT);
+	g->operands = kvmalloc_array(operands, sizeof(*g->operands), GFP_KERNEL_ACCOUNT);
+	g->links = kvmalloc_array(links, sizeof(*g->links), GFP_KERNEL_ACCOUNT);
 	m->units = kvcalloc(m->nunits, sizeof(*m->units), GFP_KERNEL);
 	/* Nothing is on it twice. */
 	m->stack = kvmalloc_array(m->nunits, sizeof(*m->stack), GFP_KERNEL);
 	m->stacked = kvcalloc(BITS_TO_LONGS(m->nunits), sizeof(long), GFP_KERNEL);
 	word = kvcalloc(words, sizeof(*word), GFP_KERNEL);
 	m->ranks[0].drain_left = word;
-	if (!s->reqs || !s->operands || !s->links || !m->units || !m->stack || !m->stacked || !word)
+	if (!g->reqs || !g->operands || !g->links || !m->units || !m->stack || !m->stacked || !word)
 		return false;
-	for (r = 0; r < s->nranks; r++) {
+	for (r = 0; r < g->nranks; r++) {
 		m->ranks[r].drain_left = word;
 		word += m->ranks[r].plan->ndrains;
 		m->ranks[r].peer_stream = word;
@@ -374,31 +375,30 @@ static bool maker_alloc(struct maker *m)
 	return true;
 }
 
-/* A script for the plans of all ranks' operations, or NULL. Task context, may sleep. */
-struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
+/* The graph of the plans of @ops, one of each rank, or NULL. Task context, may sleep. */
+struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nranks)
 {
-	struct npulink_script *s = NULL;
 	u32 max_src = ~0U;	/* of the rank that has room for the fewest */
 	struct maker m = {};
-	struct npulink_op *op;
 	bool ok = false;
+	u32 i;
 
 	m.ranks = kvcalloc(nranks, sizeof(*m.ranks), GFP_KERNEL);
-	m.s = kvzalloc(struct_size(s, ops, nranks), GFP_KERNEL_ACCOUNT);
-	if (m.ranks && m.s) {
-		kref_init(&m.s->kref);
-		m.s->nranks = nranks;
-		for (op = list; op; op = op->meet.next) {
-			m.ranks[op->rank->rank].plan = op->plan;
-			max_src = min(max_src, op->plan->nreqs ? op->plan->max_src : 0);
+	m.g = kzalloc(sizeof(*m.g), GFP_KERNEL_ACCOUNT);
+	if (m.ranks && m.g) {
+		kref_init(&m.g->kref);
+		m.g->nranks = nranks;
+		for (i = 0; i < nranks; i++) {
+			m.ranks[i].plan = ops[i]->plan;
+			max_src = min(max_src, ops[i]->plan->nreqs ? ops[i]->plan->max_src : 0);
 		}
 		ok = maker_alloc(&m) && maker_run(&m);
 	}
 	if (ok && m.bytes > npulink_meet_bytes(npulink_script_bytes, nranks,
-					       list->rank->dev->processors))
-		ok = npulink_share_make(m.s, max_src, m.bytes);
+					       ops[0]->rank->dev->processors))
+		ok = npulink_graph_divide(m.g, max_src, m.bytes);
 	else
-		ok = ok && npulink_coll_meets(list->plan->call.collective);
+		ok = ok && npulink_coll_meets(ops[0]->plan->call.collective);
 	if (m.ranks)
 		kvfree(m.ranks[0].drain_left);
 	kvfree(m.ranks);
@@ -406,82 +406,146 @@ struct npulink_script *npulink_script_make(struct npulink_op *list, u32 nranks)
 	kvfree(m.stack);
 	kvfree(m.stacked);
 	if (ok)
-		return m.s;
-	if (m.s)
-		npulink_script_release(&m.s->kref);
+		return m.g;
+	if (m.g)
+		npulink_graph_release(&m.g->kref);
 	return NULL;
 }
 
 /* ---- running it ------------------------------------------------------------ */
 
-static void npulink_script_bind(const struct npulink_script *s,
-				const struct npulink_script_operand *so, u64 at,
-				struct npulink_operand *o)
+static void npulink_graph_bind(struct npulink_op *const *ops,
+			       const struct npulink_graph_operand *go, u64 at,
+			       struct npulink_operand *o)
 {
-	const struct npulink_bound *b = &s->ops[so->rank]->binds[so->slot];
+	const struct npulink_bound *b = &ops[go->rank]->binds[go->slot];
 
 	o->buf = b->buf;
-	o->off = b->off + so->off + at;
+	o->off = b->off + go->off + at;
 }
 
-/* Bytes [@at, @at + @n) of a request, by way of @req, which has room for its inputs. */
-int npulink_script_req_run(const struct npulink_script *s, const struct npulink_script_req *sr,
-			   struct npulink_req *req, u64 at, u64 n)
+static void npulink_graph_fail(const struct npulink_op *op, const struct npulink_graph_req *gr,
+			       int rc)
 {
-	const struct npulink_script_operand *so = &s->operands[sr->operand];
-	const struct npulink_op *op = s->ops[sr->rank];
-	struct npulink_device *dev = op->rank->dev;
-	u32 i;
-
-	req->dev = dev;
-	req->link = NULL;
-	npulink_script_bind(s, so, at, &req->dst);
-	req->len = n;
-	req->nsrc = sr->nsrc;
-	req->remote = NPULINK_CHAIN_MAX + 1;
-	req->dtype = sr->dtype;
-	req->redop = sr->redop;
-	req->nontemporal = sr->nontemporal;
-	req->small = true;
-	req->cancelled = false;
-	req->scale = sr->scale;
-	req->div = sr->div ? s->nranks : 0;
-	req->step = op->plan->units[sr->unit].first;
-	for (i = 0; i < sr->nsrc; i++)
-		npulink_script_bind(s, so + 1 + i, at, &req->src[i]);
-	if (unlikely(sr->scale)) {
-		req->rest = sr->rest;
-		for (i = 0; i < sr->nsrc; i++)
-			req->src[i].scaled = so[1 + i].scaled;
-	}
-	return dev->ops->run(dev, req);
-}
-
-void npulink_script_fail(const struct npulink_script *s, const struct npulink_script_req *sr,
-			 int rc)
-{
-	const struct npulink_op *op = s->ops[sr->rank];
 	struct npulink_cause cause = {
-		.cause = NPULINK_CAUSE_DEVICE, .rank = sr->rank, .peer = NPULINK_NO_PEER,
-		.step = op->plan->units[sr->unit].first, .number = npulink_told(op->number),
+		.cause = NPULINK_CAUSE_DEVICE, .rank = gr->rank, .peer = NPULINK_NO_PEER,
+		.step = op->plan->units[gr->unit].first, .number = npulink_told(op->number),
 		.code = -rc,
 	};
 
 	npulink_comm_fail_now(op->rank->comm, &cause);
 }
 
-/* What a run of it has moved over each link. */
-void npulink_script_count(const struct npulink_script *s)
+/*
+ * Bytes [@at, @at + @n) of a request, by way of @req, which has room for its inputs. An error
+ * fails the communicator.
+ */
+static int npulink_graph_run_req(const struct npulink_graph *g, struct npulink_op *const *ops,
+				 const struct npulink_graph_req *gr, struct npulink_req *req,
+				 u64 at, u64 n)
+{
+	const struct npulink_graph_operand *go = &g->operands[gr->operand];
+	const struct npulink_op *op = ops[gr->rank];
+	struct npulink_device *dev = op->rank->dev;
+	u32 i;
+	int rc;
+
+	req->dev = dev;
+	req->link = NULL;
+	npulink_graph_bind(ops, go, at, &req->dst);
+	req->len = n;
+	req->nsrc = gr->nsrc;
+	req->remote = NPULINK_CHAIN_MAX + 1;
+	req->dtype = gr->dtype;
+	req->redop = gr->redop;
+	req->nontemporal = gr->nontemporal;
+	req->small = true;
+	req->cancelled = false;
+	req->scale = gr->scale;
+	req->div = gr->div ? g->nranks : 0;
+	req->step = op->plan->units[gr->unit].first;
+	for (i = 0; i < gr->nsrc; i++)
+		npulink_graph_bind(ops, go + 1 + i, at, &req->src[i]);
+	if (unlikely(gr->scale)) {
+		req->rest = gr->rest;
+		for (i = 0; i < gr->nsrc; i++)
+			req->src[i].scaled = go[1 + i].scaled;
+	}
+	rc = dev->ops->run(dev, req);
+	if (unlikely(rc))
+		npulink_graph_fail(op, gr, rc);
+	return rc;
+}
+
+/* All requests, in their order. @ops: operations of the graph's plans, by rank. Task context. */
+int npulink_graph_run(const struct npulink_graph *g, struct npulink_op *const *ops)
+{
+	u32 i;
+	int rc;
+
+	for (i = 0; i < g->nreqs; i++) {
+		const struct npulink_graph_req *gr = &g->reqs[i];
+
+		rc = npulink_graph_run_req(g, ops, gr, npulink_op_req(ops[gr->rank], 0), 0, gr->len);
+		if (rc)
+			return rc;
+		if (i % 64 == 63)
+			cond_resched();
+	}
+	return 0;
+}
+
+static const struct npulink_graph_item *npulink_graph_item(const struct npulink_graph *g,
+							   u32 block)
+{
+	u32 lo = 0, hi = g->nitems;
+
+	while (hi - lo > 1) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (g->items[mid].at <= block)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &g->items[lo];
+}
+
+/* One block of a graph that has items, by way of @req. Returns the bytes written, or -errno. */
+s64 npulink_graph_run_block(const struct npulink_graph *g, struct npulink_op *const *ops,
+			    u32 block, struct npulink_req *req)
+{
+	const struct npulink_graph_item *it = npulink_graph_item(g, block);
+	u64 at = (u64)(block - it->at) * it->block, n = min_t(u64, it->len - at, it->block);
+	const struct npulink_comm *comm = ops[0]->rank->comm;
+	u32 i;
+	int rc;
+
+	for (i = it->first; i < it->first + it->nreqs; i++) {
+		/* Thousands may copy the same block. */
+		cond_resched();
+		/* Pairs with npulink_comm_record(). */
+		if (smp_load_acquire(&comm->failed))
+			return -ECANCELED;
+		rc = npulink_graph_run_req(g, ops, &g->reqs[i], req, at, n);
+		if (rc)
+			return rc;
+	}
+	return n * it->nreqs;
+}
+
+/* What a run has moved over each link. */
+void npulink_graph_count(const struct npulink_graph *g, struct npulink_op *const *ops)
 {
 	u32 i;
 
-	for (i = 0; i < s->nlinks; i++) {
-		const struct npulink_script_link *sl = &s->links[i];
-		struct npulink_conn *conn = s->ops[sl->rank]->plan->peers[sl->peer].conn;
+	for (i = 0; i < g->nlinks; i++) {
+		const struct npulink_graph_link *gl = &g->links[i];
+		struct npulink_conn *conn = ops[gl->rank]->plan->peers[gl->peer].conn;
 
-		atomic64_add(sl->steps, &conn->steps);
-		atomic64_add(sl->bytes, &conn->bytes);
-		atomic64_add(sl->steps, &conn->back->stats.steps);
-		atomic64_add(sl->bytes, &conn->back->stats.bytes);
+		atomic64_add(gl->steps, &conn->steps);
+		atomic64_add(gl->bytes, &conn->bytes);
+		atomic64_add(gl->steps, &conn->back->stats.steps);
+		atomic64_add(gl->bytes, &conn->back->stats.bytes);
 	}
 }
