@@ -64,7 +64,7 @@ static const struct npulink_device_events npulink_events = {
 	.flush = npulink_failures_flush,
 	.drained = npulink_device_drained,
 	.unmap = npulink_bufs_unmap,
-	.direct = npulink_board_direct,
+	.special = npulink_board_special,
 	.link_changed = npulink_notify_link,
 	.link_lost = npulink_link_fail_work,
 };

@@ -126,7 +126,6 @@ static int soft_device_add(void)
 	dev->redops = BIT(NPULINK_REDOPS) - 1;
 	dev->slice = slice;
 	dev->inline_max = inline_max;
-	dev->direct = true;
 	dev->processors = soft_processors;
 	rc = npulink_device_register(dev);
 	if (rc)

@@ -42,7 +42,7 @@ void soft_fault_update(struct soft_dev *sd)
 	for (i = 0; i < SOFT_KNOBS; i++)
 		special |= sd->knobs[i] != soft_fault_idle(sd, i);
 	WRITE_ONCE(sd->special, special);
-	npulink_device_set_direct(sd->dev, !special);
+	npulink_device_set_special(sd->dev, special);
 }
 
 /* Use up one of a knob's count, on @req if that is known; or of what it lets pass first. */

@@ -57,7 +57,7 @@ static void npulink_device_release(struct device *d)
 
 	if (!dev->gone)
 		xa_erase(&npulink_devices, dev->id);
-	npulink_device_set_direct(dev, true);
+	npulink_device_set_special(dev, false);
 	xa_destroy(&dev->links);
 	ida_destroy(&dev->doorbells);
 	percpu_ref_exit(&dev->users);
@@ -117,7 +117,7 @@ int npulink_device_register(struct npulink_device *dev)
 {
 	int rc;
 
-	if (!dev->ops->submit || !dev->slice || dev->slice & (dev->slice - 1))
+	if (!dev->ops->submit == !dev->ops->queue || !dev->slice || dev->slice & (dev->slice - 1))
 		return -EINVAL;
 	/*
 	 * It is whole. Found first, then opened: who opens it can make links from it, which
@@ -163,7 +163,7 @@ void npulink_device_unregister(struct npulink_device *dev)
 	npulink_device_events->drained();
 	npulink_links_close(&links);
 	npulink_device_events->unmap(dev);
-	npulink_device_set_direct(dev, true);
+	npulink_device_set_special(dev, false);
 	if (dev->ops->release)
 		dev->ops->release(dev);
 	dev->ops = NULL;
@@ -183,23 +183,22 @@ void npulink_device_fail(struct npulink_device *dev, u32 cause, int status)
 }
 
 /**
- * npulink_device_set_direct() - say whether small requests may be given to run
+ * npulink_device_set_special() - say whether requests are to be seen one by one
  * @dev: the device
- * @direct: see struct npulink_device
+ * @special: see struct npulink_device
  *
- * For a backend that says so at all. As long as one of its devices does not, no collective of
- * the machine is carried out without requests. One call at a time for each device. Any context
- * but NMI.
+ * For a backend that has run. As long as one of its devices is special, no collective of the
+ * node is carried out without requests. One call at a time for each device. Any context but NMI.
  */
-void npulink_device_set_direct(struct npulink_device *dev, bool direct)
+void npulink_device_set_special(struct npulink_device *dev, bool special)
 {
-	WRITE_ONCE(dev->direct, direct);
-	if (dev->closes_boards == direct) {
-		dev->closes_boards = !direct;
-		npulink_device_events->direct(direct);
+	WRITE_ONCE(dev->special, special);
+	if (dev->closes_boards != special) {
+		dev->closes_boards = special;
+		npulink_device_events->special(special);
 	}
 }
-EXPORT_SYMBOL_NPULINK(npulink_device_set_direct);
+EXPORT_SYMBOL_NPULINK(npulink_device_set_special);
 
 void npulink_device_put(struct npulink_device *dev)
 {

@@ -19,7 +19,7 @@
  * @flush: wait until all failures that were reported have reached everybody
  * @drained: nothing is in flight on it, and its interrupts have ended. Task context
  * @unmap: its backend is to forget all buffers. Task context
- * @direct: see npulink_device_set_direct(). Any context but NMI
+ * @special: see npulink_device_set_special(). Any context but NMI
  * @link_changed: a link is up, or not. Any context but NMI
  * @link_lost: as npulink_link.fail_work, with a reference to the link: end what goes over it
  */
@@ -31,7 +31,7 @@ struct npulink_device_events {
 	void (*flush)(void);
 	void (*drained)(void);
 	void (*unmap)(struct npulink_device *dev);
-	void (*direct)(bool direct);
+	void (*special)(bool special);
 	void (*link_changed)(const struct npulink_link *link, bool up);
 	work_func_t link_lost;
 };

@@ -78,10 +78,10 @@ void npulink_trace_end(void)
 	npulink_board_close(-1);
 }
 
-/* A device takes small requests, or not, that did otherwise before. Any context but NMI. */
-void npulink_board_direct(bool direct)
+/* A device has become special, or is not any more. Any context but NMI. */
+void npulink_board_special(bool special)
 {
-	npulink_board_close(direct ? -1 : 1);
+	npulink_board_close(special ? 1 : -1);
 }
 
 int npulink_board_init(void)

@@ -77,7 +77,7 @@ void npulink_board_failed(struct npulink_comm *comm);
 void npulink_board_drop(struct npulink_comm *comm);
 int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma);
 int npulink_board_wait_ioctl(struct npulink_ucmd *ucmd);
-void npulink_board_direct(bool direct);
+void npulink_board_special(bool special);
 int npulink_board_init(void);
 void npulink_board_exit(void);
 

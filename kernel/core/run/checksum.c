@@ -16,6 +16,7 @@
 #include "file/file.h"
 #include "plan/plan.h"
 #include "run/checksum.h"
+#include "run/run.h"
 
 /* An input as it was before the request was turned into its landing. */
 struct npulink_check_src {
@@ -195,11 +196,10 @@ static int npulink_check_verify(struct npulink_check *ck, struct npulink_req *re
 int npulink_check_submit(struct npulink_req *req)
 {
 	struct npulink_check *ck = req->core.check;
-	struct npulink_device *dev = req->dev;
 	int rc;
 
 	if (!req->link && !ck->active)
-		return dev->ops->submit(dev, req);
+		return npulink_engine_submit(req);
 	if (!ck->active)
 		npulink_check_begin(ck, req);
 	for (;;) {
@@ -216,13 +216,13 @@ int npulink_check_submit(struct npulink_req *req)
 		if (ck->at == ck->nsrc)
 			break;
 		npulink_check_fetch(ck, req);
-		rc = dev->ops->submit(dev, req);
+		rc = npulink_engine_submit(req);
 		if (rc)
 			return rc;
 		ck->brought = true;
 	}
 	npulink_check_finish(ck, req);
-	return dev->ops->submit(dev, req);
+	return npulink_engine_submit(req);
 }
 
 /*

@@ -75,7 +75,7 @@ static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_gr
 	const struct npulink_device *dev = op->rank->dev;
 
 	return READ_ONCE(npulink_scripts) && !trace_npulink_step_enabled() &&
-	       !trace_npulink_issue_enabled() && READ_ONCE(dev->direct) &&
+	       !trace_npulink_issue_enabled() && npulink_device_runs(dev) &&
 	       g->max_req <= (u64)ROUND_REQ * READ_ONCE(dev->inline_max) &&
 	       g->max_req <= dev->slice;
 }
@@ -545,7 +545,7 @@ static bool npulink_round_wants_graph(const struct npulink_round *r, u32 nranks)
 		const struct npulink_plan *plan = r->ops[i]->plan;
 
 		want &= READ_ONCE(plan->graph_tries) < ROUND_LINKS &&
-			READ_ONCE(r->ops[i]->rank->dev->direct);
+			npulink_device_runs(r->ops[i]->rank->dev);
 		have &= READ_ONCE(plan->graph) == first;
 	}
 	/* They may have one that could not be used this time. */

@@ -76,7 +76,7 @@ static int npulink_req_submit(struct npulink_req *req)
 {
 	if (unlikely(req->core.check))
 		return npulink_check_submit(req);
-	return req->dev->ops->submit(req->dev, req);
+	return npulink_engine_submit(req);
 }
 
 /*

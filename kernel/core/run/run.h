@@ -82,6 +82,14 @@ static inline void npulink_run_spent(struct npulink_run *run)
 		run->budget = 0;
 }
 
+/* For the engine, by a task. */
+static inline int npulink_engine_submit(struct npulink_req *req)
+{
+	const struct npulink_device_ops *ops = req->dev->ops;
+
+	return likely(ops->submit) ? ops->submit(req->dev, req) : ops->queue(req->dev, req);
+}
+
 void npulink_run_rank_new(struct npulink_rank *rank);
 void npulink_op_start(struct npulink_op *op, struct npulink_run *run);
 void npulink_req_run(struct npulink_req *req, const struct npulink_op *waits, u64 until_ns);

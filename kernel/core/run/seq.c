@@ -255,7 +255,7 @@ static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
 
 	/* That there is no more room ends this for a while: nothing else would. */
 	if (n * (un->nsteps + 1) > min(READ_ONCE(dev->inline_max), NPULINK_DIRECT_BYTES) ||
-	    run->budget <= 0 || run->room < 0 || !READ_ONCE(dev->direct) ||
+	    run->budget <= 0 || run->room < 0 || !npulink_device_runs(dev) ||
 	    unlikely(op->plan->check) || unlikely(!req) || !npulink_req_fill(op, req, unit, n))
 		return -EAGAIN;
 	req->dev = dev;
@@ -278,6 +278,21 @@ static __always_inline int npulink_unit_direct(struct npulink_op *op, u32 unit,
 		npulink_req_failed(op, req, rc);
 	}
 	return rc;
+}
+
+/* Put it on the device's ring, in whatever context this is. */
+static void npulink_req_queue(struct npulink_req *req, struct npulink_run *run)
+{
+	struct npulink_op *op = req->core.op;
+	int rc;
+
+	req->core.start_ns = npulink_run_now(run);
+	req->core.state = NPULINK_REQ_RUNNING;
+	rc = req->dev->ops->queue(req->dev, req);
+	if (likely(rc == -EINPROGRESS))
+		return;
+	npulink_req_free(req);
+	npulink_req_failed(op, req, rc);
 }
 
 /* Hand bytes [done, done + n) of a unit to the engine. */
@@ -312,7 +327,9 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	req->nontemporal = false;
 	req->small = n * req->nsrc <= READ_ONCE(dev->inline_max);
 	trace_npulink_issue(req);
-	if (req->small) {
+	if (dev->ops->queue && likely(!req->core.check)) {
+		npulink_req_queue(req, run);
+	} else if (req->small) {
 		req->core.state = NPULINK_REQ_TODO;
 		list_add_tail(&req->core.node, &op->rank->todo);
 		npulink_rank_kick(op->rank, run);

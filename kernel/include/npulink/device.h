@@ -120,9 +120,20 @@ struct npulink_req {
 /**
  * struct npulink_device_ops - a device, as its backend implements it
  *
- * All members but @submit may be NULL; see @run.
+ * An engine of its own has @queue; one that is the host's processor has @submit instead, and may
+ * have @run. All others may be NULL.
  */
 struct npulink_device_ops {
+	/**
+	 * @queue: start @req: put it on the device's ring, or, if that is full, on a list of the
+	 * backend's. Any context but NMI, also with the rank's lock held and interrupts off, and
+	 * in the interrupt that reports the request before it: no task comes between two steps.
+	 * It must not call the core.
+	 *
+	 * Return: -EINPROGRESS: npulink_step_done() will be called, maybe before this
+	 * returns, by somebody else; other: it failed.
+	 */
+	int (*queue)(struct npulink_device *dev, struct npulink_req *req);
 	/**
 	 * @submit: start @req. Task context, no locks held, may sleep, but is
 	 * expected to be short: it may run in the system call of any rank of
@@ -136,9 +147,9 @@ struct npulink_device_ops {
 	/**
 	 * @run: carry out @req, which is small, here and now. Task context, no
 	 * locks held; but if it reads no more than NPULINK_DIRECT_BYTES, that
-	 * may be with the rank's lock held and interrupts off. Needed if
-	 * &npulink_device.direct is ever set; there is no npulink_step_done()
-	 * afterwards.
+	 * may be with the rank's lock held and interrupts off. It may be in the
+	 * system call of another rank; there is no npulink_step_done() afterwards.
+	 * Not called while &npulink_device.special is set.
 	 *
 	 * Return: 0; -EAGAIN: nothing was done, as that cannot be done with
 	 * interrupts off; other: it failed.
@@ -286,8 +297,8 @@ struct npulink_device_stats {
  * @slice: largest request in bytes
  * @inline_max: requests and doorbells up to this size are not worth an
  *		interrupt; the backend may change it at any time
- * @direct: small requests may be given to @run, be it in the system call of another
- *	    rank; changed at any time by npulink_device_set_direct()
+ * @special: requests are to be seen one by one, by @submit; changed at any time by
+ *	     npulink_device_set_special()
  * @ndoorbells: doorbell pages, 0 if it has none
  * @processors: of the host, which do the work of all devices of this backend; 0: each has
  *		an engine of its own
@@ -311,13 +322,13 @@ struct npulink_device {
 	u32 redops;
 	u32 slice;
 	u32 inline_max;
-	bool direct;
+	bool special;
 	u32 ndoorbells;
 	u32 processors;
 	struct npulink_device_stats stats;
 	void *priv;
 	/* private: */
-	bool closes_boards;		/* see npulink_device_set_direct() */
+	bool closes_boards;		/* as it is @special */
 	struct percpu_ref users;
 	struct completion drained;
 	bool gone;
@@ -365,7 +376,13 @@ int npulink_device_register(struct npulink_device *dev);
  */
 void npulink_device_unregister(struct npulink_device *dev);
 
-void npulink_device_set_direct(struct npulink_device *dev, bool direct);
+void npulink_device_set_special(struct npulink_device *dev, bool special);
+
+/* Can whoever runs a rank carry out its small requests? */
+static inline bool npulink_device_runs(const struct npulink_device *dev)
+{
+	return dev->ops->run && !READ_ONCE(dev->special);
+}
 
 /**
  * npulink_device_put() - drop the reference of npulink_device_alloc()
