@@ -132,7 +132,7 @@ struct coll_cost_params {
  *	      algorithms); the verifier checks that before it relies on it
  * @ordered: each result is the sum of rank 0's, rank 1's .. in that order, on all ranks
  * @together: what one request writes others at most copy: ranks of one machine can run all of
- *	      them together, block by block (kernel/core/run/share.c)
+ *	      them together, block by block (kernel/core/run/round.c)
  */
 struct coll_algorithm {
 	uint32_t collective;

@@ -307,7 +307,7 @@ static int one_call(struct track *t, struct slot *s)
 	return trial_run(s->comm, &c, text, sizeof(text)) ? wrong(t, "%s", text) : 0;
 }
 
-/* Of what can be run in one go, so much that all ranks do it together (core/run/share.c). */
+/* Of what can be run in one go, so much that all ranks do it together (core/run/round.c). */
 static struct coll_case draw_large(struct track *t, const struct slot *s)
 {
 	static const uint32_t colls[] = {

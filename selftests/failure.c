@@ -414,7 +414,7 @@ TEST_F(failure, link_back_goes_down_in_flight)
 	link_goes_down(_metadata, self, false);
 }
 
-/* Also if the ranks only wait for each other (meet.c), and no step has begun. */
+/* Also if the ranks only wait for each other (round.c), and no step has begun. */
 TEST(link_goes_down_while_ranks_gather)
 {
 	struct { struct team t; } team, *self = &team;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * meet_plans.c - what the last rank carries out for all ranks (kernel/core/run/meet.c) is what the
+ * meet_plans.c - what the last rank carries out for all ranks (kernel/core/run/round.c) is what the
  * plans of these very operations say, though plans come and go meanwhile: a script that is gone
  * may leave its place to one that was made for other plans. On one processor, where what was
  * freed last is given out first.

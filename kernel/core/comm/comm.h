@@ -54,7 +54,8 @@ struct npulink_called {
  * @skips: a later number was posted, the last one @skipped, while an older one was still here
  * @state: enum npulink_round_state
  * @count: operations in @ops; 0: the next number may have this place
- * @graph: what their plans have in common; referenced while it is run
+ * @serial: of the graph of which all their plans are a part
+ * @graph: it, referenced, from when the last rank has come
  * @ops: by rank, referenced; NULL: not posted yet, or over
  * @last: the rank that posted last, at @met
  * @bad: some blocks were not run
@@ -71,6 +72,7 @@ struct npulink_round {
 	bool skips;
 	u8 state;
 	u32 count;
+	u64 serial;
 	struct npulink_graph *graph;
 	struct npulink_op **ops;
 	u32 last;

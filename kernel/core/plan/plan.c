@@ -376,7 +376,7 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	plan->units[0].out = 0;
 	plan->check = plan->rank->comm->checksum && plan->max_len;
 	plan->nreqs = min_t(u32, nengine, plan->check ? NPULINK_CHECK_REQS : NPULINK_OP_REQS);
-	/* A root that only sends may take part in others' copies, see share.c. */
+	/* A root that only sends may take part in others' copies, see round.c. */
 	if (!nengine && npulink_coll_meets_large(plan->call.collective))
 		plan->nreqs = 1;
 	return 0;

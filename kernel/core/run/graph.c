@@ -56,7 +56,7 @@ struct maker_rank {
 	u32 drain;
 	u32 *drain_left;
 	u32 *peer_stream;
-	u32 *link;		/* by peer: index in script->links + 1 */
+	u32 *link;		/* by peer: index in graph->links + 1 */
 };
 
 struct maker {
@@ -378,6 +378,7 @@ static bool maker_alloc(struct maker *m)
 /* The graph of the plans of @ops, one of each rank, or NULL. Task context, may sleep. */
 struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nranks)
 {
+	static atomic64_t serial = ATOMIC64_INIT(0);
 	u32 max_src = ~0U;	/* of the rank that has room for the fewest */
 	struct maker m = {};
 	bool ok = false;
@@ -387,6 +388,7 @@ struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nran
 	m.g = kzalloc(sizeof(*m.g), GFP_KERNEL_ACCOUNT);
 	if (m.ranks && m.g) {
 		kref_init(&m.g->kref);
+		m.g->serial = atomic64_inc_return(&serial);
 		m.g->nranks = nranks;
 		for (i = 0; i < nranks; i++) {
 			m.ranks[i].plan = ops[i]->plan;

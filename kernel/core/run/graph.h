@@ -49,6 +49,7 @@ struct npulink_graph_item {
 
 /*
  * struct npulink_graph - all ranks' plans as one list of requests
+ * @serial: no other graph has had it
  * @max_req: bytes that a device has to take inline
  * @nitems: items that do not depend on each other: their blocks can be run in any order, by
  *	several tasks at a time. 0: one task runs the requests, in their order
@@ -56,6 +57,7 @@ struct npulink_graph_item {
  */
 struct npulink_graph {
 	struct kref kref;
+	u64 serial;
 	u32 nranks;
 	u32 nreqs;
 	u32 noperands;

@@ -97,7 +97,7 @@ static bool npulink_round_begin(struct npulink_round *r, const struct npulink_op
 	}
 	r->used = true;
 	r->number = op->number;
-	r->graph = graph;
+	r->serial = graph ? graph->serial : 0;
 	r->state = !graph || (r->skips && !npulink_number_before(r->skipped, op->number)) ?
 		   NPULINK_ROUND_APART : NPULINK_ROUND_GATHERS;
 	return true;
@@ -122,15 +122,11 @@ static struct npulink_op *npulink_round_break(struct npulink_round *r, u32 nrank
 	return others;
 }
 
-/* Do all plans still have the graph that they had when their ranks arrived? */
-static bool npulink_round_is_linked(const struct npulink_round *r, u32 nranks)
+/* It is run by itself; if nothing of it has been set up yet, npulink_op_set_up() sees to that. */
+static void npulink_op_set_alone(struct npulink_op *op)
 {
-	u32 i;
-
-	for (i = 0; i < nranks; i++)
-		if (r->ops[i]->plan->graph != r->graph)
-			return false;
-	return true;
+	npulink_op_set_state(op, op->state == NPULINK_OP_READY ? NPULINK_OP_RUNNING :
+								 NPULINK_OP_STARTING);
 }
 
 /* @op has got its number. Under its rank's lock; npulink_round_go() does the rest without it. */
@@ -144,47 +140,47 @@ void npulink_round_arrive(struct npulink_op *op, struct npulink_arrival *a)
 	lockdep_assert_held(&op->rank->lock);
 	*a = (struct npulink_arrival) { .kind = NPULINK_ARRIVAL_ALONE };
 	op->turns = NULL;
-	if (!r)
-		goto alone;
+	if (!r) {
+		npulink_op_set_alone(op);
+		return;
+	}
 	/* Whose processor time it takes is nothing that users have to trust each other with. */
 	gathers = !comm->far && !comm->checksum && !comm->any_uid &&
 		  npulink_call_gathers(&op->plan->call);
 	spin_lock(&comm->lock);
 	graph = gathers ? op->plan->graph : NULL;
 	if (!npulink_round_begin(r, op, graph))
-		goto unlock;
+		goto set;
 	/* If somebody has left, who has steps with him is to find out. */
 	if (r->state == NPULINK_ROUND_GATHERS &&
-	    (graph != r->graph || READ_ONCE(comm->nleft) || !npulink_op_fits(op, graph)))
+	    (!graph || graph->serial != r->serial || READ_ONCE(comm->nleft) ||
+	     !npulink_op_fits(op, graph)))
 		a->others = npulink_round_break(r, comm->nranks);
 	if (!gathers)
-		goto unlock;
+		goto set;
 	npulink_op_get(op);
 	r->ops[op->rank->rank] = op;
 	if (++r->count == comm->nranks) {
-		if (r->state == NPULINK_ROUND_GATHERS && npulink_round_is_linked(r, comm->nranks)) {
+		a->kind = NPULINK_ARRIVAL_LINKS;
+		if (r->state == NPULINK_ROUND_GATHERS) {
 			kref_get(&graph->kref);
+			r->graph = graph;
 			r->last = op->rank->rank;
 			a->kind = NPULINK_ARRIVAL_RUNS;
-		} else {
-			if (r->state == NPULINK_ROUND_GATHERS)
-				a->others = npulink_round_break(r, comm->nranks);
-			a->kind = NPULINK_ARRIVAL_LINKS;
 		}
 		r->state = NPULINK_ROUND_FULL;
 	} else if (r->state == NPULINK_ROUND_GATHERS) {
 		a->kind = NPULINK_ARRIVAL_WAITS;
 	}
-unlock:
-	spin_unlock(&comm->lock);
-alone:
+set:
+	/* Before somebody else can look who is gathered. */
 	if (a->kind == NPULINK_ARRIVAL_WAITS || a->kind == NPULINK_ARRIVAL_RUNS) {
 		npulink_op_set_state(op, NPULINK_OP_GATHERED);
 		op->inflight++;		/* until the round has ended, or is left */
 	} else {
-		npulink_op_set_state(op, op->state == NPULINK_OP_READY ? NPULINK_OP_RUNNING :
-									 NPULINK_OP_STARTING);
+		npulink_op_set_alone(op);
 	}
+	spin_unlock(&comm->lock);
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which collectives the last rank to post carries out for all (kernel/core/run/meet.c), or has all
- * ranks' tasks carry out together (kernel/core/run/share.c), so that libcoll can count on it when
+ * Which collectives are run as a whole when the last rank has posted (kernel/core/run/round.c), by
+ * its task or by those of all ranks, so that libcoll can count on it when
  * it chooses an algorithm.
  */
 #ifndef NPULINK_MEET_H
