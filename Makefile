@@ -2,7 +2,7 @@
 #
 # "make help" says what can be made. Everything that is built goes below build/.
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
