@@ -2,7 +2,7 @@
 #
 # "make help" says what can be made. Everything that is built goes below build/.
 
-VERSION := 0.1.0
+VERSION := 0.2.0
 
 prefix ?= /usr/local
 bindir ?= $(prefix)/bin
@@ -50,6 +50,7 @@ help:
 ##		make soak		what is counted in hundreds or hours [DEBUG=1]
 ##		make mutants		breaks one promise after the other, which the tests
 ##					have to notice [MUTANTS="name ..."]
+##		make specs		uapi/linux/npulink_genl.h from uapi/specs/npulink.yaml
 ##		make check		sparse, checkpatch, cppcheck, manual pages, ...
 ##		make fuzz		what reads text, plans and calls gets random ones
 ##					[FUZZ_SECONDS=30] [FUZZ_TARGETS="plan_text ..."]
@@ -78,6 +79,12 @@ modules:
 
 modules-6.12:
 	$(Q)+kdir=$$(tools/vm/kernel headers-6.12) && $(MAKE) --no-print-directory modules KDIR=$$kdir
+
+# Needs python3-yaml, which make check installs. The result is committed.
+specs:
+	$(Q)mkdir -p $(B)
+	$(Q)tools/genl_header uapi/specs/npulink.yaml >$(B)/npulink_genl.h
+	$(Q)mv $(B)/npulink_genl.h uapi/linux/npulink_genl.h
 
 # ---- library
 
@@ -317,7 +324,7 @@ bench-net:
 clean:
 	rm -rf $(B)
 
-.PHONY: all help modules modules-6.12 lib tools selftests selftests-san \
+.PHONY: all help modules modules-6.12 specs lib tools selftests selftests-san \
 	install dkms setup demo test test-debug soak mutants check bench bench-programs bench-net \
 	bench-net-programs clean
 

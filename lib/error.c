@@ -67,7 +67,8 @@ const char *coll_strerror(int error)
 	case ESTALE:
 		return "a buffer's memory has changed";
 	case EDQUOT:
-		return "too many files, objects, communicators or connections of this user, or of its cgroup (rdma.max)";
+		return "too many files, objects, communicators or connections of this user, "
+		       "or of its cgroup (rdma.max)";
 	case EOVERFLOW:
 		return "too large";
 	default:

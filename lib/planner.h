@@ -28,7 +28,10 @@
 /* Bytes of a window through which a long step passes on its way. */
 #define PLAN_WINDOW		(256 * 1024)
 
-/* A place in a slot. @plain: one rank's input is there as it was, to be scaled in a mean of floats. */
+/*
+ * A place in a slot. @plain: one rank's input is there as it was, to be scaled in a mean of
+ * floats.
+ */
 struct plan_at {
 	uint32_t slot;
 	uint64_t off;
@@ -95,7 +98,8 @@ uint32_t plan_await(struct coll_plan *plan, uint32_t from);
 /* What is true of the step just appended; @step may be PLAN_NONE. */
 void plan_transient(struct coll_plan *plan, uint32_t step, uint64_t window);
 void plan_final(struct coll_plan *plan, uint32_t step);	/* AVG divides here */
-void plan_recv_plain(struct coll_plan *plan, uint32_t step, bool plain);	/* it adds an input */
+/* The step adds an input. */
+void plan_recv_plain(struct coll_plan *plan, uint32_t step, bool plain);
 void plan_chain(struct coll_plan *plan, uint32_t step);	/* continues the one before */
 void plan_channel(struct coll_plan *plan, uint32_t step, uint32_t channel);
 

@@ -193,7 +193,7 @@ json "not installed" "$(finding installed error 'make install')" doctor
 json "nothing to load" "$(finding fix warning 'make install')" doctor --fix
 check "make install" env DESTDIR="$root" prefix=/usr/local bindir=/usr/local/bin libdir=/usr/local/lib \
 	includedir=/usr/local/include mandir=/usr/local/share/man sysconfdir=/etc udevdir=/lib/udev \
-	moddir=/lib/modules tools/install/install 0.1.0 "$release" "build/modules-$release"
+	moddir=/lib/modules tools/install/install "$(sed -n "s/^VERSION := //p" Makefile)" "$release" "build/modules-$release"
 mount --rbind "$root/lib/modules" /lib/modules
 json "installed, not loaded" "$(finding installed ok '')" doctor
 mkdir -p /run/modprobe.d

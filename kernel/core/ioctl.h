@@ -7,7 +7,7 @@
 
 #include <linux/fs.h>
 
-#define NPULINK_VERSION	"0.1.0"
+#define NPULINK_VERSION	"0.2.0"
 
 extern const struct file_operations npulink_fops;
 

@@ -64,11 +64,11 @@ extern "C" {
  */
 
 #define COLL_VERSION_MAJOR	0
-#define COLL_VERSION_MINOR	1
+#define COLL_VERSION_MINOR	2
 #define COLL_VERSION_PATCH	0
 #define COLL_VERSION		((COLL_VERSION_MAJOR << 16) | (COLL_VERSION_MINOR << 8) | \
 				 COLL_VERSION_PATCH)
-#define COLL_VERSION_STRING	"0.1.0"
+#define COLL_VERSION_STRING	"0.2.0"
 
 /* Version of the library that runs, as COLL_VERSION and COLL_VERSION_STRING. */
 unsigned int coll_version(void);

@@ -189,7 +189,8 @@ static void read_object(const struct genl_command *c, struct nlmsghdr *nlh)
 		learn(ex.file_ids, &ex.nfile_ids, attrs[c->file]);
 	if (ex.env->told)
 		ex.env->told(c - genl_commands, attrs);
-	else if (ex.prog->as == AS_USER && c->uid && attrs[c->uid] && nl_u32(attrs[c->uid]) != ex.uid)
+	else if (ex.prog->as == AS_USER && c->uid && attrs[c->uid] &&
+		 nl_u32(attrs[c->uid]) != ex.uid)
 		exec_complain("%s shows user %u what is of user %u", c->name, ex.uid,
 			      nl_u32(attrs[c->uid]));
 }

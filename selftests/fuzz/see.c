@@ -167,7 +167,7 @@ static void hear(struct rnd *r, int sock)
 
 	n = recv(sock, reply, size, MSG_DONTWAIT | flags[rnd_below(r, ARRAY_SIZE(flags))]);
 	if (n > 0)
-		see_count(said);
+		see_count(&see->said);
 	exec_read(reply, n > (ssize_t)size ? (ssize_t)size : n);
 }
 
@@ -234,7 +234,7 @@ static void pile(struct rnd *r, int sock)
 		len += NLMSG_ALIGN(any_message(r, buf + len, 2048));
 	if (rnd_one_in(r, 6))
 		len = rnd_below(r, len);
-	see_count(sent);
+	see_count(&see->sent);
 	send(sock, buf, len, MSG_DONTWAIT);
 }
 
@@ -250,7 +250,7 @@ static void pretend(struct rnd *r, int sock)
 	nl_put_u32(&rq, NPULINK_A_EVENT_TYPE, NPULINK_EVENT_FAIL);
 	if (sendto(sock, &rq, rq.nlh.nlmsg_len, MSG_DONTWAIT, (void *)&to, sizeof(to)) >= 0)
 		see_complain("user %u may send to groups %#x", ex.uid, to.nl_groups);
-	see_count(refused);
+	see_count(&see->refused);
 }
 
 static void options(struct rnd *r, int sock)
@@ -283,7 +283,7 @@ static void hold(struct rnd *r)
 		*sock = nl_open();
 		if (*sock < 0)
 			return;
-		see_count(held);
+		see_count(&see->held);
 		if (rnd_one_in(r, 2))
 			options(r, *sock);
 		nl_begin(&rq, ex.env->family, 1 + rnd_below(r, NPULINK_GENL_CMD_MAX), NLM_F_DUMP);
@@ -375,7 +375,7 @@ static void read_file(struct rnd *r, const char *path)
 		else
 			n = pread(p.fd, buf, rnd_below(r, sizeof(buf)), rnd_below(r, 6000));
 		if (n > 0)
-			see_count(reads);
+			see_count(&see->reads);
 	}
 	if (rnd_one_in(r, 8))
 		poll(&p, 1, 0);
@@ -417,7 +417,7 @@ static void write_file(struct rnd *r, const char *path)
 		close(fd);
 		rc = 0;
 	}
-	see_count(writes);
+	see_count(&see->writes);
 	if (!rc)
 		see_complain("user %u may change %.100s", ex.uid, path);
 }
@@ -473,7 +473,7 @@ void see_all(struct rnd *r, enum owner who, const struct exec_env *env)
 		case 0:
 		case 1:
 		case 2:
-			see_count(sent);
+			see_count(&see->sent);
 			exec_genl(r, bend);
 			break;
 		case 3:

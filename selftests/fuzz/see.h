@@ -37,7 +37,10 @@ struct see_world {
 
 extern struct see_world *see;
 
-#define see_count(what)	__atomic_fetch_add(&see->what, 1, __ATOMIC_RELAXED)
+static inline void see_count(uint64_t *what)
+{
+	__atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
+}
 
 /* Something is wrong: for the one who has started it, and the end of this process. */
 void see_complain(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));

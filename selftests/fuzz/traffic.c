@@ -89,15 +89,15 @@ static bool collective(struct rnd *r, struct team *t, uint32_t round)
 	long wrong = 0;
 
 	if (!rc && part) {
-		see_count(parts);
+		see_count(&see->parts);
 		usleep(rnd_below(r, 30000));
 		switch (rnd_below(r, 8)) {
 		case 0:
-			see_count(aborts);
+			see_count(&see->aborts);
 			raw_abort(t->m[part].fd, t->m[part].comm, rnd_next(r));
 			break;
 		case 1:
-			see_count(deaths);
+			see_count(&see->deaths);
 			kill(getpid(), SIGKILL);
 			break;
 		case 2:
@@ -114,11 +114,11 @@ static bool collective(struct rnd *r, struct team *t, uint32_t round)
 	if (wrong)
 		see_complain("%ld elements are wrong", wrong);
 	if (rc) {
-		see_count(failed);
+		see_count(&see->failed);
 		check(rc, "operation");
 		return false;
 	}
-	see_count(right);
+	see_count(&see->right);
 	return true;
 }
 

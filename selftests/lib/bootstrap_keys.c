@@ -88,7 +88,8 @@ static void test_keys(void)
 	ok = !coll_key_read(&b, key) && b.key == first && is_hex(key, known);
 	unsetenv("COLL_KEY");
 	ksft_test_result(ok, "a text is stretched (%s)\n", b.text);
-	ksft_test_result(key_says("", "COLL_KEY=", -ENOKEY, "set COLL_KEY to the same secret text") &&
+	ksft_test_result(key_says("", "COLL_KEY=", -ENOKEY,
+				  "set COLL_KEY to the same secret text") &&
 			 key_says("/", "COLL_KEY=a", -EINVAL, "are both set"),
 			 "no key between machines, or two\n");
 	snprintf(file, sizeof(file), "/tmp/npulink-key-%d", getpid());

@@ -7,6 +7,7 @@
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
 tree=${NPULINK_TREE:-.}
+version=$(sed -n "s/^VERSION := //p" "$tree/Makefile")
 export DESTDIR=$scratch/root prefix=/usr bindir=/usr/bin libdir=/usr/lib includedir=/usr/include \
 	mandir=/usr/share/man sysconfdir=/etc udevdir=/lib/udev moddir=/lib/modules
 
@@ -16,7 +17,7 @@ echo module >"$scratch/modules/kernel/core/npulink.ko"
 install_for()
 {
 	rm -rf "$DESTDIR"
-	"$tree/tools/install/install" 0.1.0 "$1" "$scratch/modules" >"$scratch/log" 2>&1
+	"$tree/tools/install/install" "$version" "$1" "$scratch/modules" >"$scratch/log" 2>&1
 }
 
 check "install for another kernel" install_for 0.0.1-other

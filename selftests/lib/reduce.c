@@ -495,7 +495,9 @@ TEST_F(loops, division)
 /* Either input of a mean, or both; none of the powers is so large that a half is not exact. */
 TEST_F(loops, scaled)
 {
-	static const int powers[][2] = { { 1, 0 }, { 0, 1 }, { 1, 1 }, { 3, 3 }, { 0, 14 }, { 14, 14 } };
+	static const int powers[][2] = {
+		{ 1, 0 }, { 0, 1 }, { 1, 1 }, { 3, 3 }, { 0, 14 }, { 14, 14 },
+	};
 	static uint8_t a[65536 * 2], b[65536 * 2], d[65536 * 2];
 	int dtype;
 	size_t i, k;

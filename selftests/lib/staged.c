@@ -32,7 +32,8 @@ static void on_fault(int signal, siginfo_t *info, void *context)
 /* At a multiple of a block. */
 static char *memory(void)
 {
-	char *p = mmap(NULL, ALL + BLOCK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, ALL + BLOCK, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	return p == MAP_FAILED ? NULL : (char *)(((uintptr_t)p + BLOCK - 1) & ~(BLOCK - 1));
 }

@@ -2,21 +2,26 @@
 /*
  * npulink_genl.h - generic netlink family "npulink": what there is to see.
  *
- * Reading needs no privilege, works in every network namespace, and answers for
- * the whole node. Devices, links, totals and events are for everybody.
- * Communicators, ranks, operations, files and buffers are shown to their user, and to
- * who has CAP_SYS_PTRACE in the user namespace that they were made in; others see
- * them only counted in the totals. Members of a communicator with ranks of several
- * users see all of it, but neither pid nor uid of each other.
+ * Reading needs no privilege, works in every network namespace, and answers for the whole
+ * node. Devices, links, totals and events are for everybody. Communicators, ranks,
+ * operations, files, buffers and flight recorders are shown to their user, and to a reader
+ * who has CAP_SYS_PTRACE in the user namespace that they were made in; others see them only
+ * counted in the totals. Members of a communicator with ranks of several users see all of
+ * it, but neither pid nor uid of each other.
  *
- * Dumps go on by id, so whatever is there all the time is reported exactly once.
- * specs/npulink.yaml says the same for programs.
+ * Dumps go on by id, so whatever is there all the time is reported exactly once. The
+ * attributes of a rank have no pid, uid and file if it is another user's. A flight recorder
+ * begins with a message that has all but its arrays, which follow in as many messages as
+ * they need; all its times are nanoseconds.
+ *
+ * Written by "make specs" from specs/npulink.yaml: do not edit.
  */
 #ifndef _UAPI_LINUX_NPULINK_GENL_H
 #define _UAPI_LINUX_NPULINK_GENL_H
 
 #include <linux/types.h>
 #include <linux/npulink.h>
+#include <linux/npulink_flight.h>
 
 #define NPULINK_GENL_NAME		"npulink"
 #define NPULINK_GENL_VERSION		1
@@ -25,44 +30,40 @@
 /**
  * enum npulink_genl_cmd - commands
  * @NPULINK_GENL_CMD_UNSPEC: not used
- * @NPULINK_GENL_CMD_DEV_GET: do: the device with NPULINK_A_DEV_ID. dump: all
- *	devices, no attributes. Errors: ENODEV: no such device
+ * @NPULINK_GENL_CMD_DEV_GET: do: the device with NPULINK_A_DEV_ID. dump: all devices,
+ *	no attributes. Errors: ENODEV: no such device
  * @NPULINK_GENL_CMD_LINK_GET: dump: all directed links, or with NPULINK_A_LINK_DEV
  *	those that leave one device
- * @NPULINK_GENL_CMD_FLIGHT_GET: dump: flight recorders: of ranks that are there, and
- *	of the last ones that are not
+ * @NPULINK_GENL_CMD_FLIGHT_GET: dump: flight recorders: of ranks that are there, and of
+ *	the last ones that are not
  * @NPULINK_GENL_CMD_PORT_ADD: do: bind the port NPULINK_A_PORT_NAME of the kind
  *	NPULINK_A_PORT_KIND to the device NPULINK_A_PORT_DEV, for processes in the caller's
- *	network namespace. Needs CAP_NET_ADMIN. Errors: ENODEV: no such device or
- *	port, EEXIST: bound to it already, EOPNOTSUPP: no such kind, or the port is not
- *	fit for it, EADDRNOTAVAIL: the port has no IP address, EACCES: it belongs to
- *	another network namespace
+ *	network namespace. Needs CAP_NET_ADMIN. Errors: ENODEV: no such device or port, EEXIST:
+ *	bound to it already, EOPNOTSUPP: no such kind, or the port is not fit for it,
+ *	EADDRNOTAVAIL: the port has no IP address, EACCES: it belongs to another network
+ *	namespace
  * @NPULINK_GENL_CMD_PORT_DEL: do: undo that; communicators that use it fail. The same
  *	attributes. Errors: ENODEV, ENOENT: not bound
  * @NPULINK_GENL_CMD_PORT_GET: dump: all ports that are bound in the caller's network
  *	namespace, no attributes
  * @NPULINK_GENL_CMD_COMM_GET: dump: communicators
- * @NPULINK_GENL_CMD_RANK_GET: dump: ranks of this node, or with NPULINK_A_RANK_COMM those
+ * @NPULINK_GENL_CMD_RANK_GET: dump: ranks of this node, or with NPULINK_A_RANK_COMM
+ *	those of one communicator. Errors: ENOENT: no such communicator
+ * @NPULINK_GENL_CMD_OP_GET: dump: operations in flight, or with NPULINK_A_OP_COMM those
  *	of one communicator. Errors: ENOENT: no such communicator
- * @NPULINK_GENL_CMD_OP_GET: dump: operations in flight, or with NPULINK_A_OP_COMM those of
- *	one communicator. Errors: ENOENT: no such communicator
  * @NPULINK_GENL_CMD_FILE_GET: dump: open files and what they have pinned
- * @NPULINK_GENL_CMD_BUF_GET: dump: buffers, or with NPULINK_A_BUF_FILE those of one open
- *	file. Errors: ENOENT: no such file
+ * @NPULINK_GENL_CMD_BUF_GET: dump: buffers, or with NPULINK_A_BUF_FILE those of one
+ *	open file. Errors: ENOENT: no such file
  * @NPULINK_GENL_CMD_STAT_GET: do: the whole node, no attributes
  * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
  *	processes nor users. In network namespaces other than the first one and those of a
  *	communicator's processes, only its type and cause are told; addresses and ports only
  *	where the port is
  * @NPULINK_GENL_CMD_CONN_GET: dump: what ranks of this node have got from each of their
- *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no
- *	such communicator
+ *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no such
+ *	communicator
  * @__NPULINK_GENL_CMD_MAX: one more than the last
  * @NPULINK_GENL_CMD_MAX: the last
- *
- * Devices, links and totals are for everybody. Communicators, operations, memory and flight
- * recorders are told to the user whose they are, and to who has CAP_SYS_PTRACE in the user
- * namespace that they were made in.
  */
 enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_UNSPEC,
@@ -84,47 +85,64 @@ enum npulink_genl_cmd {
 	NPULINK_GENL_CMD_MAX = __NPULINK_GENL_CMD_MAX - 1,
 };
 
-#define NPULINK_LINK_STATE_UP		1
-#define NPULINK_LINK_STATE_DOWN		2	/* lost: what is sent over it fails */
+/* State of a link. */
+#define NPULINK_LINK_STATE_UP	1
+#define NPULINK_LINK_STATE_DOWN	2	/* lost: what is sent over it fails */
 
+/* State of a connection to a rank on another node. */
 #define NPULINK_CONN_STATE_CONNECTING	1
 #define NPULINK_CONN_STATE_UP		2
 #define NPULINK_CONN_STATE_LEFT		3	/* the peer has left in good order */
 #define NPULINK_CONN_STATE_DOWN		4
 #define NPULINK_CONN_STATE_RESUMING	5	/* a port was lost; goes on over another one */
 
-#define NPULINK_CALLED_NOT		0
-#define NPULINK_CALLED_RUNNING		1
-#define NPULINK_CALLED_OVER		2
+/* Whether a rank on another node has called the operation that it was asked about. */
+#define NPULINK_CALLED_NOT	0
+#define NPULINK_CALLED_RUNNING	1
+#define NPULINK_CALLED_OVER	2
 
+/* State of a rank. */
 #define NPULINK_RANK_STATE_JOINED	1
-/* Its process is gone, or has closed the device; with a device: others hold the file open yet. */
+/*
+ * Its process is gone, or has closed the device; with a device: others hold the file open yet.
+ */
 #define NPULINK_RANK_STATE_DEAD		2
 #define NPULINK_RANK_STATE_LEFT		3	/* in good order */
 #define NPULINK_RANK_STATE_AWAITED	4	/* of a shrunk one: is in one before it yet */
 
+/* State of an operation. */
 #define NPULINK_OP_STATE_RUNNING	1
 #define NPULINK_OP_STATE_FAILING	2	/* until its engine has let go of it */
 
-#define NPULINK_WAIT_RECV		1	/* bytes of the peer have not arrived */
-#define NPULINK_WAIT_SEND		2	/* the peer has not taken what is offered */
-#define NPULINK_WAIT_ENGINE		3	/* the engine is at it */
-#define NPULINK_WAIT_WORKER		4	/* nobody has handed it to the engine yet */
+/* What a unit of an operation waits for. */
+#define NPULINK_WAIT_RECV	1	/* bytes of the peer have not arrived */
+#define NPULINK_WAIT_SEND	2	/* the peer has not taken what is offered */
+#define NPULINK_WAIT_ENGINE	3	/* the engine is at it */
+#define NPULINK_WAIT_WORKER	4	/* nobody has handed it to the engine yet */
 
-#define NPULINK_BUF_KIND_USER		1	/* memory of the process */
-#define NPULINK_BUF_KIND_KERNEL		2	/* memory of the kernel */
-#define NPULINK_BUF_KIND_DMABUF		3	/* of another driver */
+/* Whose memory a buffer is. */
+#define NPULINK_BUF_KIND_USER	1	/* memory of the process */
+#define NPULINK_BUF_KIND_KERNEL	2	/* memory of the kernel */
+#define NPULINK_BUF_KIND_DMABUF	3	/* of another driver */
 
-#define NPULINK_EVENT_DEV_ADD		1
-#define NPULINK_EVENT_DEV_DEL		2
-#define NPULINK_EVENT_LINK_UP		3
-#define NPULINK_EVENT_LINK_DOWN		4
-#define NPULINK_EVENT_FAIL		5	/* a communicator failed, see its cause */
-#define NPULINK_EVENT_SLOW		6	/* an operation takes longer than expected */
-#define NPULINK_EVENT_SUSPECT		7	/* processes may wait for each other, see cause */
-#define NPULINK_EVENT_PORT_LOST		8	/* a connection over it; others are tried */
-#define NPULINK_EVENT_PORT_NEXT		9	/* that goes on over this port */
-#define NPULINK_EVENT_SLOW_END		10	/* one that was told of as slow has ended */
+/* What has happened. */
+#define NPULINK_EVENT_DEV_ADD	1
+#define NPULINK_EVENT_DEV_DEL	2
+#define NPULINK_EVENT_LINK_UP	3
+#define NPULINK_EVENT_LINK_DOWN	4
+#define NPULINK_EVENT_FAIL	5	/* a communicator failed, see its cause */
+#define NPULINK_EVENT_SLOW	6	/* an operation takes longer than expected */
+#define NPULINK_EVENT_SUSPECT	7	/* processes may wait for each other, see cause */
+#define NPULINK_EVENT_PORT_LOST	8	/* a connection over it; others are tried */
+#define NPULINK_EVENT_PORT_NEXT	9	/* that goes on over this port */
+#define NPULINK_EVENT_SLOW_END	10	/* one that was told of as slow has ended */
+
+/* What of a flight recorder is wanted. */
+#define NPULINK_FLIGHT_PEERS	(1 << 0)
+#define NPULINK_FLIGHT_OPS	(1 << 1)
+#define NPULINK_FLIGHT_STEPS	(1 << 2)
+
+#define NPULINK_FLIGHT_ALL	7	/* all of flight-what */
 
 /**
  * enum npulink_genl_dev - attributes of a device
@@ -182,8 +200,8 @@ enum npulink_genl_dev {
  * @NPULINK_A_LINK_TYPE: string, what it is: the name of the backend
  * @NPULINK_A_LINK_STATE: u32, NPULINK_LINK_STATE_*
  * @NPULINK_A_LINK_ERRORS: u64, times it was lost
- * @NPULINK_A_LINK_MOVES: u64, requests of one step whose time was taken (none without flight
- *	recorder), ..
+ * @NPULINK_A_LINK_MOVES: u64, requests of one step whose time was taken (none without
+ *	flight recorder), ..
  * @NPULINK_A_LINK_MOVE_BYTES: u64, .. the bytes that they moved over it, ..
  * @NPULINK_A_LINK_MOVE_NS: u64, .. and the ns that they took
  * @__NPULINK_A_LINK_MAX: one more than the last
@@ -207,202 +225,6 @@ enum npulink_genl_link {
 	NPULINK_A_LINK_MOVE_NS,
 	__NPULINK_A_LINK_MAX,
 	NPULINK_A_LINK_MAX = __NPULINK_A_LINK_MAX - 1,
-};
-
-/**
- * enum npulink_genl_flight - attributes of a flight recorder
- * @NPULINK_A_FLIGHT_UNSPEC: not used
- * @NPULINK_A_FLIGHT_PAD: aligns the 64-bit ones
- * @NPULINK_A_FLIGHT_WHAT: u32, request: what is wanted, NPULINK_FLIGHT_*; all if absent
- * @NPULINK_A_FLIGHT_ID: u32, of the recorder, in every message
- * @NPULINK_A_FLIGHT_COMM: u32, serial number of the communicator
- * @NPULINK_A_FLIGHT_RANK: u32
- * @NPULINK_A_FLIGHT_NRANKS: u32
- * @NPULINK_A_FLIGHT_DEV: u32, id of its device
- * @NPULINK_A_FLIGHT_PID: u32, of the process, as the reader sees it, or 0
- * @NPULINK_A_FLIGHT_TASK: string, name of the process
- * @NPULINK_A_FLIGHT_UID: u32, of its owner, as the reader sees it
- * @NPULINK_A_FLIGHT_JOINED: u64, when the rank joined, on the recorder's clock
- * @NPULINK_A_FLIGHT_LEFT: u64, when it left, absent if it is there
- * @NPULINK_A_FLIGHT_OPS_DONE: u64, operations recorded so far, the oldest forgotten
- * @NPULINK_A_FLIGHT_STEPS_DONE: u64, steps recorded so far, the oldest forgotten
- * @NPULINK_A_FLIGHT_NOW: u64, the recorder's clock when the dump began ..
- * @NPULINK_A_FLIGHT_NOW_MONOTONIC: u64, .. and CLOCK_MONOTONIC, as the reader sees it ..
- * @NPULINK_A_FLIGHT_NOW_REAL: u64, .. and CLOCK_REALTIME at that time
- * @NPULINK_A_FLIGHT_PEERS: struct npulink_flight_peer []
- * @NPULINK_A_FLIGHT_OPS: struct npulink_flight_op [], in the order in which they ended,
- *	those in flight last
- * @NPULINK_A_FLIGHT_STEPS: struct npulink_flight_step [], in the order in which they ended
- * @__NPULINK_A_FLIGHT_MAX: one more than the last
- * @NPULINK_A_FLIGHT_MAX: the last
- *
- * A recorder begins with a message that has all but the arrays, which follow in as many
- * messages as they need. All times are nanoseconds.
- */
-enum npulink_genl_flight {
-	NPULINK_A_FLIGHT_UNSPEC,
-	NPULINK_A_FLIGHT_PAD,
-	NPULINK_A_FLIGHT_WHAT,
-	NPULINK_A_FLIGHT_ID,
-	NPULINK_A_FLIGHT_COMM,
-	NPULINK_A_FLIGHT_RANK,
-	NPULINK_A_FLIGHT_NRANKS,
-	NPULINK_A_FLIGHT_DEV,
-	NPULINK_A_FLIGHT_PID,
-	NPULINK_A_FLIGHT_TASK,
-	NPULINK_A_FLIGHT_UID,
-	NPULINK_A_FLIGHT_JOINED,
-	NPULINK_A_FLIGHT_LEFT,
-	NPULINK_A_FLIGHT_OPS_DONE,
-	NPULINK_A_FLIGHT_STEPS_DONE,
-	NPULINK_A_FLIGHT_NOW,
-	NPULINK_A_FLIGHT_NOW_MONOTONIC,
-	NPULINK_A_FLIGHT_NOW_REAL,
-	NPULINK_A_FLIGHT_PEERS,
-	NPULINK_A_FLIGHT_OPS,
-	NPULINK_A_FLIGHT_STEPS,
-	__NPULINK_A_FLIGHT_MAX,
-	NPULINK_A_FLIGHT_MAX = __NPULINK_A_FLIGHT_MAX - 1,
-};
-
-#define NPULINK_FLIGHT_PEERS	(1 << 0)
-#define NPULINK_FLIGHT_OPS	(1 << 1)
-#define NPULINK_FLIGHT_STEPS	(1 << 2)
-#define NPULINK_FLIGHT_ALL	0x07
-
-/**
- * struct npulink_flight_op - an operation
- * @start: when it was posted
- * @end: when it ended, 0: it has not
- * @number: collective number in the communicator, or with the peer
- * @wait: its steps waited for peers to offer bytes
- * @queue: they waited for the engine, or for somebody to run it
- * @engine: bytes were moved or reduced
- * @take: they waited for peers to take bytes
- * @call: what was called
- * @algorithm: how
- * @serial: number in this recorder, see struct npulink_flight_step
- * @nsteps: steps of the plan
- * @status: 0 or -errno
- * @cause: NPULINK_CAUSE_*
- *
- * Steps of one operation run side by side, so the sums may be more than the time from
- * start to end.
- */
-struct npulink_flight_op {
-	__aligned_u64 start;
-	__aligned_u64 end;
-	__aligned_u64 number;
-	__aligned_u64 wait;
-	__aligned_u64 queue;
-	__aligned_u64 engine;
-	__aligned_u64 take;
-	struct npulink_call call;
-	char algorithm[NPULINK_ALGORITHM_LEN];
-	__u32 serial;
-	__u32 nsteps;
-	__s32 status;
-	__u32 cause;
-};
-
-/**
- * struct npulink_flight_step - a step, or a chain of them
- * @start: when it could start
- * @len: bytes
- * @serial: of its operation
- * @step: index in the plan, of the first of a chain
- * @nsteps: length of the chain, 1 for a single step
- * @op: NPULINK_STEP_*, of all in the chain
- * @flags: NPULINK_STEP_F_*, of the last of a chain
- * @recv_peer: NPULINK_NO_PEER: receives nothing; of a chain that of the first that does
- * @send_peer: NPULINK_NO_PEER: sends nothing
- * @wait: for the peer to offer the bytes
- * @queue: for the engine, or for somebody to run it
- * @engine: moving or reducing them (reducing if @op has NPULINK_STEP_REDUCE)
- * @take: for the peer to take them
- * @channel: of the first of a chain
- * @reserved: 0
- *
- * It ended when the four times after @start were over. They are written as
- * npulink_flight_ns() reads them.
- */
-struct npulink_flight_step {
-	__aligned_u64 start;
-	__aligned_u64 len;
-	__u32 serial;
-	__u32 step;
-	__u16 nsteps;
-	__u8 op;
-	__u8 flags;
-	__u32 recv_peer;
-	__u32 send_peer;
-	__u32 wait;
-	__u32 queue;
-	__u32 engine;
-	__u32 take;
-	__u16 channel;
-	__u16 reserved;
-};
-
-#define NPULINK_FLIGHT_BUCKETS	20
-
-/**
- * struct npulink_flight_peer - what a rank had to wait for, with one of its peers
- * @peer: rank
- * @dev: its device, NPULINK_NO_PEER if not met yet
- * @waits: steps that received from it
- * @wait_ns: time that they waited
- * @takes: steps that sent to it
- * @take_ns: time until it had taken the bytes
- * @moves: requests that moved or reduced bytes of it and nobody else, without those
- *	   that are too small for an interrupt
- * @move_ns: time they took
- * @move_bytes: their bytes
- * @late: steps by how much later than this rank the peer was: bucket 0 less than 1,024 ns,
- *	  bucket i less than 1,024 << i, the last one all others
- * @slow: requests as in @moves, by ns for 1,024 bytes: bucket 0 less than 1,
- *	  bucket i less than about 1 << i, the last one all others
- */
-struct npulink_flight_peer {
-	__u32 peer;
-	__u32 dev;
-	__aligned_u64 waits;
-	__aligned_u64 wait_ns;
-	__aligned_u64 takes;
-	__aligned_u64 take_ns;
-	__aligned_u64 moves;
-	__aligned_u64 move_ns;
-	__aligned_u64 move_bytes;
-	__u32 late[NPULINK_FLIGHT_BUCKETS];
-	__u32 slow[NPULINK_FLIGHT_BUCKETS];
-};
-
-/* 28 bits, shifted left by the upper four: exact up to a quarter of a second. */
-static inline __u64 npulink_flight_ns(__u32 time)
-{
-	return (__u64)(time & 0xfffffff) << (time >> 28);
-}
-
-/**
- * enum npulink_genl_port - attributes of a port that is bound to a device
- * @NPULINK_A_PORT_UNSPEC: not used
- * @NPULINK_A_PORT_DEV: u32, id of the device
- * @NPULINK_A_PORT_KIND: string, "rdma"
- * @NPULINK_A_PORT_NAME: string, "rxe0/1"
- * @NPULINK_A_PORT_IP: binary, 16 bytes: the address that peers use, IPv4 in its mapped form
- * @NPULINK_A_PORT_CM: u16, port of the RDMA connection manager
- * @__NPULINK_A_PORT_MAX: one more than the last
- * @NPULINK_A_PORT_MAX: the last
- */
-enum npulink_genl_port {
-	NPULINK_A_PORT_UNSPEC,
-	NPULINK_A_PORT_DEV,
-	NPULINK_A_PORT_KIND,
-	NPULINK_A_PORT_NAME,
-	NPULINK_A_PORT_IP,
-	NPULINK_A_PORT_CM,
-	__NPULINK_A_PORT_MAX,
-	NPULINK_A_PORT_MAX = __NPULINK_A_PORT_MAX - 1,
 };
 
 /**
@@ -467,12 +289,12 @@ enum npulink_genl_circle {
  * @NPULINK_A_CAUSE_CALLS: nest of enum npulink_genl_call, with MISMATCH and DEADLOCK,
  *	twice: see struct npulink_comm_status
  * @NPULINK_A_CAUSE_NCIRCLE: u32, with DEADLOCK, how many processes wait for each other
- * @NPULINK_A_CAUSE_CIRCLE: nest of enum npulink_genl_circle, with DEADLOCK, once for each
- *	of the first NPULINK_CIRCLE_MAX of them
- * @NPULINK_A_CAUSE_IP: binary, 16 bytes: with LINK and CHECKSUM between nodes, address of
- *	peer's node, IPv4 in its mapped form
- * @NPULINK_A_CAUSE_PORT: string, port of rank's node that leads there, "rxe0/1"; absent: none
- *	was found
+ * @NPULINK_A_CAUSE_CIRCLE: nest of enum npulink_genl_circle, with DEADLOCK, once for
+ *	each of the first NPULINK_CIRCLE_MAX of them
+ * @NPULINK_A_CAUSE_IP: binary, 16 bytes: with LINK and CHECKSUM between nodes, address
+ *	of peer's node, IPv4 in its mapped form
+ * @NPULINK_A_CAUSE_PORT: string, port of rank's node that leads there, "rxe0/1";
+ *	absent: none was found
  * @__NPULINK_A_CAUSE_MAX: one more than the last
  * @NPULINK_A_CAUSE_MAX: the last
  */
@@ -506,7 +328,8 @@ enum npulink_genl_cause {
  * @NPULINK_A_COMM_UID: u32, user who created it
  * @NPULINK_A_COMM_ANY_UID: flag, ranks of other users may join
  * @NPULINK_A_COMM_PARENT: u32, communicator that it was shrunk from; absent: none
- * @NPULINK_A_COMM_CAUSE: nest of enum npulink_genl_cause, why it failed; absent: it has not
+ * @NPULINK_A_COMM_CAUSE: nest of enum npulink_genl_cause, why it failed; absent: it has
+ *	not
  * @__NPULINK_A_COMM_MAX: one more than the last
  * @NPULINK_A_COMM_MAX: the last
  */
@@ -526,13 +349,14 @@ enum npulink_genl_comm {
 };
 
 /**
- * enum npulink_genl_rank - attributes of a rank of this node; another user's has no pid, uid, file
+ * enum npulink_genl_rank - attributes of a rank of this node; another user's has no
+ *	pid, uid, file
  * @NPULINK_A_RANK_UNSPEC: not used
  * @NPULINK_A_RANK_PAD: aligns the 64-bit ones
  * @NPULINK_A_RANK_COMM: u32, id of the communicator
  * @NPULINK_A_RANK_RANK: u32, rank
- * @NPULINK_A_RANK_STATE: u32, NPULINK_RANK_STATE_*; of one that is no member any more there is
- *	nothing else
+ * @NPULINK_A_RANK_STATE: u32, NPULINK_RANK_STATE_*; of one that is no member any more
+ *	there is nothing else
  * @NPULINK_A_RANK_PID: u32, process that opened the device; 0: not in the reader's
  *	namespace
  * @NPULINK_A_RANK_UID: u32, its user
@@ -547,8 +371,8 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_BUSY: u64, ns that operations took, one after the other
  * @NPULINK_A_RANK_BEFORE: u32, with AWAITED: rank in the communicator where it is yet
  * @NPULINK_A_RANK_BEFORE_COMM: u32, id of that
- * @NPULINK_A_RANK_MET: u64, operations that were met on the board without a system call, as its
- *	process says
+ * @NPULINK_A_RANK_MET: u64, operations that were met on the board without a system
+ *	call, as its process says
  * @__NPULINK_A_RANK_MAX: one more than the last
  * @NPULINK_A_RANK_MAX: the last
  */
@@ -582,8 +406,8 @@ enum npulink_genl_rank {
  * @NPULINK_A_OP_PAD: aligns the 64-bit ones
  * @NPULINK_A_OP_COMM: u32, id of the communicator
  * @NPULINK_A_OP_RANK: u32, rank
- * @NPULINK_A_OP_NUMBER: u64, of the collective in the communicator, or of the
- *	message between the two ranks
+ * @NPULINK_A_OP_NUMBER: u64, of the collective in the communicator, or of the message
+ *	between the two ranks
  * @NPULINK_A_OP_SEQ: u64, out_seq of its POST
  * @NPULINK_A_OP_CALL: nest of enum npulink_genl_call, what was called
  * @NPULINK_A_OP_P2P: flag, it is a message, not a collective
@@ -632,7 +456,8 @@ enum npulink_genl_op {
  * @NPULINK_A_WAIT_PAD: aligns the 64-bit ones
  * @NPULINK_A_WAIT_KIND: u32, NPULINK_WAIT_*
  * @NPULINK_A_WAIT_STEP: u32, step of its plan
- * @NPULINK_A_WAIT_PEER: u32, rank that it waits for, or whose bytes are moved; absent: none
+ * @NPULINK_A_WAIT_PEER: u32, rank that it waits for, or whose bytes are moved; absent:
+ *	none
  * @NPULINK_A_WAIT_SINCE: u64, ns, to the tick
  * @NPULINK_A_WAIT_DONE: u64, bytes of the unit that are done
  * @NPULINK_A_WAIT_LEN: u64, bytes of the unit
@@ -658,92 +483,6 @@ enum npulink_genl_wait {
 	NPULINK_A_WAIT_REMOTE,
 	__NPULINK_A_WAIT_MAX,
 	NPULINK_A_WAIT_MAX = __NPULINK_A_WAIT_MAX - 1,
-};
-
-/**
- * enum npulink_genl_conn - what a rank of this node exchanges with a peer
- * @NPULINK_A_CONN_UNSPEC: not used
- * @NPULINK_A_CONN_PAD: aligns the 64-bit ones
- * @NPULINK_A_CONN_COMM: u32, id of the communicator
- * @NPULINK_A_CONN_RANK: u32, rank
- * @NPULINK_A_CONN_PEER: u32, the other rank
- * @NPULINK_A_CONN_DEV: u32, id of the rank's device
- * @NPULINK_A_CONN_PEER_DEV: u32, id of the peer's; absent: it has not joined, or is elsewhere
- * @NPULINK_A_CONN_STEPS: u64, steps whose payload came from the peer
- * @NPULINK_A_CONN_BYTES: u64, payload bytes that came from the peer
- * @NPULINK_A_CONN_IP: binary, 16 bytes: a peer on another machine: its address there, of
- *	several the one that is in use or was tried last, IPv4
- *	in its mapped form. What follows is of such peers only
- * @NPULINK_A_CONN_CM: u16, port of the RDMA connection manager there
- * @NPULINK_A_CONN_STATE: u32, NPULINK_CONN_STATE_*; absent: no plan has needed it yet
- * @NPULINK_A_CONN_KIND: string, "rdma"
- * @NPULINK_A_CONN_VIA: string, port that it goes over, "rxe0/1"
- * @NPULINK_A_CONN_SENT_STEPS: u64, steps whose payload was sent to the peer
- * @NPULINK_A_CONN_SENT_BYTES: u64, payload bytes that are in its memory
- * @NPULINK_A_CONN_STATUS: nest of enum npulink_genl_status, what the peer's kernel says that
- *	it does; absent: it has not been asked, as nothing has waited for it for long
- * @NPULINK_A_CONN_ASKED: u64, ns since the peer's kernel has last asked what the rank does,
- *	because the peer waits for it; absent: never. It does so several times a second
- * @NPULINK_A_CONN_ASKED_NUMBER: u64, number of the peer's operation that waits
- * @NPULINK_A_CONN_ASKED_P2P: flag, that is a message between the two
- * @NPULINK_A_CONN_ASKED_SINCE: u64, ns for which it had waited then
- * @NPULINK_A_CONN_SWITCHES: u32, how often it has gone on over another port
- * @__NPULINK_A_CONN_MAX: one more than the last
- * @NPULINK_A_CONN_MAX: the last
- */
-enum npulink_genl_conn {
-	NPULINK_A_CONN_UNSPEC,
-	NPULINK_A_CONN_PAD,
-	NPULINK_A_CONN_COMM,
-	NPULINK_A_CONN_RANK,
-	NPULINK_A_CONN_PEER,
-	NPULINK_A_CONN_DEV,
-	NPULINK_A_CONN_PEER_DEV,
-	NPULINK_A_CONN_STEPS,
-	NPULINK_A_CONN_BYTES,
-	NPULINK_A_CONN_IP,
-	NPULINK_A_CONN_CM,
-	NPULINK_A_CONN_STATE,
-	NPULINK_A_CONN_KIND,
-	NPULINK_A_CONN_VIA,
-	NPULINK_A_CONN_SENT_STEPS,
-	NPULINK_A_CONN_SENT_BYTES,
-	NPULINK_A_CONN_STATUS,
-	NPULINK_A_CONN_ASKED,
-	NPULINK_A_CONN_ASKED_NUMBER,
-	NPULINK_A_CONN_ASKED_P2P,
-	NPULINK_A_CONN_ASKED_SINCE,
-	NPULINK_A_CONN_SWITCHES,
-	__NPULINK_A_CONN_MAX,
-	NPULINK_A_CONN_MAX = __NPULINK_A_CONN_MAX - 1,
-};
-
-/**
- * enum npulink_genl_status - what a rank on another machine does, as its kernel says
- * @NPULINK_A_STATUS_UNSPEC: not used
- * @NPULINK_A_STATUS_PAD: aligns the 64-bit ones
- * @NPULINK_A_STATUS_AGE: u64, ns since it said so
- * @NPULINK_A_STATUS_NEXT: u64, number of its next collective: so many it has called
- * @NPULINK_A_STATUS_NUMBER: u64, operation that it was asked about
- * @NPULINK_A_STATUS_P2P: flag, that is a message between the two
- * @NPULINK_A_STATUS_CALLED: u32, NPULINK_CALLED_*
- * @NPULINK_A_STATUS_TASK: u32, state of its process, a letter as ps has it
- * @NPULINK_A_STATUS_WAIT: nest of enum npulink_genl_wait, what its operation waits for
- * @__NPULINK_A_STATUS_MAX: one more than the last
- * @NPULINK_A_STATUS_MAX: the last
- */
-enum npulink_genl_status {
-	NPULINK_A_STATUS_UNSPEC,
-	NPULINK_A_STATUS_PAD,
-	NPULINK_A_STATUS_AGE,
-	NPULINK_A_STATUS_NEXT,
-	NPULINK_A_STATUS_NUMBER,
-	NPULINK_A_STATUS_P2P,
-	NPULINK_A_STATUS_CALLED,
-	NPULINK_A_STATUS_TASK,
-	NPULINK_A_STATUS_WAIT,
-	__NPULINK_A_STATUS_MAX,
-	NPULINK_A_STATUS_MAX = __NPULINK_A_STATUS_MAX - 1,
 };
 
 /**
@@ -888,11 +627,13 @@ enum npulink_genl_stat {
  * @NPULINK_A_EVENT_CAUSE: u32, NPULINK_CAUSE_*
  * @NPULINK_A_EVENT_CODE: u32, as in cause
  * @NPULINK_A_EVENT_AGE: u64, with SLOW, SLOW_END: ns that it has taken so far
- * @NPULINK_A_EVENT_LIMIT: u64, with SLOW, SLOW_END: ns that it was expected to take at most
- * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait for
- *	each other
+ * @NPULINK_A_EVENT_LIMIT: u64, with SLOW, SLOW_END: ns that it was expected to take at
+ *	most
+ * @NPULINK_A_EVENT_NCIRCLE: u32, with SUSPECT or a deadlock, how many processes wait
+ *	for each other
  * @NPULINK_A_EVENT_CIRCLE: nest of enum npulink_genl_circle, as in cause
- * @NPULINK_A_EVENT_IP: binary, as in cause; with PORT_LOST and PORT_NEXT: the peer's address
+ * @NPULINK_A_EVENT_IP: binary, as in cause; with PORT_LOST and PORT_NEXT: the peer's
+ *	address
  * @NPULINK_A_EVENT_PORT: string, as in cause; with PORT_LOST and PORT_NEXT: ours
  * @__NPULINK_A_EVENT_MAX: one more than the last
  * @NPULINK_A_EVENT_MAX: the last
@@ -921,6 +662,171 @@ enum npulink_genl_event {
 	NPULINK_A_EVENT_PORT,
 	__NPULINK_A_EVENT_MAX,
 	NPULINK_A_EVENT_MAX = __NPULINK_A_EVENT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_flight - attributes of a flight recorder
+ * @NPULINK_A_FLIGHT_UNSPEC: not used
+ * @NPULINK_A_FLIGHT_PAD: aligns the 64-bit ones
+ * @NPULINK_A_FLIGHT_WHAT: u32, request: what is wanted, NPULINK_FLIGHT_*; all if absent
+ * @NPULINK_A_FLIGHT_ID: u32, of the recorder, in every message
+ * @NPULINK_A_FLIGHT_COMM: u32, serial number of the communicator
+ * @NPULINK_A_FLIGHT_RANK: u32
+ * @NPULINK_A_FLIGHT_NRANKS: u32
+ * @NPULINK_A_FLIGHT_DEV: u32, id of its device
+ * @NPULINK_A_FLIGHT_PID: u32, of the process, as the reader sees it, or 0
+ * @NPULINK_A_FLIGHT_TASK: string, name of the process
+ * @NPULINK_A_FLIGHT_UID: u32, of its owner, as the reader sees it
+ * @NPULINK_A_FLIGHT_JOINED: u64, when the rank joined, on the recorder's clock
+ * @NPULINK_A_FLIGHT_LEFT: u64, when it left, absent if it is there
+ * @NPULINK_A_FLIGHT_OPS_DONE: u64, operations recorded so far, the oldest forgotten
+ * @NPULINK_A_FLIGHT_STEPS_DONE: u64, steps recorded so far, the oldest forgotten
+ * @NPULINK_A_FLIGHT_NOW: u64, the recorder's clock when the dump began ..
+ * @NPULINK_A_FLIGHT_NOW_MONOTONIC: u64, .. and CLOCK_MONOTONIC, as the reader sees it
+ *	..
+ * @NPULINK_A_FLIGHT_NOW_REAL: u64, .. and CLOCK_REALTIME at that time
+ * @NPULINK_A_FLIGHT_PEERS: binary, array of struct npulink_flight_peer
+ * @NPULINK_A_FLIGHT_OPS: binary, array of struct npulink_flight_op, in the order in
+ *	which they ended, those in flight last
+ * @NPULINK_A_FLIGHT_STEPS: binary, array of struct npulink_flight_step, in the order in
+ *	which they ended
+ * @__NPULINK_A_FLIGHT_MAX: one more than the last
+ * @NPULINK_A_FLIGHT_MAX: the last
+ */
+enum npulink_genl_flight {
+	NPULINK_A_FLIGHT_UNSPEC,
+	NPULINK_A_FLIGHT_PAD,
+	NPULINK_A_FLIGHT_WHAT,
+	NPULINK_A_FLIGHT_ID,
+	NPULINK_A_FLIGHT_COMM,
+	NPULINK_A_FLIGHT_RANK,
+	NPULINK_A_FLIGHT_NRANKS,
+	NPULINK_A_FLIGHT_DEV,
+	NPULINK_A_FLIGHT_PID,
+	NPULINK_A_FLIGHT_TASK,
+	NPULINK_A_FLIGHT_UID,
+	NPULINK_A_FLIGHT_JOINED,
+	NPULINK_A_FLIGHT_LEFT,
+	NPULINK_A_FLIGHT_OPS_DONE,
+	NPULINK_A_FLIGHT_STEPS_DONE,
+	NPULINK_A_FLIGHT_NOW,
+	NPULINK_A_FLIGHT_NOW_MONOTONIC,
+	NPULINK_A_FLIGHT_NOW_REAL,
+	NPULINK_A_FLIGHT_PEERS,
+	NPULINK_A_FLIGHT_OPS,
+	NPULINK_A_FLIGHT_STEPS,
+	__NPULINK_A_FLIGHT_MAX,
+	NPULINK_A_FLIGHT_MAX = __NPULINK_A_FLIGHT_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_conn - what a rank of this node exchanges with a peer
+ * @NPULINK_A_CONN_UNSPEC: not used
+ * @NPULINK_A_CONN_PAD: aligns the 64-bit ones
+ * @NPULINK_A_CONN_COMM: u32, id of the communicator
+ * @NPULINK_A_CONN_RANK: u32, rank
+ * @NPULINK_A_CONN_PEER: u32, the other rank
+ * @NPULINK_A_CONN_DEV: u32, id of the rank's device
+ * @NPULINK_A_CONN_PEER_DEV: u32, id of the peer's; absent: it has not joined, or is
+ *	elsewhere
+ * @NPULINK_A_CONN_STEPS: u64, steps whose payload came from the peer
+ * @NPULINK_A_CONN_BYTES: u64, payload bytes that came from the peer
+ * @NPULINK_A_CONN_IP: binary, 16 bytes: a peer on another machine: its address there,
+ *	of several the one that is in use or was tried last, IPv4 in its mapped form. What
+ *	follows is of such peers only
+ * @NPULINK_A_CONN_CM: u16, port of the RDMA connection manager there
+ * @NPULINK_A_CONN_STATE: u32, NPULINK_CONN_STATE_*; absent: no plan has needed it yet
+ * @NPULINK_A_CONN_KIND: string, "rdma"
+ * @NPULINK_A_CONN_VIA: string, port that it goes over, "rxe0/1"
+ * @NPULINK_A_CONN_SENT_STEPS: u64, steps whose payload was sent to the peer
+ * @NPULINK_A_CONN_SENT_BYTES: u64, payload bytes that are in its memory
+ * @NPULINK_A_CONN_STATUS: nest of enum npulink_genl_status, what the peer's kernel says
+ *	that it does; absent: it has not been asked, as nothing has waited for it for long
+ * @NPULINK_A_CONN_ASKED: u64, ns since the peer's kernel has last asked what the rank
+ *	does, because the peer waits for it; absent: never. It does so several times a second
+ * @NPULINK_A_CONN_ASKED_NUMBER: u64, number of the peer's operation that waits
+ * @NPULINK_A_CONN_ASKED_P2P: flag, that is a message between the two
+ * @NPULINK_A_CONN_ASKED_SINCE: u64, ns for which it had waited then
+ * @NPULINK_A_CONN_SWITCHES: u32, how often it has gone on over another port
+ * @__NPULINK_A_CONN_MAX: one more than the last
+ * @NPULINK_A_CONN_MAX: the last
+ */
+enum npulink_genl_conn {
+	NPULINK_A_CONN_UNSPEC,
+	NPULINK_A_CONN_PAD,
+	NPULINK_A_CONN_COMM,
+	NPULINK_A_CONN_RANK,
+	NPULINK_A_CONN_PEER,
+	NPULINK_A_CONN_DEV,
+	NPULINK_A_CONN_PEER_DEV,
+	NPULINK_A_CONN_STEPS,
+	NPULINK_A_CONN_BYTES,
+	NPULINK_A_CONN_IP,
+	NPULINK_A_CONN_CM,
+	NPULINK_A_CONN_STATE,
+	NPULINK_A_CONN_KIND,
+	NPULINK_A_CONN_VIA,
+	NPULINK_A_CONN_SENT_STEPS,
+	NPULINK_A_CONN_SENT_BYTES,
+	NPULINK_A_CONN_STATUS,
+	NPULINK_A_CONN_ASKED,
+	NPULINK_A_CONN_ASKED_NUMBER,
+	NPULINK_A_CONN_ASKED_P2P,
+	NPULINK_A_CONN_ASKED_SINCE,
+	NPULINK_A_CONN_SWITCHES,
+	__NPULINK_A_CONN_MAX,
+	NPULINK_A_CONN_MAX = __NPULINK_A_CONN_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_status - what a rank on another machine does, as its kernel says
+ * @NPULINK_A_STATUS_UNSPEC: not used
+ * @NPULINK_A_STATUS_PAD: aligns the 64-bit ones
+ * @NPULINK_A_STATUS_AGE: u64, ns since it said so
+ * @NPULINK_A_STATUS_NEXT: u64, number of its next collective: so many it has called
+ * @NPULINK_A_STATUS_NUMBER: u64, operation that it was asked about
+ * @NPULINK_A_STATUS_P2P: flag, that is a message between the two
+ * @NPULINK_A_STATUS_CALLED: u32, NPULINK_CALLED_*
+ * @NPULINK_A_STATUS_TASK: u32, state of its process, a letter as ps has it
+ * @NPULINK_A_STATUS_WAIT: nest of enum npulink_genl_wait, what its operation waits for
+ * @__NPULINK_A_STATUS_MAX: one more than the last
+ * @NPULINK_A_STATUS_MAX: the last
+ */
+enum npulink_genl_status {
+	NPULINK_A_STATUS_UNSPEC,
+	NPULINK_A_STATUS_PAD,
+	NPULINK_A_STATUS_AGE,
+	NPULINK_A_STATUS_NEXT,
+	NPULINK_A_STATUS_NUMBER,
+	NPULINK_A_STATUS_P2P,
+	NPULINK_A_STATUS_CALLED,
+	NPULINK_A_STATUS_TASK,
+	NPULINK_A_STATUS_WAIT,
+	__NPULINK_A_STATUS_MAX,
+	NPULINK_A_STATUS_MAX = __NPULINK_A_STATUS_MAX - 1,
+};
+
+/**
+ * enum npulink_genl_port - attributes of a port that is bound to a device
+ * @NPULINK_A_PORT_UNSPEC: not used
+ * @NPULINK_A_PORT_DEV: u32, id of the device
+ * @NPULINK_A_PORT_KIND: string, "rdma"
+ * @NPULINK_A_PORT_NAME: string, "rxe0/1"
+ * @NPULINK_A_PORT_IP: binary, 16 bytes: the address that peers use, IPv4 in its mapped
+ *	form
+ * @NPULINK_A_PORT_CM: u16, port of the RDMA connection manager
+ * @__NPULINK_A_PORT_MAX: one more than the last
+ * @NPULINK_A_PORT_MAX: the last
+ */
+enum npulink_genl_port {
+	NPULINK_A_PORT_UNSPEC,
+	NPULINK_A_PORT_DEV,
+	NPULINK_A_PORT_KIND,
+	NPULINK_A_PORT_NAME,
+	NPULINK_A_PORT_IP,
+	NPULINK_A_PORT_CM,
+	__NPULINK_A_PORT_MAX,
+	NPULINK_A_PORT_MAX = __NPULINK_A_PORT_MAX - 1,
 };
 
 #endif /* _UAPI_LINUX_NPULINK_GENL_H */

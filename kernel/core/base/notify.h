@@ -47,8 +47,9 @@ struct npulink_notice {
 };
 
 #define NPULINK_NOTICE(_type) ((struct npulink_notice) { \
-	.type = _type, .uid = INVALID_UID, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, .comm = ~0U, \
-	.rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, .step = ~0U, .number = ~0ULL, \
+	.type = _type, .uid = INVALID_UID, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV, \
+	.comm = ~0U, .rank = NPULINK_NO_PEER, .peer = NPULINK_NO_PEER, \
+	.step = ~0U, .number = ~0ULL, \
 })
 
 /* Totals since the module was loaded. */

@@ -342,8 +342,8 @@ static int npulink_genl_tell(struct net *net, const struct npulink_notice *notic
 
 /*
  * Tell the group "events" in all network namespaces, each of them by itself: one hears more than
- * another, and genlmsg_multicast_allns() ends with the first one that has a listener who is too slow
- * and wants senders to know it (NETLINK_BROADCAST_ERROR). Task context.
+ * another, and genlmsg_multicast_allns() ends with the first one that has a listener who is too
+ * slow and wants senders to know it (NETLINK_BROADCAST_ERROR). Task context.
  */
 int npulink_genl_multicast(const struct npulink_notice *notice)
 {
