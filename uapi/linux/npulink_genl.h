@@ -58,7 +58,9 @@
  * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
  *	processes nor users. In network namespaces other than the first one and those of a
  *	communicator's processes, only its type and cause are told; addresses and ports only
- *	where the port is
+ *	where the port is. From Linux 6.8 on, that is also all that is told of a communicator of
+ *	one user to others without CAP_NET_ADMIN in their network namespace; before, a kernel
+ *	cannot choose among its listeners
  * @NPULINK_GENL_CMD_CONN_GET: dump: what ranks of this node have got from each of their
  *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no such
  *	communicator
@@ -325,7 +327,7 @@ enum npulink_genl_cause {
  * @NPULINK_A_COMM_NRANKS: u32, ranks that it has
  * @NPULINK_A_COMM_JOINED: u32, of these here now
  * @NPULINK_A_COMM_LEFT: u32, of these have left
- * @NPULINK_A_COMM_UID: u32, user who created it
+ * @NPULINK_A_COMM_UID: u32, user who created it; absent for members who are other users
  * @NPULINK_A_COMM_ANY_UID: flag, ranks of other users may join
  * @NPULINK_A_COMM_PARENT: u32, communicator that it was shrunk from; absent: none
  * @NPULINK_A_COMM_CAUSE: nest of enum npulink_genl_cause, why it failed; absent: it has
