@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <npulink/verify.h>
 #include "internal.h"
 
 unsigned int coll_version(void)
@@ -430,6 +431,67 @@ int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	known.met = atomic_load_explicit(&comm->board.met, memory_order_relaxed);
 	pthread_mutex_unlock(&dev->lock);
 	return give(comm, __func__, info, &known, sizeof(known));
+}
+
+/* A call of that many bytes, as args, for questions about it. */
+static void example_args(struct coll_args *args, uint64_t bytes)
+{
+	bytes /= npulink_dtype_size(args->dtype);
+	switch (args->collective) {
+	case NPULINK_COLL_SCATTER:
+	case NPULINK_COLL_GATHER:
+	case NPULINK_COLL_ALLGATHER:
+	case NPULINK_COLL_REDUCE_SCATTER:
+	case NPULINK_COLL_ALLTOALL:
+		args->count = bytes / args->nranks;
+		break;
+	case NPULINK_COLL_BARRIER:
+		args->count = 0;
+		break;
+	default:
+		args->count = bytes;
+	}
+}
+
+int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
+			enum coll_dtype dtype, enum coll_op op, const char **name, double *seconds)
+{
+	struct coll_args args = {
+		.dtype = dtype, .redop = op,
+		.nranks = comm->nranks, .peer = !comm->rank, .rank = comm->rank,
+		.topo = coll_comm_topo(comm),
+	};
+	const struct coll_algorithm *alg;
+	uint64_t *counts = NULL;
+	char text[256];
+	double cost;
+	int rc = coll_collective_parse(collective);
+
+	if (rc < 0)
+		return coll_fail(comm, -EINVAL, "\"%s\" is no collective", collective);
+	args.collective = rc;
+	if (args.dtype >= NPULINK_DTYPES || args.redop > NPULINK_CALL_AVG)
+		return coll_fail(comm, -EINVAL, "no such data type, or no such reduction");
+	example_args(&args, bytes);
+	if (args.collective == NPULINK_COLL_SCATTERV || args.collective == NPULINK_COLL_GATHERV ||
+	    args.collective == NPULINK_COLL_ALLGATHERV ||
+	    args.collective == NPULINK_COLL_REDUCE_SCATTERV) {
+		counts = calloc(args.nranks, sizeof(*counts));
+		if (!counts)
+			return coll_fail(comm, -ENOMEM, "out of memory");
+		for (uint32_t i = 0; i < args.nranks; i++)
+			counts[i] = bytes / npulink_dtype_size(dtype) / args.nranks;
+		args.count = 0;
+		args.counts = counts;
+	}
+	rc = coll_tune_choose(&comm->tune, &args, &alg, &cost, text, sizeof(text));
+	free(counts);
+	if (rc)
+		return coll_fail(comm, rc, "%s of %zu bytes: %s", collective, bytes, text);
+	*name = alg->name;
+	if (seconds)
+		*seconds = cost;
+	return 0;
 }
 
 unsigned int coll_comm_rank(const struct coll_comm *comm)
