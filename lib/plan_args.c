@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * plan_args.c - what a call means: are its arguments well formed, how large are
- * its buffers, where do the shards of its large buffer lie.
+ * its buffers, where do the shards of its large buffer lie, how many chunks are best.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -394,4 +394,27 @@ uint64_t shard_max(const struct plan_shards *s)
 		if (s->counts[i] > max)
 			max = s->counts[i];
 	return max * s->esize;
+}
+
+/* ---- chunks of pipelined algorithms */
+
+uint32_t chunks_of(double k, const struct coll_args *args)
+{
+	double most = args->count < 65536 ? args->count : 65536;
+
+	if (!(k < most))
+		k = most;
+	return k < 1 ? 1 : k + 0.5;
+}
+
+uint32_t plan_chunks(const struct coll_args *args,
+		     uint32_t (*best)(const struct coll_args *args,
+				      const struct coll_cost_params *params))
+{
+	/* What tune.c takes without a calibration: software NPUs. */
+	static const struct coll_cost_params network = {
+		.alpha = 2 / 1e6, .beta = 0.25 / 1e9, .gamma = 0.25 / 1e9, .ports = 1,
+	};
+
+	return args->chunks ? chunks_of(args->chunks, args) : best(args, &network);
 }

@@ -151,27 +151,6 @@ static double hop(const struct coll_args *args, const struct coll_cost_params *c
 	return c->alpha + shard_max(&s) * per_byte(args, c);
 }
 
-uint32_t chunks_of(double k, const struct coll_args *args)
-{
-	double most = args->count < 65536 ? args->count : 65536;
-
-	if (!(k < most))
-		k = most;
-	return k < 1 ? 1 : k + 0.5;
-}
-
-uint32_t plan_chunks(const struct coll_args *args,
-		     uint32_t (*best)(const struct coll_args *args,
-				      const struct coll_cost_params *params))
-{
-	/* What tune.c takes without a calibration: software NPUs. */
-	static const struct coll_cost_params network = {
-		.alpha = 2 / 1e6, .beta = 0.25 / 1e9, .gamma = 0.25 / 1e9, .ports = 1,
-	};
-
-	return args->chunks ? chunks_of(args->chunks, args) : best(args, &network);
-}
-
 static uint32_t chain_chunks(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double p2 = args->nranks > 2 ? args->nranks - 2 : 0;
