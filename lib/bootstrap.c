@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 #include "bootstrap.h"
 
@@ -43,14 +42,6 @@ struct outcome {
 	char host[64];
 	char text[208];
 };
-
-uint64_t coll_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ULL + ts.tv_nsec;
-}
 
 /* "2, 5-7" */
 void coll_bootstrap_missing(const bool *here, uint32_t nranks, char *text, size_t size)
