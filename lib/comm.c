@@ -358,14 +358,6 @@ int coll_comm_abort(struct coll_comm *comm, unsigned int code)
 
 /* ---- questions */
 
-/* First of all in every call: is this the process that made it? */
-COLL_HOT int coll_comm_enter(struct coll_comm *comm)
-{
-	if (!comm)
-		return -EINVAL;
-	return coll_dev_is_child(comm->dev) ? -EPERM : 0;
-}
-
 int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 {
 	static const char * const cause[] = {

@@ -174,6 +174,14 @@ COLL_HOT bool coll_dev_is_child(const struct coll_dev *dev)
 	return !*(volatile unsigned char *)dev->marker;
 }
 
+/* First of all in every call: is this the process that made it? */
+COLL_HOT int coll_comm_enter(struct coll_comm *comm)
+{
+	if (!comm)
+		return -EINVAL;
+	return coll_dev_is_child(comm->dev) ? -EPERM : 0;
+}
+
 /* ---- arena */
 
 static uint64_t word_mask(size_t from, size_t n)

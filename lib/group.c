@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * group.c - calls that are collected and started with one system call, and
- * sends to the own rank, which the kernel never sees.
+ * group.c - calls that are collected and started with one system call.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,59 +8,6 @@
 #include <unistd.h>
 #include <npulink/verify.h>
 #include "internal.h"
-
-/* ---- own rank to own rank */
-
-static void self_end(struct coll_request *req, int status)
-{
-	req->op.status = status;
-	atomic_store_explicit(&req->state, COLL_REQ_DONE, memory_order_release);
-}
-
-/* Meets the oldest counterpart, or waits for one. Lock held. */
-void coll_self_start(struct coll_request *req)
-{
-	struct coll_comm *comm = req->op.comm;
-	bool sends = req->op.args.send;
-	struct coll_request *other, **list = sends ? &comm->self_recvs : &comm->self_sends;
-	const struct coll_operation *from, *to;
-	int rc = 0;
-
-	other = *list;
-	if (!other) {
-		list = sends ? &comm->self_sends : &comm->self_recvs;
-		while (*list)
-			list = &(*list)->next;
-		*list = req;
-		req->next = NULL;
-		atomic_store(&req->state, COLL_REQ_SELF);
-		return;
-	}
-	*list = other->next;
-	other->next = NULL;
-	from = sends ? &req->op : &other->op;
-	to = sends ? &other->op : &req->op;
-	if (from->args.count != to->args.count || from->args.dtype != to->args.dtype)
-		rc = -EPROTO;
-	else if (from->args.count)
-		memmove(to->buf[NPULINK_SLOT_RECV], from->buf[NPULINK_SLOT_SEND],
-			from->args.count * npulink_dtype_size(from->args.dtype));
-	self_end(req, rc);
-	self_end(other, rc);
-}
-
-/* Takes one back that has no counterpart. Lock held. */
-void coll_self_cancel(struct coll_request *req, int status)
-{
-	struct coll_comm *comm = req->op.comm;
-	struct coll_request **list = req->op.args.send ? &comm->self_sends : &comm->self_recvs;
-
-	while (*list != req)
-		list = &(*list)->next;
-	*list = req->next;
-	req->next = NULL;
-	self_end(req, status);
-}
 
 /* ---- opening */
 
@@ -260,82 +206,6 @@ int coll_group_add(struct coll_comm *comm, struct coll_request *req)
 	return rc ? coll_group_refuse(comm, rc) : 0;
 }
 
-/* ---- groups that come again */
-
-/*
- * The call that was at this place of the last group is planned already. True if it is the same
- * again: then it is in this one. For the owner of an open group, without the lock.
- */
-COLL_HOT bool coll_group_again(struct coll_group *g, const struct coll_args *args,
-			       const void *send, const void *recv)
-{
-	struct coll_request *req = g->n < g->nkept ? g->kept[g->n] : NULL;
-
-	if (!req || !coll_op_is_call(&req->op, args))
-		return false;
-	if (!coll_op_has(&req->op, send, recv)) {
-		if (!coll_buffers_replace(&req->op, send, recv))
-			return false;
-		req->prepared = false;
-	}
-	g->kept[g->n] = NULL;
-	atomic_store_explicit(&g->hits, g->hits + 1, memory_order_relaxed);
-	atomic_store_explicit(&req->state, COLL_REQ_QUEUED, memory_order_relaxed);
-	/* That there was room for the last group's. */
-	g->v[g->n++] = req;
-	return true;
-}
-
-static void drop(struct coll_group *g, unsigned int i)
-{
-	if (g->kept[i])
-		coll_request_put(g->kept[i]);
-	g->kept[i] = NULL;
-}
-
-/* Call @i has ended: for the next group, or back to the pool. Lock held. */
-static void keep(struct coll_group *g, unsigned int i, struct coll_request *req)
-{
-	if (i < COLL_GROUP_KEPT)
-		drop(g, i);
-	if (!req->blocking)
-		return;
-	if (i >= COLL_GROUP_KEPT || req->op.status || !coll_op_may_repeat(&req->op)) {
-		coll_request_put(req);
-		return;
-	}
-	atomic_store_explicit(&req->state, COLL_REQ_IDLE, memory_order_relaxed);
-	g->kept[i] = req;
-}
-
-/*
- * Somebody needs what they hold, or it is the end. False if there is nothing, or other threads may
- * be looking at them. Lock held.
- */
-bool coll_group_forget(struct coll_comm *comm)
-{
-	bool some = false;
-
-	for (struct coll_group *g = comm->groups; g; g = g->next) {
-		if (g->open && !pthread_equal(g->owner, pthread_self()))
-			continue;
-		some |= g->nkept;
-		while (g->nkept)
-			drop(g, --g->nkept);
-	}
-	return some;
-}
-
-/* Lock held. */
-uint64_t coll_group_hits(const struct coll_comm *comm)
-{
-	uint64_t hits = 0;
-
-	for (const struct coll_group *g = comm->groups; g; g = g->next)
-		hits += atomic_load_explicit(&g->hits, memory_order_relaxed);
-	return hits;
-}
-
 /* ---- starting; lock held */
 
 static bool is_kernels(const struct coll_request *req)
@@ -354,7 +224,7 @@ static void run_local(struct coll_group *g, struct coll_request **v)
 		if (is_kernels(req))
 			v[n++] = req;
 		else if (coll_op_is_local(&req->op))
-			self_end(req, coll_op_local(&req->op));
+			coll_self_end(req, coll_op_local(&req->op));
 		else
 			coll_self_start(req);
 	}
@@ -385,7 +255,7 @@ static int bind_all(struct coll_dev *dev, struct coll_request **v, unsigned int 
 static void fail_all(struct coll_request **v, unsigned int n, int rc)
 {
 	for (unsigned int i = 0; i < n; i++)
-		self_end(v[i], rc);
+		coll_self_end(v[i], rc);
 }
 
 /* A held result. Drops the lock meanwhile. False: it has not ended by then. */
@@ -478,10 +348,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			}
 			coll_board_withdraw(comm, v + done, n - done, rc);
 			/* That has its own text, and the buffers of the others are still bound. */
-			self_end(v[done], rc);
+			coll_self_end(v[done], rc);
 			while (++done < n) {
 				coll_op_finish(&v[done]->op, rc);
-				self_end(v[done], rc);
+				coll_self_end(v[done], rc);
 			}
 			return rc;
 		}
@@ -491,7 +361,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		}
 		if (rc == -EALREADY && coll_board_end_request(v[done])) {
 			coll_op_unbind(&v[done]->op);
-			self_end(v[done++], 0);
+			coll_self_end(v[done++], 0);
 			rc = 0;
 			continue;
 		}
@@ -508,7 +378,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		coll_board_withdraw(comm, v + done, n - done, rc);
 		for (unsigned int i = done; i < n; i++) {
 			coll_op_finish(&v[i]->op, rc);
-			self_end(v[i], rc);
+			coll_self_end(v[i], rc);
 		}
 		return coll_fail_op(&v[done]->op, rc);
 	}
@@ -549,7 +419,7 @@ static unsigned int meet_all(struct coll_comm *comm, struct coll_request **v, un
 	} while (some && met < n && !v[met]->put);
 	pthread_mutex_lock(&dev->lock);
 	for (unsigned int i = 0; i < met; i++)
-		self_end(v[i], 0);
+		coll_self_end(v[i], 0);
 	return met;
 }
 
@@ -757,10 +627,10 @@ static int end_group(struct coll_group *g, int rc)
 			told = true;
 			coll_fail_op(&req->op, req->op.status);
 		}
-		keep(g, i, req);
+		coll_group_keep(g, i, req);
 	}
 	while (g->nkept > g->n)
-		drop(g, --g->nkept);
+		coll_group_drop(g, --g->nkept);
 	g->nkept = g->n < COLL_GROUP_KEPT ? g->n : COLL_GROUP_KEPT;
 	g->running = false;
 	return rc;

@@ -679,9 +679,11 @@ void coll_request_launch(struct coll_request *req);
 void coll_request_land(struct coll_request *req, int state);
 void coll_request_done(struct coll_request *req, int status);
 void coll_request_settle(struct coll_request *req);
+bool coll_request_settle_now(struct coll_request *req);
 bool coll_requests_settle(struct coll_dev *dev);
 int coll_request_start(struct coll_request *req);
 int coll_ring_setup(struct coll_dev *dev);
+bool coll_ring_has_records(const struct coll_dev *dev);
 unsigned int coll_ring_drain(struct coll_dev *dev);
 int coll_requests_leave(struct coll_comm *comm, bool force);
 
@@ -728,10 +730,13 @@ struct coll_group *coll_group_mine(const struct coll_comm *comm);
 int coll_group_add(struct coll_comm *comm, struct coll_request *req);
 bool coll_group_again(struct coll_group *g, const struct coll_args *args, const void *send,
 		      const void *recv);
+void coll_group_drop(struct coll_group *g, unsigned int i);
+void coll_group_keep(struct coll_group *g, unsigned int i, struct coll_request *req);
 bool coll_group_forget(struct coll_comm *comm);
 uint64_t coll_group_hits(const struct coll_comm *comm);
 void coll_group_free_all(struct coll_comm *comm);
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests);
+void coll_self_end(struct coll_request *req, int status);
 void coll_self_start(struct coll_request *req);
 void coll_self_cancel(struct coll_request *req, int status);
 
