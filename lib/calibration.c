@@ -204,7 +204,6 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 			     uint32_t nranks)
 {
 	tune->script_bytes = info->out_script_bytes;
-	tune->board = info->out_caps & NPULINK_CAP_BOARD;
 	if (tune->calibrated || !info->out_processors)
 		return;
 	tune->work = default_work;

@@ -241,7 +241,7 @@ int coll_comm_new(struct coll_comm **commp, struct coll_dev *dev, unsigned int n
 		rc = coll_tune_init(&comm->tune, config->calibration, config->algorithm, nranks,
 				    text, size);
 	if (!rc)
-		coll_calibration_device(&comm->tune, &dev->info, nranks);
+		coll_dev_costs(&dev->info, &comm->tune, nranks);
 	if (!rc)
 		rc = coll_topo_init(&comm->topo, config->topology, nranks, text, size);
 	if (rc) {

@@ -149,6 +149,21 @@ void coll_dev_check(struct coll_dev *dev)
 		coll_arena_put(dev, mark, 1);
 }
 
+static bool board_takes(const struct coll_algorithm *alg, const struct coll_args *args)
+{
+	struct coll_board_call call = { };
+
+	return coll_board_takes(alg, args, &call);
+}
+
+/* What the choice of algorithms has to know of the device. */
+void coll_dev_costs(const struct npulink_device_info *info, struct coll_tune *tune,
+		    uint32_t nranks)
+{
+	coll_calibration_device(tune, info, nranks);
+	tune->board = info->out_caps & NPULINK_CAP_BOARD ? board_takes : NULL;
+}
+
 /*
  * A communicator of nranks is made. The limit on locked memory is for all processes
  * of a user, so each of its ranks may keep only a part of it pinned for later; what

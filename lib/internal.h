@@ -196,6 +196,11 @@ int coll_dev_open(struct coll_dev **dev, const struct coll_config *config, unsig
 void coll_dev_free(struct coll_dev *dev);
 void coll_dev_check(struct coll_dev *dev);
 void coll_dev_put(struct coll_dev *dev);
+struct coll_tune;
+
+/* What the choice of algorithms has to know of the device. */
+void coll_dev_costs(const struct npulink_device_info *info, struct coll_tune *tune,
+		    uint32_t nranks);
 void coll_dev_limit(struct coll_dev *dev, unsigned int nranks);
 bool coll_dev_is_child(const struct coll_dev *dev);
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len);
@@ -253,7 +258,7 @@ struct coll_work_costs {
  * @work: the same things in processor time
  * @calibrated: these are a file's
  * @script_bytes: as the device says, see npulink_meet_bytes(); 0: no rank works for all
- * @board: ranks of one machine can do without the device what coll_board_takes()
+ * @board: what ranks of one machine do without the device; NULL: nothing
  * @far_alpha: seconds per message between machines; negative: as within one
  * @far_beta: seconds per byte between machines, through all ports of one together
  * @overrides: what the user says
@@ -265,7 +270,7 @@ struct coll_tune {
 	struct coll_work_costs work;
 	bool calibrated;
 	uint32_t script_bytes;
-	bool board;
+	bool (*board)(const struct coll_algorithm *alg, const struct coll_args *args);
 	double far_alpha, far_beta;
 	struct coll_override *overrides;
 	unsigned int noverrides;

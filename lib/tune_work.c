@@ -236,7 +236,6 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
 	double path, work, share, script, far = 0, reduce = c->reduces[args->dtype];
-	struct coll_board_call board = { };
 	struct coll_work counted = { };
 
 	params.gamma = tune->gamma[args->dtype];
@@ -249,7 +248,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 		return path > far ? path + far / 100 : far + path / 100;
 	}
 	script = script_share(tune, &counted, args);
-	if (tune->board && args->nranks > 1 && coll_board_takes(alg, args, &board))
+	if (tune->board && args->nranks > 1 && tune->board(alg, args))
 		return calls_seconds(tune, args) + script_seconds(tune, &counted, args) / 100;
 	if (script <= 1)
 		return script_seconds(tune, &counted, args);

@@ -30,6 +30,6 @@ void calibration_guess(struct coll_tune *tune, uint32_t nranks)
 
 	if (!coll_drv_device(getenv("COLL_DEVICE"), 0, path, sizeof(path)) &&
 	    !coll_drv_open(&drv, path) && !coll_drv_info(&drv, &info))
-		coll_calibration_device(tune, &info, nranks);
+		coll_dev_costs(&info, tune, nranks);
 	coll_drv_close(&drv);
 }
