@@ -2,10 +2,10 @@
 /*
  * internal.h - what the files of libcoll share.
  *
- * A call goes down: coll.c (what is meant) -> group.c (collect, if a group is
- * open) -> op.c (plan, buffers, post, result), with cache.c, tune.c and reg.c
- * asked on the way and drv.c at the bottom. One that comes again goes from coll.c
- * to the end of op.c: repeat.c has the rest.
+ * A call goes down: api/coll.c (what is meant) -> api/group.c (collect, if a group is
+ * open) -> run/op.c (plan, buffers, post, result), with run/cache.c, tune/tune.c and run/reg.c
+ * asked on the way and run/drv.c at the bottom. One that comes again goes from api/coll.c
+ * to the end of run/op.c: run/repeat.c has the rest.
  *
  * Locking: coll_dev.lock protects everything below a coll_dev, its
  * communicators and requests included. It is never held while an operation is
@@ -27,7 +27,7 @@
 #include <linux/npulink.h>
 #include <linux/npulink_board.h>
 #include "coll.h"
-#include "plan.h"
+#include "plan/plan.h"
 
 #define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
 /* Kept together: what calls run that are met on the board, see hot.h in kernel/core. */
@@ -41,7 +41,7 @@ _Static_assert(sizeof(size_t) == sizeof(uint64_t), "libcoll is for 64-bit machin
 
 uint64_t coll_now_ns(void);
 
-/* ---- drv.c: the ioctls */
+/* ---- run/drv.c: the ioctls */
 
 /**
  * struct coll_drv - the open file
@@ -92,7 +92,7 @@ int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
 
-/* ---- reg.c: buffers that the kernel knows */
+/* ---- run/reg.c: buffers that the kernel knows */
 
 /**
  * struct coll_reg - a range of memory that is a buffer of the file
@@ -144,7 +144,7 @@ struct coll_scratch {
 	void *map;
 };
 
-/* ---- dev.c: an open device */
+/* ---- run/dev.c: an open device */
 
 #define COLL_ARENA_DEFAULT	65536
 #define COLL_ARENA_GRAIN	64
@@ -219,7 +219,7 @@ bool coll_reg_evict(struct coll_dev *dev);
 bool coll_reg_reclaim(struct coll_dev *dev, unsigned int *tries);
 void coll_reg_free_all(struct coll_dev *dev, bool unmap);
 
-/* ---- topo.c: how ranks are wired */
+/* ---- tune/topo.c: how ranks are wired */
 
 int coll_topo_init(struct coll_topo *topo, const char *wiring, uint32_t nranks, char *text,
 		   size_t size);
@@ -228,7 +228,7 @@ void coll_topo_free(struct coll_topo *topo);
 /* The same from the number of each rank's machine, if there are several and nothing was said. */
 int coll_topo_machines(struct coll_topo *topo, const uint32_t *machine, uint32_t nranks);
 
-/* ---- tune.c: which algorithm */
+/* ---- tune/tune.c: which algorithm */
 
 struct coll_override {
 	uint32_t collective;
@@ -302,13 +302,13 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 
-/* ---- cause.c: why a device cannot be had; all give back @rc */
+/* ---- run/cause.c: why a device cannot be had; all give back @rc */
 
 int coll_cause_open(int rc, const char *path, char *text, size_t size);
 int coll_cause_info(int rc, const char *path, char *text, size_t size);
 int coll_cause_memory(int rc, size_t len, const char *what, char *text, size_t size);
 
-/* ---- lines.c: files that people write */
+/* ---- base/lines.c: files that people write */
 
 /* @number: of the line that was read last; @text, @size: where to say what is wrong. */
 struct coll_lines {
@@ -327,7 +327,7 @@ __attribute__((format(printf, 2, 3)))
 int coll_lines_bad(struct coll_lines *lines, const char *fmt, ...);
 char *coll_trim(char *s);
 
-/* ---- calibration.c: what the network costs */
+/* ---- tune/calibration.c: what the network costs */
 
 int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nranks, char *text,
 			  size_t size);
@@ -341,7 +341,7 @@ double coll_strtod(const char *s, char **end);
 void coll_calibration_pack(const struct coll_tune *tune, float *costs);
 void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks);
 
-/* ---- tune_work.c: what a call should take */
+/* ---- tune/work.c: what a call should take */
 
 /* 0 or -errno. */
 int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *call,
@@ -349,10 +349,10 @@ int coll_work_count(const struct coll_algorithm *alg, const struct coll_args *ca
 double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			 const struct coll_args *args);
 
-/* ---- cache.c: plans that the kernel has */
+/* ---- run/cache.c: plans that the kernel has */
 
 /**
- * struct coll_board_call - what is done on the board, see board.c
+ * struct coll_board_call - what is done on the board, see run/board.c
  * @code: of the call; 0: nothing
  * @len: bytes that each rank brings; 0: it only comes
  * @from: where in these those are that this rank needs
@@ -426,7 +426,7 @@ int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
 		  struct coll_cached **cached);
 void coll_plan_free_all(struct coll_comm *comm, bool destroy);
 
-/* ---- op.c: one operation */
+/* ---- run/op.c: one operation */
 
 /**
  * struct coll_operation - one call, from its arguments to its result
@@ -464,7 +464,7 @@ struct coll_operation {
 	int status;
 };
 
-/* ---- buffers.c: which one is which, and what can be wrong with them */
+/* ---- run/buffers.c: which one is which, and what can be wrong with them */
 
 void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv);
 int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nrecv);
@@ -528,7 +528,7 @@ int coll_op_local(struct coll_operation *op);
 bool coll_op_is_local(const struct coll_operation *op);
 bool coll_make_room(struct coll_dev *dev, bool wait);
 
-/* ---- board.c: ranks of one machine meet without a system call */
+/* ---- run/board.c: ranks of one machine meet without a system call */
 
 /**
  * struct coll_board - a rank's part in it
@@ -590,7 +590,7 @@ bool coll_board_patience(unsigned int *pauses);
 void coll_board_unmet(unsigned int *looks);
 void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
 
-/* ---- repeat.c: blocking calls that come again */
+/* ---- run/repeat.c: blocking calls that come again */
 
 #define COLL_KEPT	8	/* that are: of a loop over more calls, some */
 /* Calls that are not kept for want of room until those go that have not come meanwhile. */
@@ -635,7 +635,7 @@ void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
 bool coll_repeat_keep(const struct coll_operation *op);
 bool coll_repeats_drop(struct coll_comm *comm);
 
-/* ---- request.c, group.c */
+/* ---- run/request.c, api/group.c */
 
 enum coll_request_state {
 	COLL_REQ_FREE,		/* in the pool */
@@ -745,7 +745,7 @@ void coll_self_end(struct coll_request *req, int status);
 void coll_self_start(struct coll_request *req);
 void coll_self_cancel(struct coll_request *req, int status);
 
-/* ---- comm.c */
+/* ---- api/comm.c */
 
 /**
  * struct coll_survivors - a communicator of the kernel that coll_comm_shrink() has joined
@@ -823,7 +823,7 @@ int coll_config_fail(const struct coll_config *config, unsigned int rank, int rc
 int coll_config_dev(const struct coll_config *config, unsigned int index,
 		    struct coll_dev **dev, char *text, size_t size);
 
-/* ---- error.c */
+/* ---- run/error.c */
 
 struct coll_error;
 
@@ -845,7 +845,7 @@ void coll_machine_name(const struct coll_comm *comm, const struct npulink_comm_s
 bool coll_is_failure(int rc);
 const char *coll_words(int rc, char *buf, size_t size);
 
-/* ---- sha256.c */
+/* ---- bootstrap/sha256.c */
 
 struct coll_sha256 {
 	uint32_t state[8];

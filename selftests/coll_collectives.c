@@ -6,7 +6,7 @@
  *
  * npulink-test: timeout=300
  */
-#include "internal.h"
+#include "lib/internal.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
 

@@ -10,8 +10,8 @@
  *
  * npulink-test: timeout=240
  */
-#include "internal.h"
-#include "planner.h"
+#include "lib/internal.h"
+#include "lib/plan/planner.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
 #include "links.h"

@@ -21,7 +21,7 @@
 #include "links.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
-#include "internal.h"
+#include "lib/internal.h"
 
 #define RANKS		4	/* rank r is on device r */
 #define LARGE		4800	/* bytes per rank; little, as it is checked byte by byte, .. */

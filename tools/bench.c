@@ -13,9 +13,9 @@
 #include <sys/stat.h>
 #include <linux/npulink.h>
 #include "bench.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "words.h"
 
 static double factor_one(double n)

@@ -3,7 +3,7 @@
  * calibration.c - what npulink tune has measured, for those who show it or compare with it.
  */
 #include <stdlib.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "plan_net.h"
 
 #define DEFAULT_FILE	"/etc/npulink/calibration"

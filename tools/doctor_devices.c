@@ -14,7 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "doctor.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "nl.h"
 #include "see.h"
 

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "query.h"
-#include "sim_check.h"
+#include "lib/simulate/check.h"
 
 static const char cost_usage[] =
 	"Usage: npulink [-j] plan cost [COLLECTIVE | all] [OPTION]...\n"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "query.h"
 
 static const char explain_usage[] =

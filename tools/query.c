@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "query.h"
-#include "planner.h"
+#include "lib/plan/planner.h"
 #include "words.h"
 
 #define MAX_RANKS	NPULINK_MAX_RANKS

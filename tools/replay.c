@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "flight.h"
-#include "internal.h"
-#include "plan.h"
+#include "lib/internal.h"
+#include "lib/plan/plan.h"
 #include "plan_net.h"
-#include "sim.h"
+#include "lib/simulate/sim.h"
 
 /* ---- what steps cost */
 

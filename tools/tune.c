@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include <coll.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "npulink.h"
 #include "plan_net.h"
 #include "tune.h"

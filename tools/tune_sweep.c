@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <coll.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "npulink.h"
 #include "plan_net.h"
 #include "tune.h"

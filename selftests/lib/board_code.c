@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "kselftest.h"
 
 #define CODES	(1U << 24)

@@ -8,7 +8,7 @@
 
 #include <signal.h>
 #include "mock.h"
-#include "bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
 #include "kselftest.h"
 #include "loopback.h"
 

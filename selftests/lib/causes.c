@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include "mock.h"
 #include "coll.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "kselftest.h"
 
 static const int errors[] = {

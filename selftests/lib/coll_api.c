@@ -5,7 +5,7 @@
  */
 #include "mock.h"
 #include "../coll_cases.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "comms.h"
 #include "kselftest.h"
 

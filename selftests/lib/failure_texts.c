@@ -7,7 +7,7 @@
 #include <signal.h>
 #include "mock.h"
 #include "coll.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "kselftest.h"
 
 #define RANKS	3

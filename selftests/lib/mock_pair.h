@@ -7,7 +7,7 @@
 #define SELFTESTS_LIB_MOCK_PAIR_H
 
 #include "mock.h"
-#include "internal.h"
+#include "lib/internal.h"
 #include "comms.h"
 
 #define BIG	30000

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
+#include "lib/plan/planner.h"
 
 #define MOST		256
 

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "kselftest.h"
 
 static char text[512];

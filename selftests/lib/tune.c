@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "internal.h"
+#include "lib/internal.h"
 #include "kselftest.h"
 
 static char text[512];

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "sim.h"
+#include "lib/simulate/sim.h"
 
 /**
  * struct bench - one run
