@@ -10,7 +10,10 @@
  *
  * npulink-test: timeout=240
  */
-#include "lib/internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
+#include "lib/tune/topo.h"
 #include "lib/plan/planner.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"

@@ -7,6 +7,7 @@
  */
 #include <coll.h>
 #include "kselftest.h"
+#include "lib/run/comm.h"
 #include "raw.h"
 
 #define RANKS	2

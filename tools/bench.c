@@ -13,7 +13,8 @@
 #include <sys/stat.h>
 #include <linux/npulink.h>
 #include "bench.h"
-#include "lib/internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/calibration.h"
 #include "npulink.h"
 #include "lib/plan/plan.h"
 #include "words.h"

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "lib/internal.h"
+#include "coll.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/tune.h"
 #include "query.h"
 #include "lib/simulate/check.h"
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/base/base.h"
 #include "lib/plan/text.h"
 #include "query.h"
 

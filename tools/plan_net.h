@@ -8,6 +8,7 @@
 
 #include "npulink.h"
 #include "lib/simulate/sim.h"
+#include "lib/tune/tune.h"
 
 /* What the command line says; negative numbers and 0: nothing. */
 struct net_opts {

@@ -15,8 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "coll.h"
 #include "flight.h"
-#include "lib/internal.h"
+#include "lib/algorithm/algorithms.h"
 #include "lib/plan/plan.h"
 #include "plan_net.h"
 #include "lib/simulate/sim.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <linux/npulink_genl.h>
-#include "lib/internal.h"
+#include "lib/run/error.h"
 #include "lib/plan/plan.h"
 #include "see.h"
 

@@ -3,6 +3,8 @@
  * algorithms.c - all algorithm families, in the order in which they are listed.
  */
 #include <string.h>
+#include "algorithm/algorithms.h"
+#include "base/base.h"
 #include "plan/planner.h"
 
 static const struct coll_algorithm * const families[] = {

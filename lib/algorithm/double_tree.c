@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 /* ---- trees: nodes are 1 .. n, 0 is none */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 /* Whom a node gets it from, and to whom it passes it on, in this order. */

@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 struct mesh {

@@ -20,6 +20,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 #define LEVELS	32

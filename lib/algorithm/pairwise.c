@@ -8,6 +8,7 @@
  * overwritten by one that may come before it has left.
  */
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 struct blocks {

@@ -8,6 +8,7 @@
  * chunks, and plan_chunks() for how many are taken if the caller does not say.
  */
 #include <math.h>
+#include "algorithm/algorithms.h"
 #include "plan/planner.h"
 
 #define MAX_CHILDREN	32

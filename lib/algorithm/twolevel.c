@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include "algorithm/algorithms.h"
 #include "algorithm/twolevel.h"
 
 int servers_of(const struct coll_args *args, struct servers *s)

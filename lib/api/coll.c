@@ -9,7 +9,16 @@
 #include <errno.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "api/group.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/error.h"
+#include "run/group_kept.h"
+#include "run/op.h"
+#include "run/repeat.h"
+#include "run/request.h"
 
 enum form { BLOCKING, REQUEST, PERSISTENT };
 

@@ -7,7 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "api/group.h"
+#include "api/join.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/board.h"
+#include "run/cache.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/group_kept.h"
+#include "run/repeat.h"
+#include "run/request.h"
+#include "tune/calibration.h"
+#include "tune/topo.h"
+#include "tune/tune.h"
 
 unsigned int coll_version(void)
 {
@@ -114,17 +129,6 @@ int coll_config_dev(const struct coll_config *config, unsigned int index,
 	if (!open.device)
 		open.device = secure_getenv("COLL_DEVICE");
 	return coll_dev_open(dev, &open, index, text, size);
-}
-
-void coll_dev_put(struct coll_dev *dev)
-{
-	bool last;
-
-	pthread_mutex_lock(&dev->lock);
-	last = !--dev->refs;
-	pthread_mutex_unlock(&dev->lock);
-	if (last)
-		coll_dev_free(dev);
 }
 
 /* Seconds from the environment; *ns stays as it is if there are none. */

@@ -7,7 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "api/group.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/board.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/group_kept.h"
+#include "run/op.h"
+#include "run/repeat.h"
+#include "run/request.h"
 
 /* ---- opening */
 

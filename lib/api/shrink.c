@@ -6,7 +6,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "api/join.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "tune/calibration.h"
+#include "tune/topo.h"
 
 /* Join the survivors of @comm; with the flags of its configuration. */
 static int join(struct coll_comm *comm, uint32_t flags, struct coll_survivors **survivors)

@@ -9,7 +9,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "api/group.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/request.h"
 
 /* ---- persistent requests */
 

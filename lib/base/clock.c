@@ -3,7 +3,7 @@
  * clock.c - the clock that deadlines are of.
  */
 #include <time.h>
-#include "internal.h"
+#include "base/base.h"
 
 uint64_t coll_now_ns(void)
 {

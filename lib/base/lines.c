@@ -5,10 +5,12 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "internal.h"
+#include "base/base.h"
+#include "base/lines.h"
 
 /* No line that makes sense is longer; /dev/zero is one without an end. */
 #define LONGEST_LINE	4096

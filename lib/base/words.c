@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include "internal.h"
+#include "base/base.h"
+#include "coll.h"
 
 const char *coll_strerror(int error)
 {

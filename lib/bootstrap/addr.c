@@ -17,6 +17,7 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "bootstrap/tcp.h"
 
 /* The length of an abstract name counts. */

@@ -15,7 +15,17 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include "api/join.h"
+#include "base/base.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/sha256.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "tune/calibration.h"
+#include "tune/topo.h"
+#include "tune/tune.h"
 
 #define DEFAULT_TIMEOUT_NS	120000000000ULL
 #define MORE			(NPULINK_PEER_ADDRS - 1)

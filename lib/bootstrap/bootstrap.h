@@ -9,7 +9,8 @@
 #ifndef COLL_BOOTSTRAP_H
 #define COLL_BOOTSTRAP_H
 
-#include "internal.h"
+#include "base/base.h"
+#include "run/comm.h"
 
 #define COLL_KEY_LEN	32
 

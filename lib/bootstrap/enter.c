@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "bootstrap/tcp.h"
+#include "coll.h"
 
 #define VERDICT_NS	2000000000ULL	/* rank 0 knows who is missing: wait for its words */
 #define WAY_NS		5000000000ULL	/* to connect to a parent */

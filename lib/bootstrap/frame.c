@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/base.h"
+#include "bootstrap/sha256.h"
 #include "bootstrap/tcp.h"
 
 #define MAGIC		0x6275706eU		/* "npub" */

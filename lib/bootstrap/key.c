@@ -16,7 +16,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/sha256.h"
 
 #define LIBRARY		"libargon2.so.1"
 #define PASSES		2

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "bootstrap/bootstrap.h"
 
 #if __has_include("pmix.h")

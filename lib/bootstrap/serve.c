@@ -16,7 +16,9 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/base.h"
 #include "bootstrap/tcp.h"
+#include "coll.h"
 
 #define STRANGER_NS	5000000000ULL		/* to say JOIN .. */
 #define ANSWER_NS	50000000ULL		/* .. if others want to come in */

@@ -8,7 +8,7 @@
  */
 #include <endian.h>
 #include <string.h>
-#include "internal.h"
+#include "bootstrap/sha256.h"
 
 static const uint32_t K[64] = {
 	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5,

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/base.h"
 #include "bootstrap/tcp.h"
 
 #define BODY_MAX	(64U << 20)

@@ -14,7 +14,12 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "api/join.h"
+#include "base/base.h"
 #include "bootstrap/bootstrap.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/dev.h"
 
 #define ID_MAGIC	"npucoll"
 

@@ -3,6 +3,7 @@
  * names.c - collectives, data types and reductions as people write them.
  */
 #include <string.h>
+#include "base/base.h"
 #include "plan/planner.h"
 
 static const char * const collectives[NPULINK_COLLS] = {

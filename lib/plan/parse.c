@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plan/text.h"
+#include "base/base.h"
 #include "plan/planner.h"
+#include "plan/text.h"
 
 struct word {
 	const char *p;

@@ -11,11 +11,9 @@
 #ifndef COLL_PLANNER_H
 #define COLL_PLANNER_H
 
+#include "base/base.h"
 #include "plan/plan.h"
 
-#ifndef ARRAY_SIZE
-#define ARRAY_SIZE(a)	(sizeof(a) / sizeof((a)[0]))
-#endif
 #ifndef __printf
 #define __printf(fmt, args)	__attribute__((__format__(__printf__, fmt, args)))
 #endif

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plan/text.h"
+#include "base/base.h"
 #include "plan/planner.h"
+#include "plan/text.h"
 
 #define RECV	NPULINK_STEP_RECV
 #define REDUCE	NPULINK_STEP_REDUCE

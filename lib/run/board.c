@@ -15,8 +15,14 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "internal.h"
+#include "base/base.h"
+#include "run/board.h"
 #include "run/board_reduce.h"
+#include "run/cache.h"
+#include "run/comm.h"
+#include "run/drv.h"
+#include "run/op.h"
+#include "run/request.h"
 
 /* How long a rank looks for the others before it sleeps: about what that would cost it. */
 #define SPIN_NS		20000

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "coll.h"
+#include "run/error.h"
+#include "run/op.h"
 
 /* ---- which is which */
 

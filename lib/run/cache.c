@@ -12,8 +12,15 @@
 #include <string.h>
 #include <unistd.h>
 #include <npulink/verify.h>
+#include "run/board.h"
+#include "run/cache.h"
+#include "run/comm.h"
+#include "run/drv.h"
+#include "run/error.h"
 #include "run/fpu.h"
-#include "internal.h"
+#include "run/group_kept.h"
+#include "run/repeat.h"
+#include "tune/tune.h"
 
 /* Above this the kernel leaves the proof that a plan has no races to us. */
 #define KERNEL_RACE_STEPS	4096

@@ -14,7 +14,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <linux/capability.h>
-#include "internal.h"
+#include "base/base.h"
+#include "run/cause.h"
 
 #define SYS_DIR		"/sys/class/npulink"
 

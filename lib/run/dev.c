@@ -12,7 +12,16 @@
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
-#include "internal.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/board.h"
+#include "run/cause.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/reg.h"
+#include "tune/calibration.h"
+#include "tune/tune.h"
 
 /* What this user has just freed may be on its way back: the kernel waits for that elsewhere. */
 static int dev_map_arena(struct coll_dev *dev, void **map)
@@ -132,6 +141,17 @@ void coll_dev_free(struct coll_dev *dev)
 	free(dev->arena_used);
 	pthread_mutex_destroy(&dev->lock);
 	free(dev);
+}
+
+void coll_dev_put(struct coll_dev *dev)
+{
+	bool last;
+
+	pthread_mutex_lock(&dev->lock);
+	last = !--dev->refs;
+	pthread_mutex_unlock(&dev->lock);
+	if (last)
+		coll_dev_free(dev);
 }
 
 /*

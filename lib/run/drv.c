@@ -18,7 +18,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "internal.h"
+#include <linux/npulink_board.h>
+#include "base/base.h"
+#include "coll.h"
+#include "run/dev.h"
+#include "run/drv.h"
 
 static int drv_call(struct coll_drv *drv, unsigned long cmd, void *arg)
 {

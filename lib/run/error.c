@@ -9,11 +9,19 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/cause.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/op.h"
 
 /* Of one thread, or of a later one that has its place. */
 struct coll_error {

@@ -3,7 +3,11 @@
  * group_kept.c - groups that come again: their calls are kept from one to the next.
  */
 #include <pthread.h>
-#include "internal.h"
+#include "base/base.h"
+#include "run/comm.h"
+#include "run/group_kept.h"
+#include "run/op.h"
+#include "run/request.h"
 
 /*
  * The call that was at this place of the last group is planned already. True if it is the same

@@ -12,7 +12,18 @@
 #include <string.h>
 #include <time.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "base/base.h"
+#include "coll.h"
+#include "run/board.h"
+#include "run/cache.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/op.h"
+#include "run/reg.h"
+#include "run/repeat.h"
+#include "run/request.h"
 
 static size_t slot_len(const struct coll_operation *op, unsigned int slot)
 {

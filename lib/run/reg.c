@@ -15,7 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "internal.h"
+#include "coll.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/reg.h"
+#include "run/request.h"
 
 #define PAGE		4096UL
 #define REGS_MAX	1024

@@ -8,7 +8,12 @@
  * calls that succeed: whatever else happens is left to op.c.
  */
 #include <string.h>
-#include "internal.h"
+#include "base/base.h"
+#include "run/board.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/op.h"
+#include "run/repeat.h"
 
 /* Parts of the arena that one call may keep, and all of them. */
 #define KEEP_ONE	4

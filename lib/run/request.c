@@ -6,7 +6,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "base/base.h"
+#include "run/board.h"
+#include "run/comm.h"
+#include "run/dev.h"
+#include "run/drv.h"
+#include "run/error.h"
+#include "run/group_kept.h"
+#include "run/op.h"
+#include "run/request.h"
 
 #define CHUNK	32U
 

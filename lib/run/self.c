@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "run/comm.h"
+#include "run/op.h"
+#include "run/request.h"
 
 /* It is done. */
 void coll_self_end(struct coll_request *req, int status)

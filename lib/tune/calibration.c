@@ -7,7 +7,10 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "base/base.h"
+#include "base/lines.h"
+#include "tune/calibration.h"
+#include "tune/tune.h"
 
 /* Without a file: 2 us per message, 4 GB/s, as software NPUs have it. */
 #define DEFAULT_ALPHA	(2 / 1e6)

@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "base/base.h"
 #include "simulate/sim.h"
+#include "tune/topo.h"
 
 static int parse_item(struct coll_topo *topo, const char *item, uint32_t nranks, char *text,
 		      size_t size)

@@ -15,7 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "algorithm/algorithms.h"
+#include "base/base.h"
+#include "base/lines.h"
+#include "tune/calibration.h"
+#include "tune/tune.h"
 
 /* "4k" -> 4096; returns what follows the number, NULL if there is none. */
 static const char *parse_size(const char *s, uint64_t *size)

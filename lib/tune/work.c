@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <npulink/meet.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "tune/tune.h"
 
 /* A share of what a script may touch that none has. */
 #define NO_SCRIPT	1e300

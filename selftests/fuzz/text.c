@@ -11,7 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "fuzz.h"
-#include "lib/internal.h"
+#include "lib/base/base.h"
+#include "lib/tune/tune.h"
 #include "lib/plan/text.h"
 #include "lib/simulate/sim.h"
 

@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "lib/base/base.h"
 #include "lib/bootstrap/tcp.h"
 #include "kselftest.h"
 #include "loopback.h"

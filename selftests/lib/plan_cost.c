@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
+#include "lib/algorithm/algorithms.h"
 #include "lib/plan/planner.h"
 
 struct cell {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
+#include "lib/algorithm/algorithms.h"
 #include "lib/plan/planner.h"
 
 #define MOST		256

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/base/base.h"
 #include "lib/plan/text.h"
 
 static uint64_t counts[64], back[64];

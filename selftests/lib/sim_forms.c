@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
+#include "lib/algorithm/algorithms.h"
 #include "lib/simulate/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "lib/internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/dev.h"
+#include "lib/tune/calibration.h"
+#include "lib/tune/topo.h"
+#include "lib/tune/tune.h"
 #include "kselftest.h"
 
 static char text[512];

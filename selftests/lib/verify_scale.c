@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
+#include "lib/algorithm/algorithms.h"
 #include "lib/plan/plan.h"
 #include "lib/verify/set.h"
 

@@ -25,6 +25,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "lib/base/base.h"
 #include "lib/bootstrap/bootstrap.h"
 #include "../../selftests/loopback.h"
 

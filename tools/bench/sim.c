@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "lib/algorithm/algorithms.h"
 #include "lib/simulate/sim.h"
 
 /**
