@@ -22,7 +22,7 @@ KREL := $(shell sed -n 's/.*UTS_RELEASE "\(.*\)"/\1/p' '$(KDIR)/include/generate
 CFLAGS ?= -O2 -g
 OBJCOPY ?= objcopy
 override CFLAGS += -std=gnu11 -Wall -Wextra -Wno-unused-parameter
-CPPFLAGS += -D_GNU_SOURCE -DNPULINK_VERSION='"$(VERSION)"' -Iuapi -Ikernel/include -Ilib/include -Ilib
+CPPFLAGS += -D_GNU_SOURCE -DNPULINK_VERSION='"$(VERSION)"' -Iuapi -Ikernel/include -Ilib/include -Ilib -I.
 SAN := -O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 
 B := build
@@ -88,7 +88,7 @@ specs:
 
 # ---- library
 
-LIB_SOURCES := $(wildcard lib/*.c) $(wildcard kernel/core/plan/verify.c)
+LIB_SOURCES := $(wildcard lib/*/*.c) $(wildcard kernel/core/plan/verify.c)
 LIB_OBJECTS := $(LIB_SOURCES:%.c=$(B)/obj/%.o)
 LIB_SAN := $(LIB_SOURCES:%.c=$(B)/san/%.o)
 LIB_MAP := $(wildcard lib/libcoll.map)
@@ -107,11 +107,11 @@ $(B)/san/%.o: %.c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(SAN) -MMD -MP -c -o $@ $<
 
 # Where Debian has pmix.h; libpmix itself is not linked, see the file.
-$(B)/obj/lib/bootstrap_pmix.o $(B)/san/lib/bootstrap_pmix.o: \
+$(B)/obj/lib/bootstrap/pmix.o $(B)/san/lib/bootstrap/pmix.o: \
 	CPPFLAGS += $(addprefix -isystem ,$(wildcard /usr/lib/*/pmix2/include))
 
 # Loops over the elements of small collectives: with -O2, gcc 12 does not make vectors of them.
-$(B)/obj/lib/board_reduce.o: override CFLAGS += -ftree-loop-vectorize -fvect-cost-model=dynamic
+$(B)/obj/lib/run/board_reduce.o: override CFLAGS += -ftree-loop-vectorize -fvect-cost-model=dynamic
 
 $(B)/lib/libcoll.so.$(VERSION): $(LIB_OBJECTS) $(LIB_MAP)
 	@$(call say,LD,$@)
@@ -129,19 +129,20 @@ $(B)/obj/libcoll.o: $(LIB_OBJECTS)
 	@$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) -r -nostdlib -o $@ $^ && $(OBJCOPY) --localize-hidden $@
 
-# Made anew each time: an object whose source has gone must not stay in it.
+# Made anew each time: an object whose source has gone must not stay in it, and those of two folders
+# may have the same name.
 $(B)/lib/libcoll.a: $(B)/obj/libcoll.o
 # With all names, for the tool and for tests.
 $(B)/lib/libcoll-internal.a: $(LIB_OBJECTS)
 $(B)/lib/libcoll.a $(B)/lib/libcoll-internal.a:
 	@$(call say,AR,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
 $(B)/lib/libcoll-san.a: $(LIB_SAN)
 	@$(call say,AR,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) qcs $@ $^
 
 # Made anew each time: make install may name other directories than make did.
 .PHONY: $(B)/lib/libcoll.pc

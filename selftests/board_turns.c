@@ -92,7 +92,7 @@ static bool all_there(uint64_t number)
 	return true;
 }
 
-/* As lib/board.c does it, but for what is brought. 0 or what should not have come. */
+/* As lib/run/board.c does it, but for what is brought. 0 or what should not have come. */
 static int meet(struct seat *s, uint64_t number)
 {
 	const struct member *m = &team.m[s->rank];

@@ -7,6 +7,8 @@
  */
 #include <sys/resource.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define RANKS	4096
 #define COUNT	4096

@@ -12,6 +12,8 @@
 #include <linux/npulink.h>
 #include "cases.h"
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "scripts.h"
 
 #define HOT	300	/* calls until the board is there, and has been used */

@@ -8,6 +8,8 @@
  */
 #include "cases.h"
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define ROUNDS	300	/* of which the first make the board */
 #define LATE_US	300000	/* for that long nobody looks for the others */

@@ -17,6 +17,8 @@
 #include <string.h>
 #include <linux/npulink.h>
 #include "coll.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define CASE_GUARD	64
 #define CASE_FILL	0xa5

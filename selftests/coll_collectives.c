@@ -6,7 +6,9 @@
  *
  * npulink-test: timeout=300
  */
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/comm.h"
+#include "lib/tune/topo.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
 

@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <sys/time.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define RANKS	4
 

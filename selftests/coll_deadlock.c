@@ -5,6 +5,7 @@
  */
 #include "cases.h"
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
 #include "nl.h"
 #include "raw.h"
 

@@ -5,6 +5,7 @@
  * reduce_scatter each rank reads n and writes n/p. There is no other copy.
  */
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
 
 #define ROUNDS	3
 

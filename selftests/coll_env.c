@@ -4,6 +4,7 @@
  * a key, and do collectives on the devices that fall to them.
  */
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
 #include "loopback.h"
 
 #define RANKS	5

@@ -6,6 +6,8 @@
  */
 #include <limits.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define RANKS	4
 

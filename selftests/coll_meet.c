@@ -10,6 +10,8 @@
 #include <sys/time.h>
 #include <time.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "links.h"
 #include "scripts.h"
 

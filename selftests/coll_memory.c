@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "smaps.h"
 
 #define LEN	(512UL << 10)

@@ -18,6 +18,7 @@
  */
 #include "coll_ranks.h"
 #include "coll_cases.h"
+#include "lib/run/comm.h"
 
 #define RANKS		5
 #define TRACKS		2

@@ -20,6 +20,7 @@
 #include <unistd.h>
 #include "coll.h"
 #include "kselftest.h"
+#include "lib/run/comm.h"
 
 #define RANKS_MAX	32
 

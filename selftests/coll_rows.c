@@ -10,8 +10,11 @@
  *
  * npulink-test: timeout=240
  */
-#include "internal.h"
-#include "planner.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
+#include "lib/tune/topo.h"
+#include "lib/plan/planner.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
 #include "links.h"

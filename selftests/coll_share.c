@@ -9,6 +9,8 @@
  */
 #include <sys/random.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "links.h"
 #include "raw.h"
 #include "scripts.h"

@@ -4,6 +4,7 @@
  * who are left shrink the communicator and go on, until one is alone. Or one of them does not.
  */
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
 
 #define COUNT 1000
 

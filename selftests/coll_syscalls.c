@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include "coll_ranks.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define CALLS	50
 #define WARM_UP	200	/* until all that is done once has been done */

@@ -21,7 +21,9 @@
 #include "links.h"
 #include "coll_ranks.h"
 #include "coll_cases.h"
-#include "internal.h"
+#include "lib/run/cache.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 
 #define RANKS		4	/* rank r is on device r */
 #define LARGE		4800	/* bytes per rank; little, as it is checked byte by byte, .. */

@@ -9,6 +9,7 @@
 #include <coll.h>
 #include <glob.h>
 #include "kselftest.h"
+#include "lib/run/comm.h"
 #include "raw.h"
 
 #define RANKS	2

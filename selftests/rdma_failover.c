@@ -8,6 +8,7 @@
  * npulink-test: machines=2 links=2 mem=512 modules=none timeout=300
  */
 #include <sys/mman.h>
+#include "lib/run/comm.h"
 #include "remote.h"
 
 #define NPULINK	"build/tools/npulink"

@@ -9,6 +9,7 @@
  */
 #include <sys/mman.h>
 #include "cases.h"
+#include "lib/run/comm.h"
 #include "remote.h"
 
 #define NDEV	1

@@ -6,6 +6,7 @@
  * npulink-test: machines=2 mem=768 modules=none timeout=300
  */
 #include <pthread.h>
+#include "lib/run/comm.h"
 #include "remote.h"
 
 #define NDEV	2

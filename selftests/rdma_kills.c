@@ -10,6 +10,7 @@
  * npulink-test: machines=4 mem=384 modules=none timeout=300 named soak-times=34
  */
 #include <sys/mman.h>
+#include "lib/run/comm.h"
 #include "remote_deaths.h"
 #include "remote_random.h"
 

@@ -7,6 +7,8 @@
  * npulink-test: machines=4 mem=512 modules=none timeout=300 named
  */
 #include <sys/mman.h>
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "remote_deaths.h"
 #include "remote_random.h"
 

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include "lib/run/comm.h"
 #include "remote.h"
 
 #define PER	2

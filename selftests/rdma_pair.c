@@ -6,6 +6,8 @@
  * npulink-test: machines=2 mem=768 modules=none timeout=300
  */
 #include "cases.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "remote_random.h"
 
 #define NDEV	2

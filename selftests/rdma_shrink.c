@@ -7,6 +7,7 @@
  *
  * npulink-test: machines=3 mem=512 modules=none timeout=300
  */
+#include "lib/run/comm.h"
 #include "remote_deaths.h"
 
 #define MACHINES	3

@@ -8,6 +8,8 @@
  *
  * npulink-test: machines=2 mem=512 modules=none timeout=240 soak nodebug
  */
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "pressure.h"
 #include "remote_random.h"
 

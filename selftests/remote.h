@@ -21,6 +21,7 @@
 #include "coll.h"
 #include "coll_cases.h"
 #include "kselftest.h"
+#include "lib/run/comm.h"
 
 #define REMOTE_PARAMETERS	"/sys/module/npulink_rdma/parameters/"
 

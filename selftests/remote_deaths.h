@@ -6,6 +6,7 @@
 #ifndef SELFTESTS_REMOTE_DEATHS_H
 #define SELFTESTS_REMOTE_DEATHS_H
 
+#include "lib/run/comm.h"
 #include "remote.h"
 
 /*

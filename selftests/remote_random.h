@@ -6,6 +6,7 @@
 #ifndef SELFTESTS_REMOTE_RANDOM_H
 #define SELFTESTS_REMOTE_RANDOM_H
 
+#include "lib/run/comm.h"
 #include "remote.h"
 
 #define RANDOM_COMMS	3	/* at a time */

@@ -13,9 +13,10 @@
 #include <sys/stat.h>
 #include <linux/npulink.h>
 #include "bench.h"
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/calibration.h"
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "words.h"
 
 static double factor_one(double n)

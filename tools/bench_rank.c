@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "bench.h"
+#include "lib/run/comm.h"
 
 #define GUARD	256	/* bytes after a buffer that nobody may touch */
 #define POISON	0xa5

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include "bench.h"
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "words.h"
 
 #define MAX_REPORTS	8	/* ranks whose error is printed */

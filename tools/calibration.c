@@ -3,7 +3,10 @@
  * calibration.c - what npulink tune has measured, for those who show it or compare with it.
  */
 #include <stdlib.h>
-#include "internal.h"
+#include "lib/run/drv.h"
+#include "lib/run/dev.h"
+#include "lib/tune/calibration.h"
+#include "lib/tune/tune.h"
 #include "plan_net.h"
 
 #define DEFAULT_FILE	"/etc/npulink/calibration"
@@ -30,6 +33,6 @@ void calibration_guess(struct coll_tune *tune, uint32_t nranks)
 
 	if (!coll_drv_device(getenv("COLL_DEVICE"), 0, path, sizeof(path)) &&
 	    !coll_drv_open(&drv, path) && !coll_drv_info(&drv, &info))
-		coll_calibration_device(tune, &info, nranks);
+		coll_dev_costs(&info, tune, nranks);
 	coll_drv_close(&drv);
 }

@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 
 /* A file of the device, or -errno. */
 int dev_open(uint32_t id)

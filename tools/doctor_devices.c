@@ -14,7 +14,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 #include "doctor.h"
-#include "internal.h"
+#include "lib/run/cause.h"
+#include "lib/run/dev.h"
 #include "nl.h"
 #include "see.h"
 

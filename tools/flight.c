@@ -11,7 +11,7 @@
 #include "flight.h"
 #include "link_test.h"
 #include "nl.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "see.h"
 
 /* What is being read: ops and steps are matched when all are there. */

@@ -13,6 +13,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "link_test.h"
 #include "plan_net.h"
 

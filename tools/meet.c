@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include "lib/run/comm.h"
 #include "meet.h"
 
 int meet_as(struct coll_comm **comm, uint32_t rank, uint32_t nranks, const struct meeting *at,

@@ -9,9 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "coll.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/tune.h"
 #include "query.h"
-#include "sim_check.h"
+#include "lib/simulate/check.h"
 
 static const char cost_usage[] =
 	"Usage: npulink [-j] plan cost [COLLECTIVE | all] [OPTION]...\n"

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/tune.h"
 #include "query.h"
 
 static const char explain_usage[] =

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "plan_text.h"
+#include "lib/base/base.h"
+#include "lib/plan/text.h"
 #include "query.h"
 
 /* Plans of a file by rank. */

@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "coll.h"
+#include "lib/tune/tune.h"
 #include "plan_net.h"
 
 static bool positive(const char *text, char **end, double *value)

@@ -7,7 +7,8 @@
 #define TOOL_PLAN_NET_H
 
 #include "npulink.h"
-#include "sim.h"
+#include "lib/simulate/sim.h"
+#include "lib/tune/tune.h"
 
 /* What the command line says; negative numbers and 0: nothing. */
 struct net_opts {

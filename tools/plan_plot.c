@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
 #include "query.h"
 #include "svg.h"
 

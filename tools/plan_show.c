@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <coll.h>
-#include "plan_text.h"
+#include "lib/plan/text.h"
 #include "query.h"
 #include "words.h"
 

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <coll.h>
+#include "lib/algorithm/algorithms.h"
 #include "query.h"
 
 #define MAX_RANKS	4096

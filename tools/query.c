@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "coll.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/tune.h"
 #include "query.h"
-#include "planner.h"
+#include "lib/plan/planner.h"
 #include "words.h"
 
 #define MAX_RANKS	NPULINK_MAX_RANKS

@@ -6,9 +6,9 @@
 #define TOOL_QUERY_H
 
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "plan_net.h"
-#include "verify_set.h"
+#include "lib/verify/set.h"
 
 /* What the command line asks for. */
 struct query {

@@ -15,11 +15,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "coll.h"
 #include "flight.h"
-#include "internal.h"
-#include "plan.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/plan.h"
 #include "plan_net.h"
-#include "sim.h"
+#include "lib/simulate/sim.h"
 
 /* ---- what steps cost */
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <linux/npulink_genl.h>
-#include "internal.h"
-#include "plan.h"
+#include "lib/run/error.h"
+#include "lib/plan/plan.h"
 #include "see.h"
 
 const char *cause_name(uint32_t cause)

@@ -7,7 +7,7 @@
 #define TOOL_SIM_LOG_H
 
 #include "query.h"
-#include "sim.h"
+#include "lib/simulate/sim.h"
 
 /**
  * struct sim_log - a simulation, written down

@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "flight.h"
-#include "plan.h"
-#include "plan_text.h"
+#include "lib/plan/plan.h"
+#include "lib/plan/text.h"
 
 /* ---- as JSON */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "flight.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "plan_net.h"
 #include "svg.h"
 

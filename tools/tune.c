@@ -18,7 +18,8 @@
 #include <unistd.h>
 #include <coll.h>
 #include <npulink/verify.h>
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/tune.h"
 #include "npulink.h"
 #include "plan_net.h"
 #include "tune.h"

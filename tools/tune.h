@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "plan.h"
+#include "lib/plan/plan.h"
 
 #define TUNE_MAX_RANKS	64
 #define TUNE_MAX_COLS	8

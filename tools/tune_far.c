@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "lib/run/comm.h"
 #include "meet.h"
 #include "npulink.h"
 #include "plan_net.h"

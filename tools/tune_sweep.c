@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <coll.h>
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/tune/topo.h"
+#include "lib/tune/tune.h"
 #include "npulink.h"
 #include "plan_net.h"
 #include "tune.h"

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <npulink/verify.h>
+#include "lib/run/comm.h"
 #include "npulink.h"
 #include "tune.h"
 

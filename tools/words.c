@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 #include "npulink.h"
-#include "plan.h"
+#include "lib/plan/plan.h"
 #include "words.h"
 
 static const struct {

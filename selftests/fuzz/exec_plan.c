@@ -3,7 +3,8 @@
  * exec_plan.c - calls of a program that make plans: any ones, and those of a team, which
  * are ranks of one communicator that can run a collective together.
  */
-#include "plan.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/plan.h"
 #include "exec.h"
 #include "raw.h"
 

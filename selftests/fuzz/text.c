@@ -11,9 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "fuzz.h"
-#include "internal.h"
-#include "plan_text.h"
-#include "sim.h"
+#include "lib/base/base.h"
+#include "lib/tune/tune.h"
+#include "lib/plan/text.h"
+#include "lib/simulate/sim.h"
 
 static void check_line(const char *text, size_t size)
 {

@@ -4,6 +4,11 @@
  * that can only be copied: against the mock, which has the kernel's verifier.
  */
 #include <sys/mman.h>
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/comm.h"
+#include "lib/run/dev.h"
+#include "lib/run/reg.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 static bool refused(int rc, int want, const char *words)

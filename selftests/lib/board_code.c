@@ -6,7 +6,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/run/board.h"
+#include "lib/run/cache.h"
 #include "kselftest.h"
 
 #define CODES	(1U << 24)

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "bootstrap_ranks.h"
+#include "lib/run/comm.h"
 
 static void test_meeting(void)
 {

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "bootstrap_ranks.h"
+#include "lib/bootstrap/sha256.h"
 
 static bool is_hex(const uint8_t digest[32], const char *hex)
 {

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include "lib/run/comm.h"
 #include "mock.h"
 #include "coll.h"
 #include "kselftest.h"

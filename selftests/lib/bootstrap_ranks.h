@@ -7,8 +7,10 @@
 #define SELFTESTS_LIB_BOOTSTRAP_RANKS_H
 
 #include <signal.h>
+#include "coll.h"
 #include "mock.h"
-#include "bootstrap.h"
+#include "lib/bootstrap/bootstrap.h"
+#include "lib/run/comm.h"
 #include "kselftest.h"
 #include "loopback.h"
 

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include "bootstrap_ranks.h"
+#include "lib/base/base.h"
 
 static int connect_stranger(void)
 {

@@ -20,7 +20,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "bootstrap_tcp.h"
+#include "lib/base/base.h"
+#include "lib/bootstrap/tcp.h"
 #include "kselftest.h"
 #include "loopback.h"
 

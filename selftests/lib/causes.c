@@ -7,7 +7,10 @@
 #include <sys/resource.h>
 #include "mock.h"
 #include "coll.h"
-#include "internal.h"
+#include "lib/base/base.h"
+#include "lib/run/comm.h"
+#include "lib/run/dev.h"
+#include "lib/run/request.h"
 #include "kselftest.h"
 
 static const int errors[] = {

@@ -5,7 +5,8 @@
  */
 #include "mock.h"
 #include "../coll_cases.h"
-#include "internal.h"
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "comms.h"
 #include "kselftest.h"
 

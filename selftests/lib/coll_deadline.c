@@ -4,6 +4,8 @@
  * generous multiple of the prediction, more where ranks share processors, and what the
  * caller or COLL_DEADLINE say instead. Against the mock, on as many processors as we like.
  */
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "mock.h"
 #include "coll.h"
 #include "comms.h"

@@ -7,6 +7,7 @@
 
 #include "coll.h"
 #include "kselftest.h"
+#include "lib/run/comm.h"
 
 /* Makes @n ranks, as @config has it otherwise; 0 or -errno, which it says why. */
 static inline int comms_make(struct coll_comm **comms, unsigned int n, struct coll_config config)

@@ -3,6 +3,8 @@
  * A program that closes the library's descriptors, as one that becomes a daemon closes all of them,
  * and opens its own in their place: against the mock.
  */
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 #define FIRST	3

@@ -3,6 +3,9 @@
  * drv.c - what libcoll does when ioctls fail or are interrupted, and how many it
  * makes: against the mock.
  */
+#include "lib/run/cache.h"
+#include "lib/run/dev.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 static unsigned int total(void)

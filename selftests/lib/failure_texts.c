@@ -7,7 +7,8 @@
 #include <signal.h>
 #include "mock.h"
 #include "coll.h"
-#include "internal.h"
+#include "lib/base/base.h"
+#include "lib/run/comm.h"
 #include "kselftest.h"
 
 #define RANKS	3

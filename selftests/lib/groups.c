@@ -3,6 +3,10 @@
  * groups.c - groups of calls: what is kept of them, what is refused, when there is no room, groups
  * in groups, of several threads, and of several communicators: against the mock.
  */
+#include "lib/run/comm.h"
+#include "lib/run/group_kept.h"
+#include "lib/run/reg.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 struct grouped {

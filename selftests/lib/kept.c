@@ -3,6 +3,9 @@
  * kept.c - what libcoll keeps of a call that comes again, when it may be used, and when it goes:
  * against the mock.
  */
+#include "lib/run/dev.h"
+#include "lib/run/repeat.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 /* The last element of what rank 0 gets, or -1. */

@@ -7,7 +7,9 @@
 #define SELFTESTS_LIB_MOCK_PAIR_H
 
 #include "mock.h"
-#include "internal.h"
+#include "lib/run/comm.h"
+#include "lib/run/dev.h"
+#include "lib/run/request.h"
 #include "comms.h"
 
 #define BIG	30000

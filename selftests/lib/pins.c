@@ -3,6 +3,8 @@
  * pins.c - which memory libcoll has pinned and for how long, and its arena: against the mock.
  */
 #include <sys/mman.h>
+#include "lib/run/dev.h"
+#include "lib/run/reg.h"
 #include "mock_pair.h"
 
 /* A call with memory of coll_mem_alloc() and some more, whether it can be pinned or not. */

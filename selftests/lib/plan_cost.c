@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/planner.h"
 
 struct cell {
 	double done, taken;	/* when the step, and what it receives, is complete */

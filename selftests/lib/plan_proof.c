@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
-#include "verify_set.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/planner.h"
+#include "lib/verify/set.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ALL_UP_TO	17

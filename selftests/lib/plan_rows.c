@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/planner.h"
 
 #define MOST		256
 

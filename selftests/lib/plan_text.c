@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "plan_text.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/base/base.h"
+#include "lib/plan/text.h"
 
 static uint64_t counts[64], back[64];
 

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "sim_check.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/simulate/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MAX_RANKS	33

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
-#include "sim.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/planner.h"
+#include "lib/simulate/sim.h"
 
 static const struct coll_cost_params params = { 1e-6, 1 / 64e9, 1 / 512e9, 1 };
 

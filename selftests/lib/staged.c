@@ -5,6 +5,8 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
+#include "lib/run/dev.h"
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 #define BLOCK	(256UL << 10)			/* bytes of a block, */

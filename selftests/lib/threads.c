@@ -3,6 +3,7 @@
  * Several threads in one communicator, against the mock. lib-tsan/threads is the same with what
  * they share looked at by the thread sanitizer; threads.sh runs that.
  */
+#include "lib/run/request.h"
 #include "mock_pair.h"
 
 #define FAILURES	500

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "internal.h"
+#include "lib/tune/topo.h"
+#include "lib/tune/tune.h"
 #include "kselftest.h"
 
 static char text[512];

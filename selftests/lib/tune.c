@@ -9,7 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "internal.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/run/dev.h"
+#include "lib/tune/calibration.h"
+#include "lib/tune/topo.h"
+#include "lib/tune/tune.h"
 #include "kselftest.h"
 
 static char text[512];
@@ -313,7 +317,7 @@ static void test_script(void)
 	double cost, want;
 
 	init(&t, "", "");
-	coll_calibration_device(&t, &info, 8);
+	coll_dev_costs(&info, &t, 8);
 	/* p inputs of each shard and the sum, then the sums of p - 1 others, read and written. */
 	ksft_test_result(!coll_work_count(mesh, &args, &work) && work.touched == 9 * n + 14 * n,
 			 "what a mesh touches\n");
@@ -336,7 +340,7 @@ static void test_script(void)
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not if the device says no\n");
 	t.calibrated = true;
 	t.work.processors = 0;
-	coll_calibration_device(&t, &info, 8);
+	coll_dev_costs(&info, &t, 8);
 	ksft_test_result(!t.work.processors, "what was measured is not guessed\n");
 	coll_tune_free(&t);
 }

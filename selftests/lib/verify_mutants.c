@@ -14,8 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "plan.h"
-#include "verify_set.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/plan.h"
+#include "lib/verify/set.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MUTANTS	32

@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "planner.h"
-#include "verify_set.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/planner.h"
+#include "lib/verify/set.h"
 
 #define KINDS	8
 

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "kselftest.h"
-#include "plan.h"
-#include "verify_set.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/plan/plan.h"
+#include "lib/verify/set.h"
 
 #define MOST		9
 #define ELEMENTS	(2 * MOST + 1)

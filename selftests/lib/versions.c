@@ -2,6 +2,7 @@
 /*
  * Programs that were built with another version's coll.h, whose structures are shorter or longer.
  */
+#include "lib/run/comm.h"
 #include "mock_pair.h"
 
 #define MORE	24

@@ -25,7 +25,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include "bootstrap.h"
+#include "lib/base/base.h"
+#include "lib/bootstrap/bootstrap.h"
 #include "../../selftests/loopback.h"
 
 #define RECORD	360			/* about what a rank says of itself */

@@ -19,7 +19,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "sim.h"
+#include "lib/algorithm/algorithms.h"
+#include "lib/simulate/sim.h"
 
 /**
  * struct bench - one run

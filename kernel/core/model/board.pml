@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * board.pml - Promela model of the board: ranks that meet without a system call, or post
- * (linux/npulink_board.h, board.c, board_wait.c, lib/board.c).
+ * (linux/npulink_board.h, board.c, board_wait.c, lib/run/board.c).
  *
  * Each rank makes the same calls, one after the other; for one of them it may be that nobody has to
  * wait for the others. For each it tries the board or posts at once, and at the board it looks,

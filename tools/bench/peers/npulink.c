@@ -4,6 +4,8 @@
  */
 #include <coll.h>
 #include <string.h>
+#include "lib/run/comm.h"
+#include "lib/run/request.h"
 #include "measure.h"
 
 const bool lib_forks = true;
