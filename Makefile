@@ -316,6 +316,12 @@ bench:
 	$(Q)+$(MAKE) $(jobs) bench-programs
 	@QUICK='$(QUICK)' HERE='$(HERE)' tools/bench/peers/bench
 
+# Which files a call enters, from libcoll down to the backend.
+visited:
+	@tools/install/setup test
+	$(Q)+$(MAKE) $(jobs) vm-modules-release
+	@tools/visited/run
+
 bench-net:
 	@tools/install/setup bench-net
 	$(Q)+$(MAKE) $(jobs) lib tools vm-modules-release
@@ -325,7 +331,7 @@ bench-net:
 clean:
 	rm -rf $(B)
 
-.PHONY: all help modules modules-6.12 specs lib tools selftests selftests-san \
+.PHONY: all help visited modules modules-6.12 specs lib tools selftests selftests-san \
 	install dkms setup demo test test-debug soak mutants check bench bench-programs bench-net \
 	bench-net-programs clean
 
