@@ -300,7 +300,7 @@ test-debug: setup
 
 soak: setup
 	@tools/install/setup soak
-	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
+	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san-soak $(for-vm)
 	@selftests/run all --soak $(if $(HERE),--here) $(if $(DEBUG),--kernel debug) $(TESTS)
 
 mutants: setup
@@ -331,7 +331,7 @@ bench-net:
 clean:
 	rm -rf $(B)
 
-.PHONY: all help visited modules modules-6.12 specs lib tools selftests selftests-san \
+.PHONY: all help visited modules modules-6.12 specs lib tools selftests selftests-san selftests-san-soak \
 	install dkms setup demo test test-debug soak mutants check bench bench-programs bench-net \
 	bench-net-programs clean
 

@@ -431,7 +431,7 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 
 /* ---- in any order with other calls ---- */
 
-#define ROUNDS	1500
+#define ROUNDS	1500	/* in make soak */
 #define BIG	20000
 #define MANY	600	/* more than fits into a slot */
 
@@ -440,7 +440,8 @@ static int big_in[BIG], big_out[BIG];
 static int mixed(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
-	unsigned int rounds = getenv("NPULINK_SLOW") ? ROUNDS / 3 : ROUNDS;
+	unsigned int rounds = getenv("NPULINK_SOAK") ? ROUNDS :
+			      getenv("NPULINK_SLOW") ? ROUNDS / 3 : ROUNDS / 2;
 	struct coll_request *req = NULL;
 	static int many[8][MANY], sums[8][MANY];
 	static uint64_t a[WIDE / 8], b[WIDE / 8];

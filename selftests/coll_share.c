@@ -132,7 +132,7 @@ static int all_kinds(struct ranks *ranks, struct coll_comm *comm)
 
 	for (size_t i = 0; i < (slow() || n != 3 ? 2 : sizeof(totals) / sizeof(*totals)); i++)
 		/* The first time it is found out how, then it is done. */
-		for (unsigned int k = 0; k < rounds(4, 6) && !rc; k++)
+		for (unsigned int k = 0; k < rounds(2, 6) && !rc; k++)
 			rc = one_round(comm, &b, totals[i] / n, round++, k & 1, &h);
 	memcpy(&ranks->number[2 * rank], &h, sizeof(h));
 	free(b.in);
@@ -252,7 +252,7 @@ static int with_signals(struct ranks *ranks, struct coll_comm *comm)
 	sigaction(SIGUSR1, &sa, NULL);
 	if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &often, NULL))
 		return rank_fail(ranks, rank, "timer: %m");
-	for (unsigned int round = 0; round < rounds(12, 20) && !rc; round++) {
+	for (unsigned int round = 0; round < rounds(6, 20) && !rc; round++) {
 		sums_fill(in, MOST, rank, round);
 		rc = coll_allreduce(comm, in, out, MOST, COLL_INT32, COLL_SUM);
 		wrong += sums_wrong(out, MOST, n, round);
@@ -402,7 +402,7 @@ static int one_leaves(struct ranks *ranks, struct coll_comm *comm)
 	_exit(0);
 }
 
-#define KILLS	rounds(slow() ? 4 : 6, 24)
+#define KILLS	rounds(4, 24)
 
 /* Over and over, until rank 0 is killed; then nothing may change any more. */
 static int until_killed(struct ranks *ranks, struct coll_comm *comm)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * rdma_machines.c - four machines: every collective, with one to four ranks on each of two to
- * four of them; random traffic; what two machines tell the third; and machines that die, in
- * the middle of an operation, and before they were ever connected.
+ * four of them; random traffic; what two machines tell the third; one that is cut off from half
+ * of the others; and machines that die, in the middle of an operation, and before they were ever
+ * connected.
  *
  * npulink-test: machines=4 mem=512 modules=none timeout=300 named
  */
@@ -13,6 +14,8 @@
 #include "remote_random.h"
 
 #define MACHINES	4
+#define LONG		240000000000ULL
+#define PATIENCE	4		/* a machine that waits for others is waited for in turn */
 
 static int random_traffic(struct coll_comm *comm, unsigned int rank)
 {
@@ -198,29 +201,67 @@ static int two_levels(void)
 	return bad;
 }
 
+/*
+ * The first machine does not reach the last two any more, and the second one all: the first is
+ * left out, though it is the first, and the other three go on.
+ */
+static int half_cut(struct coll_comm *comm, unsigned int rank)
+{
+	static char in[20000], out[20000];
+	struct coll_comm *shrunk;
+	int rc, bad;
+
+	rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	if (!rank && (remote_cable(2, true) || remote_cable(3, true)))
+		return remote_fail("no netem");
+	while (!rc)
+		rc = coll_allreduce(comm, in, out, sizeof(in), COLL_INT8, COLL_SUM);
+	if (rc != -ENOLINK)
+		return remote_check(rc, comm, rank, "two cables that are cut");
+	if (machine) {
+		shrunk = remote_go_on(comm, rank, 0xfc, 0, LONG, PATIENCE * remote_latest());
+		return !shrunk || remote_collectives(shrunk, coll_comm_rank(shrunk)) ||
+		       coll_comm_destroy(shrunk);
+	}
+	rc = coll_comm_shrink(comm, &shrunk, NULL);
+	bad = rc != -ESHUTDOWN && remote_check(rc ?: 1, comm, rank, "half cut off");
+	return bad | (!rank && (remote_cable(2, false) || remote_cable(3, false)));
+}
+
 int main(void)
 {
+	bool soak = getenv("NPULINK_SOAK");
+
 	remote_setup(2, 20000);
 	killed = mmap(NULL, sizeof(*killed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		      -1, 0);
 	ksft_print_header();
-	ksft_set_plan(13);
-	ksft_test_result(!remote_ranks_on(2, 4, remote_collectives), "all collectives, 2 x 4\n");
-	ksft_test_result(!remote_ranks_on(3, 1, remote_collectives), "all collectives, 3 x 1\n");
+	ksft_set_plan(14);
+	run("modprobe sch_netem");
+	if (soak) {
+		ksft_test_result(!remote_ranks_on(2, 4, remote_collectives),
+				 "all collectives, 2 x 4\n");
+		ksft_test_result(!remote_ranks_on(3, 1, remote_collectives),
+				 "all collectives, 3 x 1\n");
+	} else {
+		ksft_test_result_skip("all collectives, 2 x 4: only in make soak\n");
+		ksft_test_result_skip("all collectives, 3 x 1: only in make soak\n");
+	}
 	ksft_test_result(!remote_ranks_on(3, 2, remote_collectives), "all collectives, 3 x 2\n");
 	ksft_test_result(!remote_ranks_on(4, 1, remote_collectives), "all collectives, 4 x 1\n");
 	ksft_test_result(!two_levels(), "all collectives on two levels, 2 x 3 and 3 x 2\n");
 	ksft_test_result(!all_meshes(1), "many meshes at a time, 4 x 1\n");
-	if (getenv("NPULINK_SOAK"))
+	if (soak)
 		ksft_test_result(!all_meshes(2), "many meshes at a time, 4 x 2\n");
 	else
 		ksft_test_result_skip("many meshes at a time, 4 x 2: only in make soak\n");
 	ksft_test_result(!remote_ranks_on(3, 1, abort_reaches_all), "an abort reaches all\n");
 	ksft_test_result(!remote_ranks_on(4, 1, random_traffic), "random traffic\n");
+	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
+	ksft_test_result(!remote_ranks_on(4, 2, half_cut), "one of four is half cut off\n");
 	/* What has failed on a machine that is killed would be forgotten. */
 	if (machine >= MACHINES - 2 && ksft_get_fail_cnt())
 		ksft_exit_fail_msg("this machine has failed, and is not there to be killed\n");
-	setenv("COLL_PEER_TIMEOUT", remote_bound(), 1);
 	ksft_test_result(!remote_ranks_on(4, 1, dies_at_work), "a machine dies\n");
 	ksft_test_result(!dies_early(), "a machine dies before it is connected\n");
 	ksft_test_result(remote_clean(), "no key, no connection and no memory is left\n");

@@ -550,7 +550,7 @@ int main(void)
 		      "a message beside a mesh that waits\n");
 	chosen_result(!remote_ranks(1, all_collectives), "all collectives, 2 x 1\n");
 	chosen_result(!remote_ranks(2, all_collectives), "all collectives, 2 x 2\n");
-	random_ops = operations(500, 10000);
+	random_ops = operations(250, 10000);
 	chosen_result(!remote_ranks(2, random_traffic), "random traffic, %u operations\n",
 		      random_ops);
 	chosen_result(remote_clean(), "after it no key, no connection and no memory is left\n");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * core.h - what the files of the simulator share: lists of steps boiled down
+ * core.h - what the files of the simulator share: lists of steps that are lowered
  * to what matters for time, and the networks' ways.
  */
 #ifndef COLL_SIM_CORE_H
@@ -12,7 +12,7 @@
 /* ---- list.c: lists, and ranks that share one */
 
 /**
- * struct sim_list - a boiled-down list of steps
+ * struct sim_list - a lowered list of steps
  * @next: of the same hash bucket
  * @hash: of @shape
  * @rank: whose it is
@@ -109,15 +109,15 @@ struct sim_run {
 };
 
 /* flow.c: the cost rule without links, one port. */
-int sim_flow_boil(const struct coll_plan *plan, struct sim_draft *draft);
+int sim_flow_lower(const struct coll_plan *plan, struct sim_draft *draft);
 int sim_flow_run(struct sim_run *run);
 
 /* lower.c, event.c: everything. */
-struct sim_boiler;
-struct sim_boiler *sim_boiler_make(const struct sim_run *run);
-void sim_boiler_free(struct sim_boiler *boiler);
-int sim_event_boil(struct sim_boiler *boiler, const struct coll_plan *plan,
-		   struct sim_draft *draft);
+struct sim_lowerer;
+struct sim_lowerer *sim_lowerer_make(const struct sim_run *run);
+void sim_lowerer_free(struct sim_lowerer *lowerer);
+int sim_event_lower(struct sim_lowerer *lowerer, const struct coll_plan *plan,
+		    struct sim_draft *draft);
 int sim_event_run(struct sim_run *run);
 
 int sim_fail(struct sim_run *run, int rc, const char *format, ...)

@@ -65,7 +65,7 @@ static bool uses_recv_port(const struct npulink_step *s)
 	return s->op & (NPULINK_STEP_RECV | NPULINK_STEP_REDUCE);
 }
 
-int sim_flow_boil(const struct coll_plan *plan, struct sim_draft *draft)
+int sim_flow_lower(const struct coll_plan *plan, struct sim_draft *draft)
 {
 	uint32_t i, r = 0, s = 0, nsend = 0, nrecv = 0, *send, *recv;
 	struct mark *done = malloc((plan->nsteps + 1) * sizeof(*done));

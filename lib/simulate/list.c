@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * list.c - keeps the boiled-down lists of all ranks, each different one once.
+ * list.c - keeps the lowered lists of all ranks, each different one once.
  *
  * Most ranks of a collective do the same with other peers: those of rank r0 plus
  * (r - r0), as in a ring, or xor (r ^ r0), as in a hypercube. Then one list serves

@@ -22,7 +22,7 @@ struct edge {
 	uint32_t from, to;
 };
 
-struct sim_boiler {
+struct sim_lowerer {
 	const struct coll_net *net;
 	bool exec;
 	struct slot *slots;
@@ -40,9 +40,9 @@ struct sim_boiler {
 	int rc;
 };
 
-struct sim_boiler *sim_boiler_make(const struct sim_run *run)
+struct sim_lowerer *sim_lowerer_make(const struct sim_run *run)
 {
-	struct sim_boiler *b = calloc(1, sizeof(*b));
+	struct sim_lowerer *b = calloc(1, sizeof(*b));
 
 	if (b) {
 		b->net = run->net;
@@ -51,7 +51,7 @@ struct sim_boiler *sim_boiler_make(const struct sim_run *run)
 	return b;
 }
 
-void sim_boiler_free(struct sim_boiler *b)
+void sim_lowerer_free(struct sim_lowerer *b)
 {
 	if (!b)
 		return;
@@ -64,7 +64,7 @@ void sim_boiler_free(struct sim_boiler *b)
 	free(b);
 }
 
-static bool room(struct sim_boiler *b, const struct coll_plan *plan)
+static bool room(struct sim_lowerer *b, const struct coll_plan *plan)
 {
 	uint32_t n = plan->nsteps, cap = 1;
 
@@ -89,7 +89,7 @@ static bool room(struct sim_boiler *b, const struct coll_plan *plan)
 }
 
 /* The value kept for a key, NONE at first. */
-static uint32_t *lookup(struct sim_boiler *b, uint64_t key)
+static uint32_t *lookup(struct sim_lowerer *b, uint64_t key)
 {
 	uint32_t i = (key * 0x9e3779b97f4a7c15ULL) >> 32;
 
@@ -105,7 +105,7 @@ static uint32_t *lookup(struct sim_boiler *b, uint64_t key)
 	}
 }
 
-static void edge(struct sim_boiler *b, uint32_t from, uint32_t to)
+static void edge(struct sim_lowerer *b, uint32_t from, uint32_t to)
 {
 	if (b->nedges == b->edges_cap) {
 		uint32_t cap = b->edges_cap ? 2 * b->edges_cap : 256;
@@ -137,7 +137,7 @@ static uint32_t port_to(const struct coll_net *net, uint32_t a, uint32_t peer)
  * List order: after the one before on the same port. The executor knows none, but
  * with a port for each peer its streams do not overtake themselves.
  */
-static void in_order(struct sim_boiler *b, uint32_t at, uint32_t dir, uint32_t port,
+static void in_order(struct sim_lowerer *b, uint32_t at, uint32_t dir, uint32_t port,
 		     uint32_t channel)
 {
 	uint32_t *last;
@@ -151,7 +151,7 @@ static void in_order(struct sim_boiler *b, uint32_t at, uint32_t dir, uint32_t p
 	*last = at;
 }
 
-static uint32_t entry(struct sim_boiler *b, uint32_t flags, uint32_t step, uint32_t rank,
+static uint32_t entry(struct sim_lowerer *b, uint32_t flags, uint32_t step, uint32_t rank,
 		      uint32_t peer, uint32_t channel, uint64_t len)
 {
 	uint32_t at = b->nentries++, dir = flags & SIM_SEND;
@@ -177,7 +177,7 @@ static uint32_t entry(struct sim_boiler *b, uint32_t flags, uint32_t step, uint3
  * All that step @i depends on, to entry @at. A chain waits together: the first of
  * it collects, the others get the same edges.
  */
-static void wait_edges(struct sim_boiler *b, const struct coll_plan *plan, uint32_t i, uint32_t at)
+static void wait_edges(struct sim_lowerer *b, const struct coll_plan *plan, uint32_t i, uint32_t at)
 {
 	const struct npulink_step *s = &plan->steps[i];
 	uint32_t d, j = i, k;
@@ -211,7 +211,7 @@ static bool ends_chain(const struct coll_plan *plan, uint32_t i)
 }
 
 /* What a chain makes is there when all its members are over, and that is what counts. */
-static void end_chain(struct sim_boiler *b, const struct coll_plan *plan, uint32_t i)
+static void end_chain(struct sim_lowerer *b, const struct coll_plan *plan, uint32_t i)
 {
 	uint32_t at = entry(b, 0, i, plan->rank, NPULINK_NO_PEER, 0, 0), j = i;
 
@@ -223,7 +223,7 @@ static void end_chain(struct sim_boiler *b, const struct coll_plan *plan, uint32
 	}
 }
 
-static void boil_step(struct sim_boiler *b, const struct coll_plan *plan, uint32_t i)
+static void lower_step(struct sim_lowerer *b, const struct coll_plan *plan, uint32_t i)
 {
 	const struct npulink_step *s = &plan->steps[i];
 	uint32_t flags = s->op & NPULINK_STEP_REDUCE ? SIM_REDUCE : 0, at;
@@ -257,7 +257,7 @@ static void boil_step(struct sim_boiler *b, const struct coll_plan *plan, uint32
 	b->last[i] = at;
 }
 
-static int put(struct sim_boiler *b, struct sim_draft *draft)
+static int put(struct sim_lowerer *b, struct sim_draft *draft)
 {
 	uint32_t n = b->nentries, i, sum = 0, *targets;
 	struct sim_entry *e = b->entries;
@@ -283,7 +283,7 @@ static int put(struct sim_boiler *b, struct sim_draft *draft)
 	return 0;
 }
 
-int sim_event_boil(struct sim_boiler *b, const struct coll_plan *plan, struct sim_draft *draft)
+int sim_event_lower(struct sim_lowerer *b, const struct coll_plan *plan, struct sim_draft *draft)
 {
 	uint32_t i;
 
@@ -294,7 +294,7 @@ int sim_event_boil(struct sim_boiler *b, const struct coll_plan *plan, struct si
 	b->nedges = 0;
 	b->drained = 0;
 	for (i = 0; i < plan->nsteps && !b->rc; i++) {
-		boil_step(b, plan, i);
+		lower_step(b, plan, i);
 		if (plan->steps[i].flags & NPULINK_STEP_F_DRAIN)
 			b->drained = i;
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * sim.c - the simulator's front: makes each rank's plan, boils it down, drops it,
+ * sim.c - the simulator's front: makes each rank's plan, lowers it, drops it,
  * and has one of two engines run them all.
  *
  * The cost rule (COLL_RULE_COST), in full. A step that receives is an entry of its
@@ -83,7 +83,7 @@ static void add_slowness(struct sim_run *run)
 	run->work = run->work * factor + start;
 }
 
-static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler,
+static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim_lowerer *lowerer,
 		     struct sim_draft *draft, uint32_t rank, uint32_t *nsteps)
 {
 	struct coll_plan plan;
@@ -95,7 +95,8 @@ static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim
 	*nsteps = plan.nsteps;
 	rc = add_work(run, &plan, rank);
 	if (!rc)
-		rc = boiler ? sim_event_boil(boiler, &plan, draft) : sim_flow_boil(&plan, draft);
+		rc = lowerer ? sim_event_lower(lowerer, &plan, draft) :
+			       sim_flow_lower(&plan, draft);
 	if (!rc)
 		rc = sim_store_add(&run->store, rank, draft);
 	coll_plan_free(&plan);
@@ -110,7 +111,7 @@ static int load_rank(struct sim_run *run, const struct coll_set *set, struct sim
 #define SAMPLE_ABOVE	(1ULL << 28)	/* steps of all ranks */
 #define SAMPLES		32
 
-static int load_sample(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler,
+static int load_sample(struct sim_run *run, const struct coll_set *set, struct sim_lowerer *lowerer,
 		       struct sim_draft *draft)
 {
 	uint32_t p = set->nranks, i, rank, nsteps;
@@ -122,7 +123,7 @@ static int load_sample(struct sim_run *run, const struct coll_set *set, struct s
 		random = random * 6364136223846793005ULL + 1442695040888963407ULL;
 		rank = i < sizeof(some) / sizeof(*some) ? some[i] : (random >> 33) % p;
 		if (!run->store.views[rank].list)
-			rc = load_rank(run, set, boiler, draft, rank, &nsteps);
+			rc = load_rank(run, set, lowerer, draft, rank, &nsteps);
 	}
 	if (rc || !sim_store_fill(&run->store, &i))
 		return rc;
@@ -132,18 +133,18 @@ static int load_sample(struct sim_run *run, const struct coll_set *set, struct s
 	return 0;
 }
 
-static int load(struct sim_run *run, const struct coll_set *set, struct sim_boiler *boiler)
+static int load(struct sim_run *run, const struct coll_set *set, struct sim_lowerer *lowerer)
 {
 	struct sim_draft draft = { 0 };
 	uint32_t r, nsteps = 0;
 	int rc;
 
-	rc = load_rank(run, set, boiler, &draft, 0, &nsteps);
+	rc = load_rank(run, set, lowerer, &draft, 0, &nsteps);
 	if (!rc && (uint64_t)nsteps * set->nranks > SAMPLE_ABOVE)
-		rc = load_sample(run, set, boiler, &draft);
+		rc = load_sample(run, set, lowerer, &draft);
 	for (r = 1; r < set->nranks && !rc; r++)
 		if (!run->store.views[r].list)
-			rc = load_rank(run, set, boiler, &draft, r, &nsteps);
+			rc = load_rank(run, set, lowerer, &draft, r, &nsteps);
 	sim_draft_free(&draft);
 	return rc;
 }
@@ -153,7 +154,7 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 {
 	static const struct coll_sim_opts none;
 	struct sim_run run = { .net = net, .opts = opts ? opts : &none, .result = result };
-	struct sim_boiler *boiler = NULL;
+	struct sim_lowerer *lowerer = NULL;
 	bool fast;
 	int rc;
 
@@ -165,12 +166,12 @@ int coll_sim_run(const struct coll_set *set, const struct coll_net *net,
 	       !net->start;
 	rc = sim_store_init(&run.store, set->nranks);
 	if (!rc && !fast) {
-		boiler = sim_boiler_make(&run);
-		rc = boiler ? 0 : -ENOMEM;
+		lowerer = sim_lowerer_make(&run);
+		rc = lowerer ? 0 : -ENOMEM;
 	}
 	if (!rc)
-		rc = load(&run, set, boiler);
-	sim_boiler_free(boiler);
+		rc = load(&run, set, lowerer);
+	sim_lowerer_free(lowerer);
 	add_slowness(&run);
 	if (!rc)
 		rc = fast ? sim_flow_run(&run) : sim_event_run(&run);

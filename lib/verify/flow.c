@@ -308,7 +308,7 @@ static int add_entry(struct flow_rank *fr, struct maker *makers, uint32_t class,
 	return stream_append(&fr->streams[class], &makers[class], &kind, &e);
 }
 
-static int boil(struct flow *f, struct flow_rank *fr, const struct coll_plan *plan)
+static int lower(struct flow *f, struct flow_rank *fr, const struct coll_plan *plan)
 {
 	struct maker makers[CLASSES] = { };
 	struct mark now = { };
@@ -375,7 +375,7 @@ static int load(struct flow *f)
 		if (rc)
 			return rc;
 		run->report->steps += rank->plan.nsteps;
-		rc = boil(f, &f->ranks[r], &rank->plan);
+		rc = lower(f, &f->ranks[r], &rank->plan);
 		if (!rc)
 			rc = verify_put_inputs(run, r);
 		free(rank->plan.steps);

@@ -6,7 +6,7 @@
  *
  *	bootstrap join [TIMES]		be a rank that a launcher has started
  *
- * npulink-test: timeout=240
+ * npulink-test: timeout=240 san-soak
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
  * plan_proof.c - every algorithm is proved correct, with all its ranks together,
- * for each number of ranks up to 64 and some above, over counts, roots, in place
- * and not. One test per (collective, algorithm).
+ * for each number of ranks up to 33 and some above, in make soak up to 64, over counts,
+ * roots, in place and not. One test per (collective, algorithm).
  *
  * Arguments: [COLLECTIVE [ALGORITHM [RANKS]]] to prove a part only.
  *
- * npulink-test: san-soak
+ * npulink-test: timeout=300 san-soak
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,10 +18,12 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define ALL_UP_TO	17
+#define ALL_IN_SOAK	17
 static const uint32_t some[] = { 32, 33, 64 };
 #else
-#define ALL_UP_TO	64
-static const uint32_t some[] = { 100, 127, 128 };
+#define ALL_UP_TO	33
+#define ALL_IN_SOAK	64
+static const uint32_t some[] = { 48, 63, 64, 100, 127, 128 };
 #endif
 
 #define MAX_RANKS	128
@@ -168,6 +170,7 @@ int main(int argc, char **argv)
 {
 	const struct coll_algorithm *alg = NULL;
 	uint32_t only = argc > 3 ? atoi(argv[3]) : 0, p, n = 0;
+	uint32_t last = getenv("NPULINK_SOAK") ? ALL_IN_SOAK : ALL_UP_TO;
 
 	while ((alg = coll_algorithm_next(~0U, alg)))
 		n++;
@@ -183,10 +186,10 @@ int main(int argc, char **argv)
 		if ((argc > 1 && strcmp(argv[1], collective)) ||
 		    (argc > 2 && strcmp(argv[2], alg->name)))
 			continue;
-		for (p = only ? only : 1; ok && p <= (only ? only : ALL_UP_TO); p++)
+		for (p = only ? only : 1; ok && p <= (only ? only : last); p++)
 			ok = prove_ranks(&sweep, p);
 		for (i = 0; ok && !only && i < ARRAY_SIZE(some); i++)
-			ok = prove_ranks(&sweep, some[i]);
+			ok = some[i] <= last || prove_ranks(&sweep, some[i]);
 		if (!ok)
 			ksft_print_msg("%s\n", sweep.bad);
 		if (ok && !alg->commutative && sweep.out_of_order) {

@@ -4,6 +4,8 @@
  * bit: every data type, reduction and variant, with special values, odd lengths
  * and alignments, chains, and operands scattered over memory. Compiles the
  * very sources of npulink_soft.ko.
+ *
+ * npulink-test: san-soak
  */
 #include <math.h>
 #include <stdint.h>

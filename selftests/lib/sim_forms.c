@@ -5,7 +5,7 @@
  *
  * Arguments: [COLLECTIVE [ALGORITHM]]
  *
- * npulink-test: san-soak
+ * npulink-test: timeout=300 san-soak
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +16,16 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define MAX_RANKS	33
+#define SOAK_RANKS	33
 #else
-#define MAX_RANKS	128
+#define MAX_RANKS	64
+#define SOAK_RANKS	128	/* in make soak */
 #endif
 
 int main(int argc, char **argv)
 {
 	const struct coll_algorithm *alg = NULL;
-	uint32_t n = 0;
+	uint32_t most = getenv("NPULINK_SOAK") ? SOAK_RANKS : MAX_RANKS, n = 0;
 
 	while ((alg = coll_algorithm_next(~0U, alg)))
 		n++;
@@ -39,7 +41,7 @@ int main(int argc, char **argv)
 		if ((argc > 1 && strcmp(argv[1], collective)) ||
 		    (argc > 2 && strcmp(argv[2], alg->name)))
 			continue;
-		rc = coll_sim_check(alg, MAX_RANKS, false, &r);
+		rc = coll_sim_check(alg, most, false, &r);
 		ok = !rc && r.points && fabs(r.worst) <= COLL_SIM_CLOSE && !r.below && !r.stuck;
 		if (!ok)
 			ksft_print_msg("%d: %s: form %.9g, simulated %.9g; below the bound: %llu %s; stuck: %llu %s\n",

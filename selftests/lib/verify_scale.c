@@ -2,6 +2,8 @@
 /*
  * verify_scale.c - means of floats, whose inputs are scaled as they are added: of every
  * algorithm, the proof misses no step that scales too little or too much.
+ *
+ * npulink-test: san-soak
  */
 #include <stdlib.h>
 #include <string.h>

@@ -3,6 +3,8 @@
  * verify_steps.c - the verifier of single plans: each reason to refuse one, what
  * must not be refused, races against a reference that looks at every pair, and
  * bounded time for the worst plans of 4,096 steps.
+ *
+ * npulink-test: san-soak
  */
 #include <stdbool.h>
 #include <stdint.h>
