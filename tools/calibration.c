@@ -3,11 +3,11 @@
  * calibration.c - what npulink tune has measured, for those who show it or compare with it.
  */
 #include <stdlib.h>
+#include "calibration.h"
 #include "lib/run/drv.h"
 #include "lib/run/dev.h"
 #include "lib/tune/calibration.h"
 #include "lib/tune/tune.h"
-#include "plan_net.h"
 
 #define DEFAULT_FILE	"/etc/npulink/calibration"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/npulink_genl.h>
+#include "calibration.h"
 #include "doctor.h"
 #include "link_test.h"
 #include "plan_net.h"

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <linux/npulink_genl.h>
-#include "plan_net.h"
+#include "calibration.h"
 #include "see.h"
 
 /* One direction of a link, or of all connections of a device to a machine over a port. */

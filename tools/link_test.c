@@ -16,7 +16,6 @@
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
 #include "link_test.h"
-#include "plan_net.h"
 
 #define LARGE		(128 << 10)
 #define ALL_PAIRS	16		/* with more devices only neighbours */

@@ -46,7 +46,13 @@ struct opts {
 
 extern struct opts opts;
 
-/* main.c */
+/* command.c */
+
+/* One line for each. */
+void cmds_print(const struct cmd *cmds);
+bool cmd_is_help(const char *word);
+/* Which one is meant by a word that may be cut short; NULL: none, or @several. */
+const struct cmd *cmd_find(const struct cmd *cmds, const char *word, bool *several);
 int cmd_run(const char *object, const struct cmd *cmds, int argc, char **argv);
 
 /*
@@ -71,6 +77,10 @@ void put_str(struct json_object *obj, const char *key, const char *value);
 void put_u64(struct json_object *obj, const char *key, uint64_t value);
 void put_bool(struct json_object *obj, const char *key, bool value);
 const char *human_bytes(uint64_t bytes, char buf[16]);
+const char *human_time(double seconds, char buf[16]);
+/* "64.0 GB/s", from seconds per byte */
+const char *human_speed(double per_byte, char buf[24]);
+void put_double(struct json_object *obj, const char *key, double value);
 bool parse_u64(const char *text, uint64_t max, uint64_t *value);
 bool parse_size(const char *text, uint64_t *bytes);
 bool parse_dev(const char *text, uint32_t *id);

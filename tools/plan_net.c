@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "calibration.h"
 #include "coll.h"
 #include "lib/tune/tune.h"
 #include "plan_net.h"
@@ -216,28 +217,3 @@ int net_topo(const struct net_opts *o, uint32_t nranks, struct coll_topo *topo,
 }
 
 /* ---- output */
-
-const char *human_time(double seconds, char buf[16])
-{
-	if (seconds * 1e3 < 1)
-		snprintf(buf, 16, "%.2f us", seconds * 1e6);
-	else if (seconds < 1)
-		snprintf(buf, 16, "%.2f ms", seconds * 1e3);
-	else
-		snprintf(buf, 16, "%.2f s", seconds);
-	return buf;
-}
-
-const char *human_speed(double per_byte, char buf[24])
-{
-	if (per_byte > 0)
-		snprintf(buf, 24, "%.3g GB/s", 1e-9 / per_byte);
-	else
-		snprintf(buf, 24, "no time");
-	return buf;
-}
-
-void put_double(struct json_object *obj, const char *key, double value)
-{
-	json_object_object_add(obj, key, json_object_new_double(value));
-}

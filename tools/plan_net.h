@@ -88,19 +88,4 @@ int net_make(const struct net_opts *o, uint32_t nranks, struct coll_net *net);
 int net_topo(const struct net_opts *o, uint32_t nranks, struct coll_topo *topo,
 	     const struct coll_topo **use);
 
-const char *human_time(double seconds, char buf[16]);
-/* "64.0 GB/s", from seconds per byte */
-const char *human_speed(double per_byte, char buf[24]);
-
-/* calibration.c: the file that libcoll would use, NULL if there is none, or it cannot. */
-struct calibration {
-	const char *file;
-	double alpha, beta;	/* seconds, seconds per byte */
-	char bad[400];		/* why it cannot, or empty */
-};
-
-void calibration_get(struct calibration *cal);
-void calibration_guess(struct coll_tune *tune, uint32_t nranks);
-void put_double(struct json_object *obj, const char *key, double value);
-
 #endif /* TOOL_PLAN_NET_H */

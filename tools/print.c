@@ -166,3 +166,28 @@ const char *ip_text(const uint8_t ip[16], char buf[48])
 		inet_ntop(AF_INET6, ip, buf, 48);
 	return buf;
 }
+
+const char *human_time(double seconds, char buf[16])
+{
+	if (seconds * 1e3 < 1)
+		snprintf(buf, 16, "%.2f us", seconds * 1e6);
+	else if (seconds < 1)
+		snprintf(buf, 16, "%.2f ms", seconds * 1e3);
+	else
+		snprintf(buf, 16, "%.2f s", seconds);
+	return buf;
+}
+
+const char *human_speed(double per_byte, char buf[24])
+{
+	if (per_byte > 0)
+		snprintf(buf, 24, "%.3g GB/s", 1e-9 / per_byte);
+	else
+		snprintf(buf, 24, "no time");
+	return buf;
+}
+
+void put_double(struct json_object *obj, const char *key, double value)
+{
+	json_object_object_add(obj, key, json_object_new_double(value));
+}

@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 #include <linux/npulink_genl.h>
-#include "plan_net.h"
 #include "see.h"
 
 struct sample {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <coll.h>
+#include "calibration.h"
 #include "lib/algorithm/algorithms.h"
 #include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
