@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "npulink.h"
+#include "cli/npulink.h"
 
 static const struct cmd objects[] = {
 	{ "dev",	dev_cmd,	"devices: what they are and what they did" },
