@@ -153,15 +153,16 @@ $(B)/lib/libcoll.pc: lib/libcoll.pc.in
 
 # ---- tool
 
-TOOL_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/*.c))
+TOOL_SOURCES := $(wildcard tools/*.c $(patsubst %,tools/%/*.c,bench cli doctor hang plan state trace tune))
+TOOL_OBJECTS := $(TOOL_SOURCES:%.c=$(B)/obj/%.o)
 TOOL_LIBS := -Wl,--as-needed -lnl-genl-3 -lnl-3 -lkmod -ljson-c -libverbs -lm -pthread
 
-$(B)/obj/tools/%.o: CPPFLAGS += -isystem /usr/include/libnl3
+$(B)/obj/tools/%.o $(B)/san/tools/%.o: CPPFLAGS += -Itools -isystem /usr/include/libnl3
 
 # Programs beside the tool, one for each file: the demo's, and measurements of
 # what is inside the library.
 PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c))
-BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/bench/*.c))
+BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/benchmarks/*.c))
 
 tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/bench/measure-npulink \
 	$(B)/bench/steps
@@ -190,7 +191,7 @@ PEERS := $(B)/bench/measure-npulink $(B)/bench/limits $(B)/bench/steps $(B)/benc
 
 bench-programs: $(PEERS)
 
-$(B)/bench/measure.o $(B)/bench/npulink.o: $(B)/bench/%.o: tools/bench/peers/%.c tools/bench/peers/measure.h
+$(B)/bench/measure.o $(B)/bench/npulink.o: $(B)/bench/%.o: tools/benchmarks/peers/%.c tools/benchmarks/peers/measure.h
 	@$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
@@ -199,18 +200,18 @@ $(B)/bench/measure-npulink: $(B)/bench/measure.o $(B)/bench/npulink.o $(B)/lib/l
 	@$(call say,LD,$@)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -lm -pthread
 
-$(B)/bench/measure-openmpi $(B)/bench/measure-mpich: $(B)/bench/measure-%: tools/bench/peers/mpi.c $(B)/bench/measure.o
+$(B)/bench/measure-openmpi $(B)/bench/measure-mpich: $(B)/bench/measure-%: tools/benchmarks/peers/mpi.c $(B)/bench/measure.o
 	@$(call say,LD,$@)
 	$(Q)mpicc.$* $(CFLAGS) -o $@ $^
 
-$(B)/bench/measure-gloo: tools/bench/peers/gloo.cc $(B)/bench/measure.o
+$(B)/bench/measure-gloo: tools/benchmarks/peers/gloo.cc $(B)/bench/measure.o
 	@$(call say,LD,$@)
 	$(Q)$(CXX) -std=c++14 -O2 -g -o $@ $^ -lgloo -pthread
 
 # As the module's makefile has it: no contraction, and no compiler's vectors.
 openmpi := $(wildcard /usr/bin/mpicc.openmpi)
 
-$(B)/bench/reduce: tools/bench/peers/reduce.c selftests/soft_loops.h $(wildcard kernel/soft/*.[ch])
+$(B)/bench/reduce: tools/benchmarks/peers/reduce.c selftests/soft_loops.h $(wildcard kernel/soft/*.[ch])
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(or $(openmpi),$(CC)) $(if $(openmpi),-DHAVE_MPI) $(CPPFLAGS) -Iselftests -O2 -std=gnu11 \
@@ -219,22 +220,22 @@ $(B)/bench/reduce: tools/bench/peers/reduce.c selftests/soft_loops.h $(wildcard 
 # Between machines.
 bench-net-programs: $(B)/bench/net-exchange $(if $(openmpi),$(B)/bench/net-mpi)
 
-$(B)/bench/net-exchange: tools/bench/net/exchange.c
+$(B)/bench/net-exchange: tools/benchmarks/net/exchange.c
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -lrdmacm -libverbs
 
-$(B)/bench/net-mpi: tools/bench/net/mpi.c
+$(B)/bench/net-mpi: tools/benchmarks/net/mpi.c
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(openmpi) $(CFLAGS) -o $@ $<
 
-$(B)/bench/limits: tools/bench/peers/limits.c
+$(B)/bench/limits: tools/benchmarks/peers/limits.c
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $< -pthread
 
-$(B)/bench/steps: tools/bench/peers/steps.c selftests/raw.h
+$(B)/bench/steps: tools/benchmarks/peers/steps.c selftests/raw.h
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) -Iselftests $(CFLAGS) $(LDFLAGS) -o $@ $< -pthread
@@ -314,7 +315,7 @@ bench:
 	@tools/install/setup bench
 	$(Q)+$(MAKE) $(jobs) lib $(B)/tools/npulink $(if $(HERE),modules,vm-modules-release)
 	$(Q)+$(MAKE) $(jobs) bench-programs
-	@QUICK='$(QUICK)' HERE='$(HERE)' tools/bench/peers/bench
+	@QUICK='$(QUICK)' HERE='$(HERE)' tools/benchmarks/peers/bench
 
 # Which files a call enters, from libcoll down to the backend.
 visited:
@@ -326,7 +327,7 @@ bench-net:
 	@tools/install/setup bench-net
 	$(Q)+$(MAKE) $(jobs) lib tools vm-modules-release
 	$(Q)+$(MAKE) $(jobs) bench-net-programs
-	@QUICK='$(QUICK)' tools/bench/net/bench
+	@QUICK='$(QUICK)' tools/benchmarks/net/bench
 
 clean:
 	rm -rf $(B)

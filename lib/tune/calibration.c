@@ -20,7 +20,7 @@
 /*
  * The same in processor time. What counts is how they compare: a message is worth 2 KB that are
  * copied, a request with its interrupt 16 KB, a call with its process switch 40 KB. Chosen so
- * that the algorithms which are the fastest in tools/bench/TUNE.md come out.
+ * that the algorithms which are the fastest in tools/benchmarks/TUNE.md come out.
  */
 static const struct coll_work_costs default_work = {
 	.call = 10 / 1e6, .message = 0.5 / 1e6, .request = 4 / 1e6, .copy = DEFAULT_BETA,

@@ -6,7 +6,7 @@
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
-report=$(cd "${NPULINK_TREE:-.}" && pwd)/tools/bench/peers/report
+report=$(cd "${NPULINK_TREE:-.}" && pwd)/tools/benchmarks/peers/report
 if ! command -v python3 >/dev/null; then
 	echo "1..0 # SKIP python3 is not installed"
 	exit 4
@@ -109,21 +109,21 @@ check "which settings those were" jq -e '.points[] | select(.mode == "fresh").li
 	.setting == "default" and .cpu_setting == "frugal"' "$scratch/other/bench.json"
 
 # In documents of its own.
-mkdir -p "$scratch/tree/tools/bench/peers"
-cp "${report%/*}/publish" "$scratch/tree/tools/bench/peers/"
+mkdir -p "$scratch/tree/tools/benchmarks/peers"
+cp "${report%/*}/publish" "$scratch/tree/tools/benchmarks/peers/"
 printf 'before\n<!-- bench: line -->\nold\n<!-- end -->\nbehind\n' >"$scratch/tree/README.md"
-printf '<!-- bench: %s -->\nold\n<!-- end -->\n' short run >"$scratch/tree/tools/bench/peers/README.md"
-check "into the documents" "$scratch/tree/tools/bench/peers/publish" "$scratch/other" ", by hand"
+printf '<!-- bench: %s -->\nold\n<!-- end -->\n' short run >"$scratch/tree/tools/benchmarks/peers/README.md"
+check "into the documents" "$scratch/tree/tools/benchmarks/peers/publish" "$scratch/other" ", by hand"
 check "a short table" grep -qxF "| the same, buffers that never come again | 0.50 |" \
-	"$scratch/tree/tools/bench/peers/README.md"
+	"$scratch/tree/tools/benchmarks/peers/README.md"
 check "and who is ahead" grep -q "^npulink is ahead in time at 2 of 2 points" "$scratch/tree/README.md"
 check "between what was there" sh -c 'head -n 2 "$1"; tail -n 2 "$1"; ! grep -q old "$1" &&
 	test "$(sed -n 1p "$1"),$(tail -n 1 "$1")" = before,behind' - "$scratch/tree/README.md"
 check "goals and the limit" grep -qxF "| the same, buffers that never come again | 1/1: 0.50; limit 0.80 |" \
-	"$scratch/tree/tools/bench/peers/README.md"
-check "of which sources" grep -q "today at c0ffee, by hand" "$scratch/tree/tools/bench/peers/RESULTS.md"
+	"$scratch/tree/tools/benchmarks/peers/README.md"
+check "of which sources" grep -q "today at c0ffee, by hand" "$scratch/tree/tools/benchmarks/peers/RESULTS.md"
 echo none >"$scratch/tree/README.md"
-expect "a document without the mark" 1 "$scratch/tree/tools/bench/peers/publish" "$scratch/other"
+expect "a document without the mark" 1 "$scratch/tree/tools/benchmarks/peers/publish" "$scratch/other"
 : >"$scratch/other/time.jsonl"
 check "nothing" "$report" "$scratch/other"
 

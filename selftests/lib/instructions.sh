@@ -11,4 +11,4 @@ if [ ! -d "$tree/build/modules-$(basename "$(ls -d "$("$tree/tools/vm/kernel" re
 	echo "1..0 # SKIP no modules for the virtual machine's kernel"
 	exit 4
 fi
-exec "$tree/tools/bench/peers/gate"
+exec "$tree/tools/benchmarks/peers/gate"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include "kselftest.h"
-#include "../../tools/tune.h"
+#include "tools/tune/job.h"
 
 static bool near(double a, double b)
 {
