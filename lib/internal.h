@@ -25,7 +25,6 @@
 #include <stdio.h>
 #include <sys/types.h>
 #include <linux/npulink.h>
-#include <linux/npulink_board.h>
 #include "coll.h"
 #include "plan.h"
 
@@ -87,8 +86,8 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint32_t missing);
-int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
+int coll_drv_sleep(struct coll_drv *drv, const uint32_t *word, uint32_t value, uint64_t ns);
+uint32_t coll_drv_wake(struct coll_drv *drv, const uint32_t *word, uint32_t n);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
 
@@ -523,67 +522,68 @@ int coll_op_local(struct coll_operation *op);
 bool coll_op_is_local(const struct coll_operation *op);
 bool coll_make_room(struct coll_dev *dev, bool wait);
 
-/* ---- board.c: ranks of one machine meet without a system call */
+/* ---- board.c: ranks of one node meet without a system call */
+
+#define COLL_BOARD_SLOTS	16
+#define COLL_BOARD_WIDES	4
+
+struct board_memory;
+struct board_rank;
 
 /**
  * struct coll_board - a rank's part in it
  * @never: there is none
- * @spins: ranks have a processor each
+ * @open: there is one, which all ranks know
+ * @crowded: ranks share processors
+ * @processors: that they have
  * @skip: calls that are not to be tried
  * @rest: calls that are not to spin
  * @pause: how many were not, last time
  * @misses: times that a rank has spun in vain, one after the other
  * @warm: calls that came before there was one
- * @all: what all can read, NULL until every rank has come here; with @len bytes
- * @machine: of it
- * @comm: of it
- * @ranks: of it, one each @stride bytes
- * @own: what this rank writes
+ * @machine: what the kernel says of all communicators, and ..
+ * @comm: .. of this one
+ * @memory: what all ranks share, @len bytes
+ * @own: what only this rank writes of it
  * @done: all ranks have done with collectives of lower numbers
  * @used: 1 + the number that each slot was last used for
  * @used_wide: the same of what is beside slots
- * @late: the rank that was not there when we came, the last time that there was one
- * @number: of the last operation that was put there
+ * @next: the number of the next collective
+ * @left: 1 + the last number of which the others know that this rank posts it
+ * @swept: nobody was left asleep under lower numbers
  * @met: operations
+ *
+ * @next, @left and @swept belong to those who post as well, the rest to who has a claim.
  */
 struct coll_board {
-	bool never, spins;
-	unsigned int skip, rest, pause, misses, warm;
-	unsigned char *all;
-	size_t len, stride;
+	bool never, open, crowded;
+	unsigned int processors, skip, rest, pause, misses, warm;
 	const struct npulink_board_machine *machine;
 	const struct npulink_board_comm *comm;
-	const unsigned char *ranks;
-	struct npulink_board_rank *own;
-	uint64_t done, used[NPULINK_BOARD_SLOTS], used_wide[NPULINK_BOARD_WIDES], number;
-	uint32_t late;
-	_Atomic uint64_t met;
+	struct board_memory *memory;
+	struct board_rank *own;
+	size_t len;
+	uint64_t done, used[COLL_BOARD_SLOTS], used_wide[COLL_BOARD_WIDES];
+	_Atomic uint64_t next, left, swept, met;
 };
 
 struct coll_request;
-
-enum coll_board_state {
-	COLL_BOARD_NOT,
-	COLL_BOARD_PUT,
-	COLL_BOARD_MET,
-};
 
 void coll_board_close(struct coll_board *board);
 bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *args,
 		      struct coll_board_call *call);
 void coll_board_plan(struct coll_cached *plan);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
-enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
-void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);
+bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n);
-bool coll_board_end_request(struct coll_request *req);
 bool coll_board_claim(struct coll_comm *comm);
 void coll_board_let_go(struct coll_comm *comm);
 void coll_board_begin_post(struct coll_comm *comm);
 void coll_board_end_post(struct coll_comm *comm);
-bool coll_board_patience(unsigned int *pauses);
-void coll_board_unmet(unsigned int *looks);
-void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
+uint64_t coll_board_next(const struct coll_comm *comm);
+void coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number);
+bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc);
+void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc);
 
 /* ---- repeat.c: blocking calls that come again */
 
@@ -624,8 +624,6 @@ struct coll_repeats {
 struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
 				    const void *send, const void *recv);
 void coll_repeat_end(struct coll_repeat *repeat);
-bool coll_repeats_hold(struct coll_comm *comm);
-void coll_repeats_release(struct coll_comm *comm);
 void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
 bool coll_repeat_keep(const struct coll_operation *op);
 bool coll_repeats_drop(struct coll_comm *comm);
@@ -655,7 +653,8 @@ enum coll_request_state {
  * @settling: its results are being copied to where they belong, without the lock
  * @prepared: @board says what it is on the board
  * @board: that
- * @put: 1 + its number, if it was put there, and is not known to be met
+ * @met: it was done there
+ * @number: its number, if it was not, and others of the group were tried
  * @next: of the pool, of the list in flight, or of the self list
  * @prev: of the list in flight
  */
@@ -666,9 +665,9 @@ struct coll_request {
 	uint32_t index;
 	uint32_t generation;
 	uint64_t seq;
-	bool persistent, blocking, settling, prepared;
+	bool persistent, blocking, settling, prepared, met;
 	struct coll_board_call board;
-	uint64_t put;
+	uint64_t number;
 	struct coll_request *next, *prev;
 };
 
@@ -755,7 +754,7 @@ struct coll_survivors {
  * @dev: its open file
  * @id: of the kernel
  * @failed: 0, or the -errno of all further operations
- * @posting: threads that post; -1: one has several calls on the board, so that none may
+ * @posting: threads that post; -1: one has calls on the board, so that none may
  * @posters: threads that wait for that one
  * @collecting: groups that are open
  * @groups: one of each thread that has one open, and those of earlier ones

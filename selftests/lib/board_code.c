@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "internal.h"
+#include "board_layout.h"
 #include "kselftest.h"
 
 #define CODES	(1U << 24)
@@ -18,7 +19,7 @@ static const struct coll_algorithm algorithm = { .ordered = true };
 static unsigned int all_of(struct coll_cached *plan, unsigned int *bad)
 {
 	bool counts = plan->args.collective != NPULINK_COLL_BARRIER;
-	size_t most = counts ? 2 * NPULINK_BOARD_WIDE : 0;
+	size_t most = counts ? 2 * BOARD_WIDE : 0;
 	unsigned int taken = 0;
 	uint32_t code;
 
