@@ -14,8 +14,8 @@
  *  2. writes what it brings and the code of its call, and then adds itself to the slot's word. The
  *     first rank moves the word from the number that was there, once all ranks are done with that;
  *  3. if it is the last, compares all codes, and says in the word that all have met;
- *  4. else waits for that. A rank that does not wait any longer says in the word that the collective
- *     fell, unless all have met by then. All ranks post one that fell;
+ *  4. else waits for that. A rank that does not wait any longer says in the word that it
+ *     fell, unless all have met by then. All ranks post what fell;
  *  5. reads what it needs, and says that it is done with the number.
  *
  * One call, or group of calls, of one thread at a time: coll_board_claim(). No other thread posts a
@@ -494,7 +494,8 @@ static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_c
 	if (word >> BOARD_SHIFT == number + 1 && word & BOARD_FELL)
 		goto fallen;
 	copy(data_of(b->own, call, number), call->in, call->len);
-	__atomic_store_n(&b->own->slots[number % COLL_BOARD_SLOTS].code, call->code, __ATOMIC_RELAXED);
+	__atomic_store_n(&b->own->slots[number % COLL_BOARD_SLOTS].code, call->code,
+			 __ATOMIC_RELAXED);
 	b->used[number % COLL_BOARD_SLOTS] = number + 1;
 	if (is_wide(call))
 		b->used_wide[number % COLL_BOARD_WIDES] = number + 1;
@@ -582,11 +583,11 @@ static void woken_by_nobody(struct coll_comm *comm, struct board_slot *slot)
 	hint(&m->rest, pause);
 }
 
-/* Until the word is not @word any more and somebody wakes us: 0; or for *@ns at most, or -errno. */
+/* Until the word is not @word any more and we are woken: 0; or for *@ns at most, or -errno. */
 static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, uint64_t word,
 			       uint64_t *ns)
 {
-	/* With the barrier of who changes the word, and looks for us; the kernel looks at it again. */
+	/* With the barrier of who changes the word and looks for us. The kernel looks again. */
 	uint32_t before = __atomic_fetch_add(&slot->sleepers, 1, __ATOMIC_SEQ_CST);
 	int rc;
 
@@ -763,8 +764,8 @@ static bool begin_post(struct coll_comm *comm)
 }
 
 /*
- * Waits until what another thread has on the board has met, or is posted. NULL: a message, for which
- * others may wait before they call what is there. Without the lock.
+ * Waits until what another thread has on the board has met, or is posted. NULL: a message, for
+ * which others may wait before they call what is there. Without the lock.
  */
 void coll_board_begin_post(struct coll_comm *comm)
 {

@@ -517,7 +517,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 }
 
 /*
- * Calls, none of them a request, that need no kernel because all ranks meet on the board. The others
+ * Calls, none of them a request, that need no kernel because all ranks meet on the board. Others
  * stay in @v, with the numbers that they have to be posted with, and how many they are is returned.
  * With a claim. The lock is dropped meanwhile.
  */

@@ -139,8 +139,8 @@ static int pinned(struct ranks *ranks, struct coll_comm *comm)
 }
 
 /*
- * The same with two calls in a group, of which the last rank is late for the first only: if all have
- * met the second one, what rank 0 cannot post any more is the end for all.
+ * The same with two calls in a group: if all ranks have met the second one, what rank 0 cannot post
+ * any more is the end for all.
  */
 static int gap(struct ranks *ranks, struct coll_comm *comm)
 {
