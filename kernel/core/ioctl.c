@@ -210,7 +210,6 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_COMM_SHRINK, npulink_comm_shrink_ioctl, npulink_comm_shrink, out_nranks,
 		 0),
 	IOCTL_OP(NPULINK_PORT_INFO, npulink_port_info_ioctl, npulink_port_info, out_addr, 0),
-	IOCTL_OP(NPULINK_BOARD_WAIT, npulink_board_wait_ioctl, npulink_board_wait, number, 0),
 };
 
 static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)

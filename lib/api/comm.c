@@ -390,6 +390,9 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		.number = st.out_number,
 		.next = st.out_next,
 	};
+	/* The kernel does not know of those that have been met since. */
+	if (known.next < coll_board_next(comm))
+		known.next = coll_board_next(comm);
 	coll_machine_name(comm, &st, known.machine, sizeof(known.machine));
 	memcpy(known.port, st.out_port, sizeof(known.port) - 1);
 	return give(comm, __func__, state, &known, sizeof(known));
