@@ -132,4 +132,48 @@ static inline bool npulink_coll_has_blocks(__u32 collective)
 	return npulink_coll_in(NPULINK_COLLS_BLOCKS, collective);
 }
 
+#ifndef __KERNEL__
+/* Who has what: a call, as one of its ranks sees it. */
+struct npulink_place {
+	__u32 rank, nranks, root, peer;
+	bool sends;
+};
+
+static inline bool npulink_is_one_of(enum npulink_who who, const struct npulink_place *at)
+{
+	switch (who) {
+	case NPULINK_WHO_NOBODY:
+		return false;
+	case NPULINK_WHO_EVERY:
+		return true;
+	case NPULINK_WHO_ROOT:
+		return at->rank == at->root;
+	case NPULINK_WHO_SENDER:
+		return at->sends;
+	case NPULINK_WHO_RECEIVER:
+		return !at->sends;
+	}
+	return false;
+}
+
+#define NPULINK_ALL_RANKS	(~0U)
+
+/* The rank whose input is in that block of the result, or NPULINK_ALL_RANKS for their sum. */
+static inline __u32 npulink_whose(enum npulink_whose whose, const struct npulink_place *at,
+				  __u32 block)
+{
+	switch (whose) {
+	case NPULINK_WHOSE_SUM:
+		return NPULINK_ALL_RANKS;
+	case NPULINK_WHOSE_ROOT:
+		return at->root;
+	case NPULINK_WHOSE_EACH:
+		return block;
+	case NPULINK_WHOSE_PEER:
+		return at->peer;
+	}
+	return block;
+}
+#endif /* __KERNEL__ */
+
 #endif /* NPULINK_COLLECTIVES_H */
