@@ -36,13 +36,14 @@ SIZE(npulink_call, 32);
 LAYOUT(npulink_call, root, 12);
 LAYOUT(npulink_call, count, 16);
 LAYOUT(npulink_call, set_id, 24);
-SIZE(npulink_device_info, 160);
+SIZE(npulink_device_info, 168);
 LAYOUT(npulink_device_info, out_node_id, 16);
 LAYOUT(npulink_device_info, out_max_steps, 32);
 LAYOUT(npulink_device_info, out_caps, 64);
 LAYOUT(npulink_device_info, out_name, 72);
 LAYOUT(npulink_device_info, out_version, 136);
 LAYOUT(npulink_device_info, out_processors, 152);
+LAYOUT(npulink_device_info, out_gathers, 160);
 SIZE(npulink_buf_register, 32);
 LAYOUT(npulink_buf_register, addr, 8);
 LAYOUT(npulink_buf_register, out_id, 24);
@@ -742,6 +743,10 @@ TEST(device_info_is_complete)
 	EXPECT_NE(NULL, memchr(info.out_version, 0, sizeof(info.out_version)));
 	EXPECT_EQ(sysconf(_SC_NPROCESSORS_ONLN), info.out_processors);
 	EXPECT_EQ(raw_read("/sys/module/npulink/parameters/script_bytes"), info.out_script_bytes);
+	EXPECT_EQ(1U << NPULINK_COLL_BARRIER | 1U << NPULINK_COLL_ALLREDUCE |
+		  1U << NPULINK_COLL_ALLGATHER | 1U << NPULINK_COLL_ALLTOALL |
+		  1U << NPULINK_COLL_REDUCE_SCATTER, info.out_gathers);
+	EXPECT_EQ(1U << NPULINK_COLL_BROADCAST | 1U << NPULINK_COLL_REDUCE, info.out_gathers_large);
 	close(fd);
 	close(fd2);
 }

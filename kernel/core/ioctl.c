@@ -136,6 +136,8 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_version = NPULINK_VERSION,
 		.out_processors = dev->processors,
 		.out_script_bytes = npulink_script_bytes,
+		.out_gathers = NPULINK_COLLS_ALWAYS,
+		.out_gathers_large = NPULINK_COLLS_LARGE,
 	};
 	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
 	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));
