@@ -257,17 +257,13 @@ static const uint32_t *futex_of(const struct board_slot *slot)
 static uint32_t wake(struct coll_comm *comm, struct board_slot *slot, uint32_t n)
 {
 	/* After the barrier of who has changed the word; with that of sleep_once(). */
-	uint32_t asleep = peek(&slot->sleepers), woken;
+	uint32_t woken;
 
-	if (n > asleep)
-		n = asleep;
-	if (!n || asleep > comm->nranks)
+	if (!n || !peek(&slot->sleepers))
 		return 0;
-	/* Before they run, which may be at once, and look for others. */
-	__atomic_fetch_sub(&slot->sleepers, n, __ATOMIC_RELAXED);
 	woken = coll_drv_wake(&comm->dev->drv, futex_of(slot), n);
-	if (woken < n)
-		__atomic_fetch_add(&slot->sleepers, n - woken, __ATOMIC_RELAXED);
+	if (woken)
+		__atomic_fetch_sub(&slot->sleepers, woken, __ATOMIC_RELAXED);
 	return woken;
 }
 

@@ -369,7 +369,8 @@ COLL_HOT uint32_t coll_drv_wake(struct coll_drv *drv, const uint32_t *word, uint
 	long woken;
 
 	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
-	woken = syscall(SYS_futex, word, FUTEX_WAKE, n, NULL, NULL, 0);
+	woken = syscall(SYS_futex, word, FUTEX_WAKE, n < INT_MAX ? n : INT_MAX, NULL, NULL,
+			0);
 	return woken > 0 ? woken : 0;
 }
 
