@@ -42,7 +42,7 @@ struct dl_edge {
 
 /* ---- the circle --------------------------------------------------------------------------- */
 
-/* Of several threads, the one in the youngest communicator: see dl_turn(). */
+/* Of several threads, the one in the youngest communicator: see dl_first(). */
 static bool dl_edge(struct dl *dl, const struct dl_proc *proc, struct dl_edge *edge)
 {
 	u32 k, peer;
@@ -95,6 +95,7 @@ static u32 dl_walk(struct dl *dl, struct dl_edge *edges)
 	}
 	start = proc;
 	while (proc && n < left) {
+		cond_resched();
 		proc = dl_edge(dl, proc, &edges[n]) ? dl_edge_end(dl, &edges[n]) : NULL;
 		n++;
 		if (proc == start)
@@ -103,8 +104,8 @@ static u32 dl_walk(struct dl *dl, struct dl_edge *edges)
 	return 0;
 }
 
-/* The circle begins with its youngest communicator: fewer can be used to it than to an older. */
-static void dl_turn(struct dl_edge *edges, u32 n)
+/* Its youngest communicator, where the circle begins: fewer can be used to it than to an older. */
+static u32 dl_first(const struct dl_edge *edges, u32 n)
 {
 	u32 i, first = 0;
 
@@ -115,12 +116,7 @@ static void dl_turn(struct dl_edge *edges, u32 n)
 		if (a->comm->serial > b->comm->serial || (a->comm == b->comm && a->rank < b->rank))
 			first = i;
 	}
-	while (first--) {
-		struct dl_edge edge = edges[0];
-
-		memmove(edges, edges + 1, (n - 1) * sizeof(*edges));
-		edges[n - 1] = edge;
-	}
+	return first;
 }
 
 /* Returns the operation whose communicator is to be blamed, or NULL. */
@@ -129,7 +125,7 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 {
 	struct dl_edge *edges = kvcalloc(dl->nprocs, sizeof(*edges), GFP_KERNEL);
 	struct npulink_op *op = NULL, *next;
-	u32 n, i;
+	u32 n, i, first;
 
 	if (!edges)
 		return NULL;
@@ -137,20 +133,22 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 	n = dl_walk(dl, edges);
 	if (!n)
 		goto out;
-	dl_turn(edges, n);
+	first = dl_first(edges, n);
 	*circle = (struct npulink_circle) { .n = n };
 	for (i = 0; i < n && i < NPULINK_CIRCLE_MAX; i++) {
-		op = edges[i].wait->op;
+		const struct dl_edge *edge = &edges[(first + i) % n];
+
+		op = edge->wait->op;
 		circle->waits[i] = (struct npulink_circle_wait) {
 			.comm = op->rank->comm->serial, .rank = op->rank->rank,
-			.peer = edges[i].peer, .number = op->plan->p2p ?
+			.peer = edge->peer, .number = op->plan->p2p ?
 				~0ULL : npulink_told(op->number),
 		};
 	}
-	op = edges[0].wait->op;
-	next = edges[1 % n].wait->op;
+	op = edges[first].wait->op;
+	next = edges[(first + 1) % n].wait->op;
 	*cause = (struct npulink_cause) {
-		.cause = NPULINK_CAUSE_DEADLOCK, .rank = op->rank->rank, .peer = edges[0].peer,
+		.cause = NPULINK_CAUSE_DEADLOCK, .rank = op->rank->rank, .peer = edges[first].peer,
 		.step = ~0U, .number = npulink_told(op->number),
 		.code = next->rank->comm != op->rank->comm,
 		.calls = { op->plan->call, next->plan->call },

@@ -328,6 +328,7 @@ bool dl_missing_rank(struct dl *dl, struct npulink_op *op, u32 *peer)
 	xa_for_each(&dl->ops, i, o) {
 		struct npulink_op *it = o->op;
 
+		cond_resched();
 		if (dl_looked(dl, 1))
 			return false;
 		/* Of the same call: its own operation, or another rank's. */
