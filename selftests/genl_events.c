@@ -482,4 +482,64 @@ TEST_F(events, of_each_user)
 	close(sk[1]);
 }
 
+#define UIDS		8
+#define UID_FAILS	140	/* more than is told of a user in a second */
+#define RATE		128	/* that is */
+
+/* All uids of a user's own namespace share what that user may tell. */
+TEST_F(events, of_all_uids_of_a_user)
+{
+	uint64_t first = 0, last = 0, told = 0;
+	int size = 16 << 20, sk[2], uid, i;
+	pid_t pid, other;
+
+	if (getuid())
+		SKIP(return, "only root gives uids away");
+	ASSERT_EQ(0, setsockopt(self->sock, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)));
+	ASSERT_EQ(0, socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sk));
+	pid = fork();
+	if (!pid) {
+		become(BOB);
+		RAW_CHECK(!unshare(CLONE_NEWUSER));
+		tell(sk[1], 1);
+		RAW_CHECK(hear(sk[1]) == 2);
+		for (uid = 1; uid <= UIDS; uid++) {
+			other = fork();
+			if (!other) {
+				int fd;
+
+				RAW_CHECK(!setresuid(uid, uid, uid));
+				fd = raw_open(0);
+				RAW_CHECK(fd >= 0);
+				for (i = 0; i < UID_FAILS; i++)
+					fail_one(fd, 77);
+				_exit(0);
+			}
+			RAW_CHECK(!raw_reap(other));
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(1, hear(sk[0]));
+	write_maps(pid, "0 60002 1\n1 70001 9");
+	tell(sk[0], 2);
+	EXPECT_EQ(0, raw_reap(pid));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/new_device", "1"));
+	ASSERT_EQ(0, raw_write(RAW_SOFT "/del_device", "8"));
+	while (event_any(self) &&
+	       nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_DEV_DEL) {
+		if (nl_u32(self->attrs[NPULINK_A_EVENT_TYPE]) != NPULINK_EVENT_FAIL ||
+		    nl_u32(self->attrs[NPULINK_A_EVENT_CODE]) != 77)
+			continue;
+		last = nl_u64(self->attrs[NPULINK_A_EVENT_TIME]);
+		first = first ?: last;
+		told++;
+	}
+	TH_LOG("%llu of %u events in %llu ms", (unsigned long long)told, UIDS * UID_FAILS,
+	       (unsigned long long)(last - first) / 1000000);
+	EXPECT_LT(0, told);
+	EXPECT_GE(RATE * ((last - first) / 1000000000 + 2), told);
+	close(sk[0]);
+	close(sk[1]);
+}
+
 TEST_HARNESS_MAIN

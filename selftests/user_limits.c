@@ -149,26 +149,6 @@ static int take_buffers(int fd, int n)
 	return i - 1;
 }
 
-static gid_t node_group(void)
-{
-	struct stat st;
-
-	RAW_CHECK(!stat("/dev/npulink/npu0", &st));
-	return st.st_gid;
-}
-
-/* The ids of a process that has made a user namespace. */
-static void write_maps(pid_t pid, const char *uids)
-{
-	char path[64], gids[32];
-
-	snprintf(path, sizeof(path), "/proc/%d/uid_map", pid);
-	RAW_CHECK(!raw_write(path, uids));
-	snprintf(path, sizeof(path), "/proc/%d/gid_map", pid);
-	snprintf(gids, sizeof(gids), "0 %u 1", node_group());
-	RAW_CHECK(!raw_write(path, gids));
-}
-
 /* Whoever has many uids in a user namespace of his own is one user with all of them. */
 TEST_F(user_limits, uids_of_a_user)
 {

@@ -20,6 +20,7 @@
 #include "comm/comm.h"
 #include "comm/flight.h"
 #include "device/device_core.h"
+#include "file/account.h"
 #include "file/file.h"
 #include "observe/trace.h"
 
@@ -54,7 +55,7 @@ void npulink_comm_notify(const struct npulink_comm *comm, struct npulink_notice 
 	if (!comm->any_uid)
 		notice->uid = comm->uid;
 	/* Pairs with npulink_comm_note_net(). */
-	npulink_notify(notice, comm->uid, comm->nets, smp_load_acquire(&comm->nnets));
+	npulink_notify(notice, comm->whose, comm->nets, smp_load_acquire(&comm->nnets));
 }
 
 static void npulink_comm_notify_cause(const struct npulink_comm *comm,
@@ -258,6 +259,7 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
 	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();
+	comm->whose = npulink_quota_uid();
 	mutex_init(&comm->mutex);
 	mutex_init(&comm->flood);
 	spin_lock_init(&comm->lock);

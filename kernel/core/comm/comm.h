@@ -101,6 +101,7 @@ struct npulink_comm {
 	bool far;		/* has ranks on other machines */
 	bool checksum;
 	kuid_t uid;
+	kuid_t whose;		/* the user with whose limits it counts, see quota.c */
 	struct user_namespace *userns;
 	u32 joined;
 	u32 nleft;		/* bits set in left */

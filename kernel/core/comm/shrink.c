@@ -231,6 +231,7 @@ int npulink_comm_make_heir(struct npulink_comm *comm, const u8 *secret, u32 *map
 	if (!heir)
 		return -ENOMEM;
 	heir->uid = comm->uid;
+	heir->whose = comm->whose;
 	put_user_ns(heir->userns);
 	heir->userns = get_user_ns(comm->userns);
 	for (i = 0; i < n; i++)

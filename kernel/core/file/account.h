@@ -52,6 +52,7 @@ static inline struct npulink_quota *npulink_quota_get(struct npulink_quota *q)
 	return q;
 }
 
+kuid_t npulink_quota_uid(void);
 struct npulink_quota *npulink_quota_open(void);
 void npulink_quota_close(struct npulink_quota *q);
 void npulink_quota_put(struct npulink_quota *q);

@@ -110,7 +110,7 @@ void npulink_quota_init(void)
 }
 
 /* Who made the outermost user namespace that is not root's, else the caller. */
-static kuid_t npulink_quota_uid(void)
+kuid_t npulink_quota_uid(void)
 {
 	kuid_t uid = current_uid();
 	struct user_namespace *ns;
