@@ -437,7 +437,7 @@ TEST_F(objects, resume_operations)
 /* ---- who sees what --------------------------------------------------------------------- */
 
 struct seen {
-	unsigned int comms, ranks, pids, ops, files, bufs, stat_comms;
+	unsigned int comms, uids, ranks, pids, ops, files, bufs, stat_comms;
 };
 
 static void look(struct dump *d, struct seen *seen)
@@ -447,6 +447,8 @@ static void look(struct dump *d, struct seen *seen)
 	memset(seen, 0, sizeof(*seen));
 	RAW_CHECK(!dump(d, NPULINK_GENL_CMD_COMM_GET, 0, 0, 32768));
 	seen->comms = d->reply.nmessages;
+	while (dump_next(d))
+		seen->uids += !!d->attrs[NPULINK_A_COMM_UID];
 	RAW_CHECK(!dump(d, NPULINK_GENL_CMD_RANK_GET, 0, 0, 32768));
 	seen->ranks = d->reply.nmessages;
 	while (dump_next(d))
@@ -549,7 +551,7 @@ TEST_F(objects, owner)
 	EXPECT_EQ(0, pid);
 }
 
-/* Ranks of two users in one communicator see each other, but no pids. */
+/* Ranks of two users in one communicator see each other, but neither pids nor users. */
 TEST_F(objects, any_uid)
 {
 	struct npulink_comm_create cmd = {
@@ -576,12 +578,16 @@ TEST_F(objects, any_uid)
 		RAW_CHECK(!raw_ioctl(fd, NPULINK_COMM_CREATE, &cmd));
 		look(&self->d, &seen);
 		RAW_CHECK(seen.comms == 1 && seen.ranks == 2 && seen.pids == 1 && seen.files == 1);
+		RAW_CHECK(!seen.uids);
 		RAW_CHECK(write(ready[1], "", 1) == 1 && read(go[0], &c, 1) == 1);
 		_exit(0);
 	}
 	close(ready[1]);
-	if (read(ready[0], &c, 1) == 1)
+	if (read(ready[0], &c, 1) == 1) {
+		look(&self->d, &seen);
+		EXPECT_EQ(seen.comms, seen.uids);
 		EXPECT_EQ(1, write(go[1], "", 1));
+	}
 	pid = raw_reap(pid);
 	close(fd);
 	if (pid == 77)

@@ -127,7 +127,8 @@ static struct json_object *comm_json(const struct see_comm *c, const struct see_
 	put_u64(obj, "nranks", c->nranks);
 	put_u64(obj, "joined", c->joined);
 	put_u64(obj, "left", c->left);
-	put_u64(obj, "uid", c->uid);
+	if (c->uid != NONE)
+		put_u64(obj, "uid", c->uid);
 	put_bool(obj, "any_uid", c->any_uid);
 	if (c->parent != NONE)
 		put_u64(obj, "parent", c->parent);
@@ -142,10 +143,12 @@ static struct json_object *comm_json(const struct see_comm *c, const struct see_
 
 static void comm_text(const struct see_comm *c, const struct see_rank *ranks, size_t nranks)
 {
-	char text[CAUSE_TEXT], user[16];
+	char text[CAUSE_TEXT], user[16] = "-";
 
+	if (c->uid != NONE)
+		user_name(c->uid, user);
 	printf("comm %u: %u ranks, %u here, %u left, user %s%s", c->id, c->nranks, c->joined,
-	       c->left, user_name(c->uid, user), c->any_uid ? " and others" : "");
+	       c->left, user, c->any_uid ? " and others" : "");
 	if (c->parent != NONE)
 		printf(", shrunk from %u", c->parent);
 	printf("\n");

@@ -35,7 +35,8 @@ struct see_cause {
 };
 
 struct see_comm {
-	uint32_t id, nranks, joined, left, uid, parent;
+	uint32_t id, nranks, joined, left, parent;
+	uint32_t uid;		/* NONE: another user's */
 	bool any_uid, failed;
 	struct see_cause cause;
 };

@@ -94,7 +94,7 @@ static int parse_comm(struct nlattr **a, void *item)
 	comm->nranks = get_u32(a, NPULINK_A_COMM_NRANKS);
 	comm->joined = get_u32(a, NPULINK_A_COMM_JOINED);
 	comm->left = get_u32(a, NPULINK_A_COMM_LEFT);
-	comm->uid = get_u32(a, NPULINK_A_COMM_UID);
+	comm->uid = get_or_none(a, NPULINK_A_COMM_UID);
 	comm->parent = get_or_none(a, NPULINK_A_COMM_PARENT);
 	comm->any_uid = a[NPULINK_A_COMM_ANY_UID];
 	comm->failed = a[NPULINK_A_COMM_CAUSE];

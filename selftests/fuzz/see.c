@@ -122,8 +122,7 @@ static void told(uint8_t cmd, struct nlattr **a)
 	switch (cmd) {
 	case NPULINK_GENL_CMD_COMM_GET:
 		check_ranks("COMM_GET", a[NPULINK_A_COMM_NRANKS]);
-		if (!a[NPULINK_A_COMM_ANY_UID])
-			check_process("COMM_GET", a[NPULINK_A_COMM_UID], NULL, NULL);
+		check_process("COMM_GET", a[NPULINK_A_COMM_UID], NULL, NULL);
 		break;
 	case NPULINK_GENL_CMD_RANK_GET:
 		check_process("RANK_GET", a[NPULINK_A_RANK_UID], a[NPULINK_A_RANK_PID],

@@ -503,7 +503,7 @@ enum npulink_genl_cause {
  * @NPULINK_A_COMM_NRANKS: u32, ranks that it has
  * @NPULINK_A_COMM_JOINED: u32, of these here now
  * @NPULINK_A_COMM_LEFT: u32, of these have left
- * @NPULINK_A_COMM_UID: u32, user who created it
+ * @NPULINK_A_COMM_UID: u32, user who created it; absent for members who are other users
  * @NPULINK_A_COMM_ANY_UID: flag, ranks of other users may join
  * @NPULINK_A_COMM_PARENT: u32, communicator that it was shrunk from; absent: none
  * @NPULINK_A_COMM_CAUSE: nest of enum npulink_genl_cause, why it failed; absent: it has not

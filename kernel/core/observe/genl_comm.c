@@ -49,15 +49,20 @@ bool npulink_genl_sees_uids(const struct sk_buff *asked, kuid_t uid, kuid_t euid
 		kuid_has_mapping(ns, suid) && npulink_genl_capable(asked, ns));
 }
 
-/* Who made it, and who has a rank in it. */
+/* Its creator's user, and root of the user namespace that it was made in. */
+static bool npulink_genl_owns_comm(const struct sk_buff *asked, const struct npulink_comm *comm)
+{
+	return uid_eq(NETLINK_CREDS(asked)->uid, comm->uid) ||
+	       npulink_genl_capable(asked, comm->userns);
+}
+
+/* Those, and who has a rank in it. */
 bool npulink_genl_sees_comm(const struct sk_buff *asked, struct npulink_comm *comm)
 {
+	bool sees = npulink_genl_owns_comm(asked, comm);
 	struct npulink_rank *rank;
 	unsigned long i = 0;
-	bool sees;
 
-	sees = uid_eq(NETLINK_CREDS(asked)->uid, comm->uid) ||
-	       npulink_genl_capable(asked, comm->userns);
 	for (; !sees && comm->any_uid && (rank = npulink_genl_rank(comm, &i)); i++) {
 		sees = npulink_genl_sees_cred(asked, rank->file->cred);
 		npulink_rank_put(rank);
@@ -173,7 +178,8 @@ static int npulink_genl_put_cause(struct sk_buff *skb, const struct npulink_comm
 	return 0;
 }
 
-static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm)
+static int npulink_genl_fill_comm(struct sk_buff *skb, const struct sk_buff *asked,
+				  struct npulink_comm *comm)
 {
 	u32 parent = READ_ONCE(comm->parent_serial);
 
@@ -181,7 +187,8 @@ static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm
 	    nla_put_u32(skb, NPULINK_A_COMM_NRANKS, comm->nranks) ||
 	    nla_put_u32(skb, NPULINK_A_COMM_JOINED, READ_ONCE(comm->joined)) ||
 	    nla_put_u32(skb, NPULINK_A_COMM_LEFT, READ_ONCE(comm->nleft)) ||
-	    nla_put_u32(skb, NPULINK_A_COMM_UID, npulink_genl_uid(comm->uid)) ||
+	    (npulink_genl_owns_comm(asked, comm) &&
+	     nla_put_u32(skb, NPULINK_A_COMM_UID, npulink_genl_uid(comm->uid))) ||
 	    (comm->any_uid && nla_put_flag(skb, NPULINK_A_COMM_ANY_UID)) ||
 	    (parent && nla_put_u32(skb, NPULINK_A_COMM_PARENT, parent)))
 		return -EMSGSIZE;
@@ -194,7 +201,7 @@ static int npulink_genl_fill_comm(struct sk_buff *skb, struct npulink_comm *comm
 static int npulink_genl_dump_comm(struct sk_buff *skb, struct netlink_callback *cb, void *obj)
 {
 	void *header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_COMM_GET);
-	int rc = header ? npulink_genl_fill_comm(skb, obj) : -EMSGSIZE;
+	int rc = header ? npulink_genl_fill_comm(skb, cb->skb, obj) : -EMSGSIZE;
 
 	npulink_genl_done(skb, header, rc);
 	return rc;
