@@ -303,6 +303,11 @@ static void npulink_genl_next_rank(struct npulink_comm *comm, unsigned long *i,
 		struct npulink_rank *before = npulink_comm_awaited(comm, *i);
 
 		cond_resched();
+		/* Then nobody reads the rest. */
+		if (!before && fatal_signal_pending(current)) {
+			end = comm->nranks;
+			break;
+		}
 		if (!before)
 			continue;
 		if (*rank)
@@ -312,7 +317,7 @@ static void npulink_genl_next_rank(struct npulink_comm *comm, unsigned long *i,
 		return;
 	}
 	*i = end;
-	if (end < member && *rank) {
+	if (end != member && *rank) {
 		npulink_rank_put(*rank);
 		*rank = NULL;
 	}
