@@ -110,7 +110,9 @@ static void check_event(struct nlattr **a)
 	for (i = 0; ex.prog->as == AS_NAMESPACE && i < ARRAY_SIZE(hidden); i++)
 		if (a[hidden[i]])
 			see_complain("EVENT tells another namespace attribute %u", hidden[i]);
-	if (a[NPULINK_A_EVENT_IP] || a[NPULINK_A_EVENT_PORT])
+	/* Others beside us may have a port in the first one, which is told there. */
+	if ((ex.prog->as == AS_NAMESPACE || !getenv("NPULINK_BESIDE")) &&
+	    (a[NPULINK_A_EVENT_IP] || a[NPULINK_A_EVENT_PORT]))
 		see_complain("EVENT tells an address");
 }
 
