@@ -53,7 +53,9 @@
  * @NPULINK_GENL_CMD_EVENT: sent to the group "events", never asked for. Names neither
  *	processes nor users. In network namespaces other than the first one and those of a
  *	communicator's processes, only its type and cause are told; addresses and ports only
- *	where the port is
+ *	where the port is. From Linux 6.8 on, that is also all that is told of a communicator
+ *	of one user to others without CAP_NET_ADMIN in their network namespace; before, a
+ *	kernel cannot choose among its listeners
  * @NPULINK_GENL_CMD_CONN_GET: dump: what ranks of this node have got from each of their
  *	peers, or with NPULINK_A_CONN_COMM those of one communicator. Errors: ENOENT: no
  *	such communicator
