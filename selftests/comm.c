@@ -486,6 +486,22 @@ TEST_F(comm, err_failed_before_the_others_came)
 	EXPECT_EQ(3, st.out_joined);
 }
 
+/* However many have left: each may come again, and then all may. */
+TEST_F(comm, many_left_before_the_others_came)
+{
+	int last = join(self->fd[0], self->secret, 99, 100, 0), id, r;
+
+	ASSERT_GT(last, 0);
+	for (r = 0; r < 70; r++) {
+		id = join(self->fd[1], self->secret, r, 100, 0);
+		ASSERT_GT(id, 0);
+		ASSERT_EQ(0, raw_destroy(self->fd[1], id));
+	}
+	ASSERT_EQ(0, raw_destroy(self->fd[0], last));
+	EXPECT_GT(join(self->fd[1], self->secret, 69, 100, 0), 0);
+	EXPECT_GT(join(self->fd[0], self->secret, 0, 100, 0), 0);
+}
+
 TEST_F(comm, tombstones_go)
 {
 	uint8_t first[16], secret[16];

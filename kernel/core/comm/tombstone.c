@@ -27,7 +27,7 @@
 
 #define NPULINK_TOMBSTONES	1024	/* in all */
 #define NPULINK_TOMBSTONE_SHARE	64	/* of one user */
-#define NPULINK_TOMBSTONE_RANKS	64	/* that have left, of one communicator */
+#define NPULINK_TOMBSTONE_RUNS	32	/* of ranks that have left, of one communicator */
 
 static unsigned int npulink_tombstone_ms = 60000;
 module_param_named(tombstone_ms, npulink_tombstone_ms, uint, 0644);
@@ -38,7 +38,7 @@ MODULE_PARM_DESC(tombstone_ms, "milliseconds for which ranks that come late are 
  * @whose: the user that has a share of them
  * @uid: who may join, in the user namespace number @userns
  * @status: why it failed, 0: it did not
- * @left: ranks that have been there, the first @nleft of them
+ * @left: ranks that have been there, from @first to before @end; the first @nleft runs of them
  */
 struct npulink_tombstone {
 	struct list_head node;
@@ -51,7 +51,10 @@ struct npulink_tombstone {
 	u32 nranks;
 	int status;
 	u32 nleft;
-	u32 left[NPULINK_TOMBSTONE_RANKS];
+	struct {
+		u32 first;
+		u32 end;
+	} left[NPULINK_TOMBSTONE_RUNS];
 };
 
 static LIST_HEAD(npulink_tombstones);	/* oldest first */
@@ -113,7 +116,7 @@ void npulink_tombstone_put_up(struct npulink_tombstone *t, const struct npulink_
 			      const struct npulink_quota *whose)
 {
 	unsigned long hold = msecs_to_jiffies(READ_ONCE(npulink_tombstone_ms));
-	u32 i;
+	u32 first, end;
 
 	lockdep_assert_held(&npulink_comms_lock);
 	if (!npulink_tombstone_share(whose->uid)) {
@@ -129,9 +132,10 @@ void npulink_tombstone_put_up(struct npulink_tombstone *t, const struct npulink_
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&comm->failed))
 		t->status = comm->cause.status;
-	for_each_set_bit(i, comm->left, comm->nranks) {
-		t->left[t->nleft++] = i;
-		if (t->nleft == NPULINK_TOMBSTONE_RANKS)
+	for_each_set_bitrange(first, end, comm->left, comm->nranks) {
+		t->left[t->nleft].first = first;
+		t->left[t->nleft].end = end;
+		if (++t->nleft == NPULINK_TOMBSTONE_RUNS)
 			break;
 	}
 	list_add_tail(&t->node, &npulink_tombstones);
@@ -175,12 +179,14 @@ int npulink_tombstone_read(struct npulink_comm *fresh, u32 rank)
 	if (!t)
 		return 0;
 	for (i = 0; i < t->nleft; i++)
-		again |= t->left[i] == rank;
+		again |= rank >= t->left[i].first && rank < t->left[i].end;
 	if (!again && t->status)
 		return t->status;
 	for (i = 0; i < t->nleft && !again; i++) {
-		__set_bit(t->left[i], fresh->left);
-		fresh->nleft++;
+		u32 n = t->left[i].end - t->left[i].first;
+
+		bitmap_set(fresh->left, t->left[i].first, n);
+		fresh->nleft += n;
 	}
 	npulink_tombstone_remove(t);
 	return 0;
