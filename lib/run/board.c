@@ -257,10 +257,16 @@ static const uint32_t *futex_of(const struct board_slot *slot)
 static uint32_t wake(struct coll_comm *comm, struct board_slot *slot, uint32_t n)
 {
 	/* After the barrier of who has changed the word; with that of sleep_once(). */
+	const uint32_t asleep = peek(&slot->sleepers);
+	const uint64_t number = get(&slot->word) >> BOARD_SHIFT;
 	uint32_t woken;
 
-	if (!n || !peek(&slot->sleepers))
+	/* Who is counted and does not sleep yet sees that the word has changed. */
+	if (!n || !asleep || get(&slot->swept) == number)
 		return 0;
+	/* Before they run, which may be at once, and look for others. */
+	if (n >= asleep)
+		set(&slot->swept, number);
 	woken = coll_drv_wake(&comm->dev->drv, futex_of(slot), n);
 	if (woken)
 		__atomic_fetch_sub(&slot->sleepers, woken, __ATOMIC_RELAXED);

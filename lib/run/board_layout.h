@@ -38,6 +38,7 @@ _Static_assert(NPULINK_BOARD_RANKS + 1 <= BOARD_COUNT, "the count can say one mo
  * @fell: 1 + the last number of this slot that a rank is known to have posted. For a rank
  *	  that could not use @word, as it still said something else. Only grows
  * @result: a number, + 1, and 1 + the rank that has worked out the result for all, likewise
+ * @swept: a number, + 1: somebody wakes all of its ranks that are still asleep
  * @sleepers: ranks that sleep until @word changes
  * @reserved: each slot has a cache line of its own
  */
@@ -45,8 +46,9 @@ struct board_slot {
 	uint64_t word;
 	uint64_t fell;
 	uint64_t result;
+	uint64_t swept;
 	uint32_t sleepers;
-	uint32_t reserved[9];
+	uint32_t reserved[7];
 };
 
 /**
