@@ -36,13 +36,14 @@ SIZE(npulink_call, 32);
 LAYOUT(npulink_call, root, 12);
 LAYOUT(npulink_call, count, 16);
 LAYOUT(npulink_call, set_id, 24);
-SIZE(npulink_device_info, 160);
+SIZE(npulink_device_info, 168);
 LAYOUT(npulink_device_info, out_node_id, 16);
 LAYOUT(npulink_device_info, out_max_steps, 32);
 LAYOUT(npulink_device_info, out_caps, 64);
 LAYOUT(npulink_device_info, out_name, 72);
 LAYOUT(npulink_device_info, out_version, 136);
 LAYOUT(npulink_device_info, out_processors, 152);
+LAYOUT(npulink_device_info, out_gathers, 160);
 SIZE(npulink_buf_register, 32);
 LAYOUT(npulink_buf_register, addr, 8);
 LAYOUT(npulink_buf_register, out_id, 24);
@@ -60,22 +61,8 @@ SIZE(npulink_peer, 64);
 LAYOUT(npulink_peer, addr, 24);
 SIZE(npulink_addr, 40);
 LAYOUT(npulink_addr, port, 16);
-SIZE(npulink_board_wait, 24);
-LAYOUT(npulink_board_wait, comm_id, 8);
-LAYOUT(npulink_board_wait, rank, 12);
-LAYOUT(npulink_board_wait, number, 16);
 SIZE(npulink_board_machine, 64);
-SIZE(npulink_board_comm, 704);
-LAYOUT(npulink_board_comm, waiting, 4);
-LAYOUT(npulink_board_comm, off, 64);
-LAYOUT(npulink_board_comm, posted, 192);
-SIZE(npulink_board_slot, 1088);
-LAYOUT(npulink_board_slot, data, 8);
-SIZE(npulink_board_rank, 100416);
-LAYOUT(npulink_board_rank, slots, 64);
-LAYOUT(npulink_board_rank, results, 17472);
-LAYOUT(npulink_board_rank, wide, 34880);
-LAYOUT(npulink_board_rank, wide_results, 67648);
+SIZE(npulink_board_comm, 64);
 SIZE(npulink_port_info, 88);
 LAYOUT(npulink_port_info, out_name, 16);
 LAYOUT(npulink_port_info, out_addr, 48);
@@ -104,7 +91,7 @@ LAYOUT(npulink_plan_create, call, 40);
 LAYOUT(npulink_plan_create, out_reason, 76);
 LAYOUT(npulink_plan_create, algorithm, 80);
 SIZE(npulink_bind, 24);
-SIZE(npulink_post, 208);
+SIZE(npulink_post, 216);
 LAYOUT(npulink_post, cookie, 16);
 LAYOUT(npulink_post, binds, 40);
 LAYOUT(npulink_post, in_fence, 48);
@@ -112,6 +99,7 @@ LAYOUT(npulink_post, inline_binds, 56);
 LAYOUT(npulink_post, out_seq, 128);
 LAYOUT(npulink_post, out_result, 136);
 LAYOUT(npulink_post, slow_ns, 200);
+LAYOUT(npulink_post, number, 208);
 SIZE(npulink_post_batch, 32);
 LAYOUT(npulink_post_batch, posts, 16);
 SIZE(npulink_wait, 88);
@@ -273,20 +261,6 @@ static void fill_destroy(struct _test_data_abi *self, void *arg)
 	((struct npulink_destroy *)arg)->id = self->buf;
 }
 
-/* The only rank is there. */
-static void fill_board_wait(struct _test_data_abi *self, void *arg)
-{
-	size_t page = getpagesize(), len = (sizeof(struct npulink_board_rank) + page - 1) & -page;
-	struct npulink_board_rank *own = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED,
-					      self->fd, NPULINK_MMAP_BOARD_OWN(self->comm));
-
-	if (own != MAP_FAILED) {
-		own->slots[0].flag = NPULINK_BOARD_FLAG(0, 1);
-		munmap(own, len);
-	}
-	((struct npulink_board_wait *)arg)->comm_id = self->comm;
-}
-
 #define IOCTL(_cmd, _struct, _fill, _is, _id, _reserved) \
 	.cmd = _cmd, .size = sizeof(struct _struct), .fill = _fill, .is = _is, \
 	.id_at = _id, .reserved_at = _reserved
@@ -376,11 +350,6 @@ FIXTURE_VARIANT_ADD(abi, comm_shrink) {
 /* No port is bound to the device; one is in rdma_hostile and failnth. */
 FIXTURE_VARIANT_ADD(abi, port_info) {
 	IOCTL(NPULINK_PORT_INFO, npulink_port_info, fill_nothing, NOTHING, 0, 0)
-};
-
-FIXTURE_VARIANT_ADD(abi, board_wait) {
-	IOCTL(NPULINK_BOARD_WAIT, npulink_board_wait, fill_board_wait, 0,
-	      offsetof(struct npulink_board_wait, comm_id), 0)
 };
 
 FIXTURE_SETUP(abi)
@@ -572,7 +541,7 @@ TEST_F(abi, err_unknown_flag)
 
 	if (variant->is & NOFLAGS)
 		return;
-	for (bit = 2; bit < 32; bit++) {
+	for (bit = variant->cmd == NPULINK_POST ? 3 : 2; bit < 32; bit++) {
 		variant->fill(self, arg);
 		arg[0] = variant->size;
 		arg[1] |= 1U << bit;
@@ -774,6 +743,10 @@ TEST(device_info_is_complete)
 	EXPECT_NE(NULL, memchr(info.out_version, 0, sizeof(info.out_version)));
 	EXPECT_EQ(sysconf(_SC_NPROCESSORS_ONLN), info.out_processors);
 	EXPECT_EQ(raw_read("/sys/module/npulink/parameters/script_bytes"), info.out_script_bytes);
+	EXPECT_EQ(1U << NPULINK_COLL_BARRIER | 1U << NPULINK_COLL_ALLREDUCE |
+		  1U << NPULINK_COLL_ALLGATHER | 1U << NPULINK_COLL_ALLTOALL |
+		  1U << NPULINK_COLL_REDUCE_SCATTER, info.out_gathers);
+	EXPECT_EQ(1U << NPULINK_COLL_BROADCAST | 1U << NPULINK_COLL_REDUCE, info.out_gathers_large);
 	close(fd);
 	close(fd2);
 }

@@ -9,7 +9,8 @@
 #include <fcntl.h>
 #include <math.h>
 #include <sys/syscall.h>
-#include <linux/npulink.h>
+#include <linux/npulink_board.h>
+#include <pthread.h>
 #include "cases.h"
 #include "coll_ranks.h"
 #include "lib/run/comm.h"
@@ -683,6 +684,128 @@ static bool do_late(void)
 	return !bad && same == 10;
 }
 
+/* ---- what another rank writes ---- */
+
+/* The memory that the library shares with other ranks, mapped once more. */
+static unsigned char *board_of(const struct coll_comm *comm)
+{
+	size_t len = coll_comm_size(comm) * NPULINK_BOARD_BYTES;
+	char path[64], name[64];
+	unsigned char *p;
+	ssize_t n;
+
+	for (int fd = 0; fd < 64; fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, name, sizeof(name));
+		if (n < 13 || memcmp(name, "/dev/npulink/", 13))
+			continue;
+		for (int id = 1; id < 16; id++) {
+			p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+				 NPULINK_MMAP_BOARD_SHARED(id));
+			if (p != MAP_FAILED)
+				return p;
+		}
+	}
+	return NULL;
+}
+
+struct scribbler {
+	pthread_t thread;
+	uint64_t *words;
+	size_t from, n;		/* which it writes */
+	uint64_t value;		/* what, or 0: anything */
+	_Atomic int stop;
+};
+
+static void *scribble(void *arg)
+{
+	struct scribbler *s = arg;
+	uint64_t x = 88172645463325252ULL;
+
+	while (!s->stop) {
+		x ^= x << 13;
+		x ^= x >> 7;
+		x ^= x << 17;
+		__atomic_store_n(&s->words[s->from + x % s->n], s->value ? s->value : x,
+				 __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+static int scribble_begin(struct scribbler *s, const struct coll_comm *comm)
+{
+	s->words = (uint64_t *)board_of(comm);
+	return s->words ? pthread_create(&s->thread, NULL, scribble, s) : -1;
+}
+
+static void scribble_end(struct scribbler *s)
+{
+	s->stop = 1;
+	pthread_join(s->thread, NULL);
+}
+
+/* Rank 1 has a library that knows another layout: nobody meets, and all goes well. */
+static int another_layout(struct ranks *ranks, struct coll_comm *comm)
+{
+	struct scribbler s = { .from = 1, .n = 1, .value = 0x6e70756c626fffffULL };
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	int in = 1, out = 0, rc = 0;
+
+	if (rank == 1 && scribble_begin(&s, comm))
+		return rank_fail(ranks, rank, "no board");
+	pthread_barrier_wait(&ranks->barrier);
+	for (int i = 0; i < HOT && !rc; i++) {
+		rc = coll_allreduce(comm, &in, &out, 1, COLL_INT32, COLL_SUM);
+		if (!rc && out != (int)n)
+			rc = rank_fail(ranks, rank, "call %d: %d", i, out);
+	}
+	if (rank == 1)
+		scribble_end(&s);
+	return rc ? rc : met(comm) ? rank_fail(ranks, rank, "some were met") : 0;
+}
+
+/*
+ * Rank 1 writes what it likes all over the board. What the ranks have of that is theirs: calls are
+ * wrong, late or fail, but they come back, and another communicator does as ever.
+ */
+static int vandal(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	struct scribbler s = { .n = n * NPULINK_BOARD_BYTES / 8 };
+	int in[8] = { 1 }, out[8], rc = warm_up(comm);
+
+	if (rc)
+		return rc;
+	if (rank == 1) {
+		s.n = 256;	/* layouts and slots; the rest is data */
+		if (scribble_begin(&s, comm))
+			return rank_fail(ranks, rank, "no board");
+	}
+	for (int i = 0; i < HOT && !rc; i++)
+		rc = coll_allreduce(comm, in, out, 8, COLL_INT32, COLL_SUM);
+	if (rank == 1)
+		scribble_end(&s);
+	return rc && rc != -ETIMEDOUT && rc != -EPROTO && rc != -ESHUTDOWN && rc != -EOWNERDEAD ?
+	       rank_fail(ranks, rank, "%d", rc) : 0;
+}
+
+static bool do_vandal(void)
+{
+	struct ranks *ranks = ranks_new(3);
+	int bad = 0;
+	pid_t pid[3];
+
+	ranks->config.deadline_ns = 2000000000ULL;
+	for (unsigned int i = 0; i < 3; i++)
+		pid[i] = rank_start(ranks, i, vandal);
+	/* The others have a communicator of their own, at the same time. */
+	bad += run(2, many_calls, NULL);
+	for (unsigned int i = 0; i < 3; i++)
+		bad += rank_join_end(ranks, i, pid[i]);
+	ranks_free(ranks);
+	return !bad;
+}
+
 /* ---- forked, switched off, shrunk ---- */
 
 /* A child lets go of what it has not, and the parent goes on. */
@@ -782,7 +905,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device() || access(BOARDS, W_OK))
 		ksft_exit_skip("no device, or not root\n");
-	ksft_set_plan(29);
+	ksft_set_plan(32);
 	for (unsigned int n = 2; n <= 4; n += 2)
 		chosen_result(do_same_bits(n), "%u ranks: the same bits as by the plan\n", n);
 	for (unsigned int n = 2; n <= 4; n++)
@@ -806,6 +929,9 @@ int main(void)
 	test(3, leaving, 0, "a rank leaves");
 	chosen_result(do_deadline(), "who comes too late for the deadline\n");
 	chosen_result(do_late(), "who waits for long has posted\n");
+	test(2, another_layout, 0, "another layout");
+	test(3, another_layout, 0, "another layout");
+	chosen_result(do_vandal(), "3 ranks: one writes all over the board\n");
 	test(2, forked, 0, "forked");
 	test(2, switched, 0, "switched off and on");
 	test(4, switched, 0, "switched off and on");

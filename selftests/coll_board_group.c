@@ -106,14 +106,14 @@ static int refused(struct ranks *ranks, struct coll_comm *comm)
 
 /*
  * Rank 0's memory is such that nothing can be pinned, which it finds out when it posts what the
- * others may have met by then: all ranks have to know, or right sums.
+ * others have posted by then. It is as without a board: the call has not been made, and when it is
+ * made again, it is that one.
  */
 static int pinned(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
 	int *in = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int *out = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	bool failed = false;
 
 	for (int i = 0; i < ROUNDS + 4; i++) {
 		int rc, want = i * n;
@@ -126,18 +126,52 @@ static int pinned(struct ranks *ranks, struct coll_comm *comm)
 		if (rank == n - 1 && (i == ROUNDS || i == ROUNDS - 2))
 			pause_us(LATE_US);
 		rc = group(comm, in, out, 1);
-		if (!rc && (failed || out[0] != want))
-			return rank_fail(ranks, rank, "group %d: %d, not %d", i, out[0], want);
-		if (rc && i < ROUNDS)
-			return rank_fail(ranks, rank, "group %d: %d", i, rc);
-		if (rank == 0 && i == ROUNDS && rc != -EFAULT)
-			return rank_fail(ranks, rank, "%d, not EFAULT", rc);
-		failed |= rc;
-		if (rank == 0 && i == ROUNDS)
+		if (rank == 0 && i == ROUNDS) {
+			if (rc != -EFAULT)
+				return rank_fail(ranks, rank, "%d, not EFAULT", rc);
 			mmap(out, 8192, PROT_READ | PROT_WRITE,
 			     MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			rc = group(comm, in, out, 1);
+		}
+		if (rc || out[0] != want)
+			return rank_fail(ranks, rank, "group %d: %d, sum %d, not %d", i, rc, out[0],
+					 want);
 	}
-	return failed ? 0 : rank_fail(ranks, rank, "nobody was told");
+	return 0;
+}
+
+/*
+ * The same with two calls in a group: if all ranks have met the second one, what rank 0 cannot post
+ * any more is the end for all.
+ */
+static int gap(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	int *in = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int *out = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool failed = false;
+
+	for (int i = 0; i < ROUNDS + 4; i++) {
+		int rc;
+
+		for (int k = 0; k < 8; k++)
+			in[k] = i + k;
+		if (rank == 0 && i == ROUNDS)
+			mmap(out, 8192, PROT_READ, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (rank == n - 1 && i == ROUNDS)
+			pause_us(LATE_US);
+		rc = group(comm, in, out, 2);
+		if (rank == 0 && i == ROUNDS) {
+			mmap(out, 8192, PROT_READ | PROT_WRITE,
+			     MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			rc = rc == -EFAULT ? group(comm, in, out, 2) : rc;
+		}
+		failed |= rc;
+		for (int k = 0; k < 8 && !rc; k++)
+			if (failed || out[k] != (int)n * (i + k))
+				return rank_fail(ranks, rank, "group %d: %d", i, out[k]);
+	}
+	return 0;
 }
 
 /* ---- two threads, nothing but barriers: any order is the same order ---- */
@@ -366,10 +400,11 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(10);
+	ksft_set_plan(11);
 	chosen_result(!run(2, refused, 0), "2 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(4, refused, 0), "4 ranks: after one that was late, one is refused\n");
 	chosen_result(!run(2, pinned, 1), "2 ranks: on the board, and cannot be pinned\n");
+	chosen_result(!run(3, gap, 1), "3 ranks: two on the board, which cannot be pinned\n");
 	chosen_result(!run(2, threads, 0), "2 ranks: two threads and groups of barriers\n");
 	chosen_result(!run(3, threads, 0), "3 ranks: two threads and groups of barriers\n");
 	chosen_result(!run(2, message, 0), "2 ranks: a message that they wait for first\n");

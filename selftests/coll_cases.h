@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <linux/npulink.h>
+#include <npulink/collectives.h>
 #include "coll.h"
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
@@ -43,14 +44,12 @@ static const char * const trial_names[] = {
 
 static inline bool trial_reduces(uint32_t collective)
 {
-	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
-	       collective == NPULINK_COLL_REDUCE_SCATTER ||
-	       collective == NPULINK_COLL_REDUCE_SCATTERV;
+	return npulink_coll_reduces(collective);
 }
 
 static inline bool trial_rooted(uint32_t collective)
 {
-	return collective >= NPULINK_COLL_REDUCE && collective <= NPULINK_COLL_GATHERV;
+	return npulink_coll_has_root(collective);
 }
 
 /*
@@ -237,16 +236,7 @@ static inline void trial_put_reduced(struct trial_run *r, size_t at, size_t i)
 
 static inline bool trial_has_v(uint32_t collective)
 {
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return true;
-	default:
-		return false;
-	}
+	return npulink_coll_is_v(collective);
 }
 
 /* Shards or blocks, their places, and the size of the large buffers in elements. */

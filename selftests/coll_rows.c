@@ -161,7 +161,7 @@ static size_t elements(const struct wired *w, size_t bytes, enum coll_dtype dtyp
 {
 	size_t n = bytes / coll_dtype_size(dtype);
 
-	return w->alg->collective <= NPULINK_COLL_BROADCAST ? n : n / w->n + 1;
+	return coll_splits(w->alg->collective) ? n : n / w->n + 1;
 }
 
 /*
@@ -389,7 +389,7 @@ static bool count_row(struct wired *w)
 		displs[r] = r * shard;
 	}
 	args = args_of(w, c == NPULINK_COLL_BARRIER ? 0 :
-		       c <= NPULINK_COLL_BROADCAST ? shard * w->n : shard, counts);
+		       coll_splits(c) ? shard * w->n : shard, counts);
 	args.displs = displs;
 	args.rdispls = displs;
 	root = args.root;

@@ -131,8 +131,8 @@ static int all_kinds(struct ranks *ranks, struct coll_comm *comm)
 	int rc = 0;
 
 	for (size_t i = 0; i < (slow() || n != 3 ? 2 : sizeof(totals) / sizeof(*totals)); i++)
-		/* The first time it is found out how, then it is done. */
-		for (unsigned int k = 0; k < rounds(2, 6) && !rc; k++)
+		/* In place or not: the first time it is found out how, then it is done. */
+		for (unsigned int k = 0; k < rounds(4, 6) && !rc; k++)
 			rc = one_round(comm, &b, totals[i] / n, round++, k & 1, &h);
 	memcpy(&ranks->number[2 * rank], &h, sizeof(h));
 	free(b.in);

@@ -9,7 +9,6 @@
 #include "failnth_fixture.h"
 
 /* What a rank writes, where a page has 4 KiB. */
-#define BOARD_OWN	((sizeof(struct npulink_board_rank) + 4095) & ~4095UL)
 
 static void post_peer_large(struct scene *s)
 {
@@ -208,48 +207,30 @@ static int run_status(struct scene *s)
 	return raw_status(s->fd[0], s->comm[0], &st);
 }
 
-/* Of two ranks the other has its part; that stays, but a mapping would hold the file. */
-static void prepare_board(struct scene *s)
-{
-	void *p = mmap(NULL, BOARD_OWN, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd[1],
-		       NPULINK_MMAP_BOARD_OWN(s->comm[1]));
-
-	RAW_CHECK(p != MAP_FAILED);
-	munmap(p, BOARD_OWN);
-}
-
 static int run_board(struct scene *s)
 {
-	return map(s, BOARD_OWN, NPULINK_MMAP_BOARD_OWN(s->comm[0]));
+	return map(s, 2 * NPULINK_BOARD_BYTES, NPULINK_MMAP_BOARD_SHARED(s->comm[0]));
 }
 
-static void prepare_board_all(struct scene *s)
+/* It was made by the other rank; a mapping would hold the file. */
+static void prepare_board_told(struct scene *s)
 {
-	prepare_board(s);
 	RAW_CHECK(!run_board(s));
 	munmap(s->map, s->map_len);
 	s->map = NULL;
 }
 
-static int run_board_all(struct scene *s)
+static int run_board_told(struct scene *s)
 {
-	size_t page = getpagesize();
-	void *p = mmap(NULL, 2 * page + 2 * BOARD_OWN, PROT_READ, MAP_SHARED, s->fd[0],
-		       NPULINK_MMAP_BOARD(s->comm[0]));
+	size_t len = 2 * getpagesize();
+	void *p = mmap(NULL, len, PROT_READ, MAP_SHARED, s->fd[1],
+		       NPULINK_MMAP_BOARD(s->comm[1]));
 
 	if (p == MAP_FAILED)
 		return -errno;
 	s->map = p;
-	s->map_len = 2 * page + 2 * BOARD_OWN;
+	s->map_len = len;
 	return 0;
-}
-
-static int run_board_wait(struct scene *s)
-{
-	struct npulink_board_wait cmd = { .size = sizeof(cmd), .comm_id = s->comm[0] };
-	int rc = raw_ioctl(s->fd[0], NPULINK_BOARD_WAIT, &cmd);
-
-	return rc == -ETIME ? 0 : rc;
 }
 
 static int run_plan(struct scene *s)
@@ -412,9 +393,8 @@ static const struct call communicators[] = {
 	{ "COMM_CREATE checked", NPULINK_COMM_CREATE, FILES, NULL, run_comm_checked, NULL },
 	{ "COMM_PEERS", NPULINK_COMM_PEERS, COMMS, prepare_peers, run_peers, NULL },
 	{ "COMM_STATUS", NPULINK_COMM_STATUS, COMMS, NULL, run_status, NULL },
-	{ "mmap board", 0, COMMS, prepare_board, run_board, check_map },
-	{ "mmap board, all of it", 0, COMMS, prepare_board_all, run_board_all, NULL },
-	{ "BOARD_WAIT", NPULINK_BOARD_WAIT, COMMS, prepare_board_all, run_board_wait, NULL },
+	{ "mmap board", 0, COMMS, NULL, run_board, check_map },
+	{ "mmap board, what is told", 0, COMMS, prepare_board_told, run_board_told, NULL },
 };
 
 static const struct call plans[] = {

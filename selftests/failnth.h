@@ -481,7 +481,6 @@ static const uint8_t where[256] = {
 	[NPULINK_CMD_DESTROY] = OPERATIONS,
 	[NPULINK_CMD_COMM_SHRINK] = OPERATIONS,
 	[NPULINK_CMD_PORT_INFO] = RDMA,
-	[NPULINK_CMD_BOARD_WAIT] = OBJECTS,
 };
 
 /* Does the kernel know it? Too small a structure is EINVAL, no such ioctl ENOTTY. */

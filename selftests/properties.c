@@ -855,24 +855,16 @@ TEST_F(properties, a_death_is_told_and_holds_up_nobody)
 TEST_F(properties, who_traces_sees_all)
 {
 	const struct npulink_board_machine *machine;
-	void *own[2];
-	int r;
 
 	ASSERT_EQ(0, team_open(&self->t, 2, 2, 64));
-	for (r = 0; r < 2; r++) {
-		own[r] = map_own(&self->t.m[r]);
-		ASSERT_NE(MAP_FAILED, own[r]);
-	}
-	machine = map_all(&self->t.m[0]);
+	machine = map_told(&self->t.m[0]);
 	ASSERT_NE(MAP_FAILED, machine);
 	EXPECT_EQ(0, machine->closed);
 	ASSERT_EQ(0, probe_event("npulink/npulink_done", "1"));
 	EXPECT_EQ(1, machine->closed);
 	ASSERT_EQ(0, probe_event("npulink/npulink_done", "0"));
 	EXPECT_EQ(0, machine->closed);
-	EXPECT_EQ(0, munmap((void *)machine, all_len(2)));
-	for (r = 0; r < 2; r++)
-		EXPECT_EQ(0, munmap(own[r], own_len()));
+	EXPECT_EQ(0, munmap((void *)machine, told_len()));
 	team_close(&self->t);
 }
 

@@ -369,7 +369,6 @@ static const struct stall stalls[] = {
 /* They return nothing and have no array; PORT_INFO answers with no lock held, if at all. */
 static const unsigned long cannot_stall[] = {
 	NPULINK_COMM_ABORT, NPULINK_DESTROY, NPULINK_PORT_INFO,
-	_IO(NPULINK_TYPE, NPULINK_CMD_BOARD_WAIT),
 };
 
 /* ---- Alice */

@@ -136,6 +136,8 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_version = NPULINK_VERSION,
 		.out_processors = dev->processors,
 		.out_script_bytes = npulink_script_bytes,
+		.out_gathers = NPULINK_COLLS_ALWAYS,
+		.out_gathers_large = NPULINK_COLLS_LARGE,
 	};
 	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
 	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));
@@ -210,7 +212,6 @@ static const struct npulink_ioctl_op npulink_ioctl_ops[] = {
 	IOCTL_OP(NPULINK_COMM_SHRINK, npulink_comm_shrink_ioctl, npulink_comm_shrink, out_nranks,
 		 0),
 	IOCTL_OP(NPULINK_PORT_INFO, npulink_port_info_ioctl, npulink_port_info, out_addr, 0),
-	IOCTL_OP(NPULINK_BOARD_WAIT, npulink_board_wait_ioctl, npulink_board_wait, number, 0),
 };
 
 static npulink_hot long npulink_ioctl(struct file *filp, unsigned int cmd, unsigned long arg)

@@ -265,7 +265,7 @@ static int bruck_alltoall(const struct coll_args *args, struct coll_plan *plan)
 	return 0;
 }
 
-/* ---- closed forms: "The classic set" and "Beyond the seeds" in ALGORITHMS.md */
+/* ---- closed forms: "The classic set" and "NHR and NB" in ALGORITHMS.md */
 
 static double cost_gather(const struct coll_args *args, const struct coll_cost_params *c)
 {

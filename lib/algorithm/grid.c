@@ -4,7 +4,7 @@
  *
  * What distinguishes these is which messages are on their way at the same time:
  * on a mesh whose routes go along the row first, some of them never share a link.
- * See "Broadcast on a 2-D mesh" in ALGORITHMS.md (seed 002).
+ * See "Broadcast on a 2-D mesh" in ALGORITHMS.md.
  */
 #include <errno.h>
 #include <math.h>

@@ -5,7 +5,7 @@
  *
  * In step s of allgather, delta = 2^(L-1-s), rank q sends the shards q, q - 2 delta,
  * q - 4 delta, .. that it has by then to q + delta; reduce_scatter is the mirror
- * image. See "Beyond the seeds" in ALGORITHMS.md.
+ * image. See "NHR and NB" in ALGORITHMS.md.
  *
  * Shards lie in memory so that those which travel together are one range, by
  * their distance from the own rank. A rank begins with its own shard; what comes

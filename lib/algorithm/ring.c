@@ -61,7 +61,7 @@ static void relay_put(struct relay *relay, struct coll_plan *plan, uint32_t step
 }
 
 /*
- * The five phases of seed 004. Shard c starts at rank c, is complete at c - 1,
+ * The five phases, see ALGORITHMS.md. Shard c starts at rank c, is complete at c - 1,
  * and goes round once more. With one buffer, a shard must have left before its
  * sum comes back; with two the same holds for the partial sums.
  */

@@ -6,7 +6,7 @@
  * a server has fewer ranks, the j-th counted around. Between servers only ranks of
  * the same rail talk; inside, everybody does. What a rail brings is given to the
  * others of the server while the next is on its way, so both levels are busy.
- * See "two-level" in ALGORITHMS.md.
+ * See "Two levels" in ALGORITHMS.md.
  */
 #include <errno.h>
 #include <math.h>

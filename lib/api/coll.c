@@ -43,24 +43,15 @@ static void flatten(struct coll_operation *op)
 {
 	struct coll_args *a = &op->args;
 	size_t size = npulink_dtype_size(a->dtype);
+	const struct coll_kind *k = coll_kind(a->collective);
 	const uint64_t *from = NULL, *to = NULL;
 
-	switch (a->collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		from = a->displs;
-		break;
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-		to = a->displs;
-		break;
-	case NPULINK_COLL_ALLTOALLV:
-		from = a->displs;
-		to = a->rdispls;
-		break;
-	default:
+	if (!npulink_coll_is_v(a->collective))
 		return;
-	}
+	if (k->gives == NPULINK_PART_BLOCKS)
+		from = a->displs;
+	if (k->gets == NPULINK_PART_BLOCKS)
+		to = coll_has_rcounts(a->collective) ? a->rdispls : a->displs;
 	a->count = a->rcounts ? a->rcounts[0] : a->counts[0];
 	if (from && op->buf[NPULINK_SLOT_SEND])
 		op->buf[NPULINK_SLOT_SEND] = (char *)op->buf[NPULINK_SLOT_SEND] + from[0] * size;

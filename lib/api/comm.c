@@ -390,6 +390,9 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state)
 		.number = st.out_number,
 		.next = st.out_next,
 	};
+	/* The kernel does not know of those that have been met since. */
+	if (known.next < coll_board_next(comm))
+		known.next = coll_board_next(comm);
 	coll_machine_name(comm, &st, known.machine, sizeof(known.machine));
 	memcpy(known.port, st.out_port, sizeof(known.port) - 1);
 	return give(comm, __func__, state, &known, sizeof(known));
@@ -429,26 +432,6 @@ int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	return give(comm, __func__, info, &known, sizeof(known));
 }
 
-/* A call of that many bytes, as args, for questions about it. */
-static void example_args(struct coll_args *args, uint64_t bytes)
-{
-	bytes /= npulink_dtype_size(args->dtype);
-	switch (args->collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		args->count = bytes / args->nranks;
-		break;
-	case NPULINK_COLL_BARRIER:
-		args->count = 0;
-		break;
-	default:
-		args->count = bytes;
-	}
-}
-
 int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t bytes,
 			enum coll_dtype dtype, enum coll_op op, const char **name, double *seconds)
 {
@@ -468,10 +451,8 @@ int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t b
 	args.collective = rc;
 	if (args.dtype >= NPULINK_DTYPES || args.redop > NPULINK_CALL_AVG)
 		return coll_fail(comm, -EINVAL, "no such data type, or no such reduction");
-	example_args(&args, bytes);
-	if (args.collective == NPULINK_COLL_SCATTERV || args.collective == NPULINK_COLL_GATHERV ||
-	    args.collective == NPULINK_COLL_ALLGATHERV ||
-	    args.collective == NPULINK_COLL_REDUCE_SCATTERV) {
+	coll_set_whole(&args, bytes / npulink_dtype_size(dtype));
+	if (npulink_coll_is_v(args.collective) && !coll_has_rcounts(args.collective)) {
 		counts = calloc(args.nranks, sizeof(*counts));
 		if (!counts)
 			return coll_fail(comm, -ENOMEM, "out of memory");

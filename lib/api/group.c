@@ -299,20 +299,31 @@ static void make_room(struct coll_dev *dev, struct coll_request **v, unsigned in
 		coll_make_room(dev, true);
 }
 
+/* Numbers for a batch: those that the board has given them, or the next ones. */
+static void number_all(struct coll_comm *comm, struct npulink_post *posts,
+		       struct coll_request **v, unsigned int n, bool claimed)
+{
+	uint64_t number = coll_board_next(comm);
+
+	for (unsigned int i = 0; i < n; i++) {
+		coll_board_number(&v[i]->op, &posts[i], claimed ? v[i]->number : number);
+		number += !!coll_op_numbered(&v[i]->op);
+	}
+}
+
 /*
  * Posts what the kernel gets. A batch that is refused part of the way has started
  * what comes before; the rest is tried again if there is a reason to. Drops the lock meanwhile.
- * @claimed: they are on the board.
+ * @claimed: the board has given them numbers.
  */
 static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct coll_request **v,
 		    unsigned int n, bool wait, bool claimed)
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_comm *posting = NULL;
-	unsigned int done = 0, len, stale = n, pauses = 0, looks = 0;
+	unsigned int done = 0, len, stale = n;
 	uint32_t posted;
-	bool again;
-	int rc = 0;
+	int rc;
 
 	for (unsigned int i = 0; i < n && !claimed && !posting; i++)
 		posting = coll_op_numbered(&v[i]->op);
@@ -327,11 +338,14 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			posts[i].wait_until_ns = 0;
 		}
 		pthread_mutex_unlock(&dev->lock);
-		if (rc == -EALREADY)
-			coll_board_unmet(&looks);
 		coll_board_begin_post(posting);
+		number_all(comm, posts, v + done, len, claimed);
 		rc = coll_drv_post_batch(&dev->drv, posts, len,
 					 wait && done + len == n ? NPULINK_POST_WAIT : 0, &posted);
+		for (unsigned int i = 0; i < posted; i++)
+			coll_board_posted(comm, &posts[i], 0);
+		if (rc == -EALREADY && posted < len)
+			coll_board_posted(comm, &posts[posted], rc);
 		coll_board_end_post(posting);
 		pthread_mutex_lock(&dev->lock);
 		for (unsigned int i = 0; i < len; i++) {
@@ -341,7 +355,6 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 				coll_request_land(req, COLL_REQ_QUEUED);
 				continue;
 			}
-			req->put = 0;
 			/* It may be done by now, and even fetched if another thread knows it. */
 			req->seq = posts[i].out_seq;
 			if (req->blocking && posts[i].out_result.seq)
@@ -357,7 +370,8 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 				coll_op_copy_in(&v[done]->op);
 				continue;
 			}
-			coll_board_withdraw(comm, v + done, n - done, rc);
+			if (claimed)
+				coll_board_withdraw(comm, v[done]->number, rc);
 			/* That has its own text, and the buffers of the others are still bound. */
 			coll_self_end(v[done], rc);
 			while (++done < n) {
@@ -370,23 +384,10 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			make_room(dev, v, done);
 			continue;
 		}
-		if (rc == -EALREADY && coll_board_end_request(v[done])) {
-			coll_op_unbind(&v[done]->op);
-			coll_self_end(v[done++], 0);
-			rc = 0;
+		if (rc == -EINTR || (rc == -EALREADY && !claimed))
 			continue;
-		}
-		if (rc == -EINTR || rc == -EALREADY)
-			continue;
-		/* What others may have met cannot be withdrawn. */
-		if (v[done]->put && rc == -ENOMEM) {
-			pthread_mutex_unlock(&dev->lock);
-			again = coll_board_patience(&pauses);
-			pthread_mutex_lock(&dev->lock);
-			if (again)
-				continue;
-		}
-		coll_board_withdraw(comm, v + done, n - done, rc);
+		if (claimed)
+			coll_board_withdraw(comm, v[done]->number, rc);
 		for (unsigned int i = done; i < n; i++) {
 			coll_op_finish(&v[i]->op, rc);
 			coll_self_end(v[i], rc);
@@ -396,42 +397,32 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 	return 0;
 }
 
-/* The board, for several calls: neither who makes one nor who posts some may come between. */
-static bool claim(struct coll_comm *comm)
-{
-	if (!coll_repeats_hold(comm))
-		return false;
-	if (coll_board_claim(comm))
-		return true;
-	coll_repeats_release(comm);
-	return false;
-}
-
-static void let_go(struct coll_comm *comm)
-{
-	coll_board_let_go(comm);
-	coll_repeats_release(comm);
-}
-
 /*
- * Calls, none of them a request, that need no kernel because all ranks meet on the board: these
- * come first, and their number is returned. The lock is dropped meanwhile.
+ * Calls, none of them a request, that need no kernel because all ranks meet on the board. Others
+ * stay in @v, with the numbers that they have to be posted with, and how many they are is returned.
+ * With a claim. The lock is dropped meanwhile.
  */
 static unsigned int meet_all(struct coll_comm *comm, struct coll_request **v, unsigned int n)
 {
 	struct coll_dev *dev = comm->dev;
-	unsigned int met = 0, some;
+	unsigned int at = 0, left = 0, tried;
 
 	pthread_mutex_unlock(&dev->lock);
-	/* There is room for some at a time. What was put and not met has to be posted next. */
+	for (unsigned int i = 0; i < n; i++)
+		v[i]->met = false;
+	/* There is room for some at a time. What has not met has to be posted next. */
 	do {
-		some = coll_board_group(comm, v + met, n - met);
-		met += some;
-	} while (some && met < n && !v[met]->put);
+		tried = n - at - coll_board_group(comm, v + at, n - at);
+		at += tried;
+	} while (tried && at < n && v[at - 1]->met && coll_board_next(comm) == v[at]->number);
 	pthread_mutex_lock(&dev->lock);
-	for (unsigned int i = 0; i < met; i++)
-		coll_self_end(v[i], 0);
-	return met;
+	for (unsigned int i = 0; i < n; i++) {
+		if (v[i]->met)
+			coll_self_end(v[i], 0);
+		else
+			v[left++] = v[i];
+	}
+	return left;
 }
 
 /* Can all of them be in flight? */
@@ -488,7 +479,7 @@ static void await(struct coll_dev *dev, struct coll_request **v, unsigned int n)
 static int group_run(struct coll_comm *comm, struct coll_group *g)
 {
 	struct coll_request **v = g->kernels;
-	unsigned int requests, messages, met, n = tally(g, &requests, &messages);
+	unsigned int requests, messages, n = tally(g, &requests, &messages);
 	bool claimed = false;
 	int rc = has_room(comm, n, requests);
 
@@ -498,27 +489,23 @@ static int group_run(struct coll_comm *comm, struct coll_group *g)
 	}
 	run_local(g, v);
 	/* Others may call what is on the board only when they have a message of this group. */
-	if (n && !requests && !messages)
-		claimed = claim(comm);
-	if (claimed) {
-		met = meet_all(comm, v, n);
-		v += met;
-		n -= met;
-	}
-	if (claimed && !(n && v[0]->put)) {
-		let_go(comm);
-		claimed = false;
+	if (n && !requests && !messages && coll_board_claim(comm)) {
+		n = meet_all(comm, v, n);
+		claimed = n;
+		if (!n)
+			coll_board_let_go(comm);
 	}
 	rc = bind_all(comm->dev, v, n);
 	if (rc) {
-		coll_board_withdraw(comm, v, n, rc);
+		if (claimed)
+			coll_board_withdraw(comm, v[0]->number, rc);
 		fail_all(v, n, rc);
 	} else if (n) {
 		rc = post_all(comm, g->posts, v, n, !requests && !claimed, claimed);
 	}
 	/* They have their numbers: others need not wait for their end. */
 	if (claimed)
-		let_go(comm);
+		coll_board_let_go(comm);
 	await(comm->dev, v, n);
 	return rc;
 }

@@ -53,7 +53,7 @@ const char *coll_args_check(const struct coll_args *args)
 		return "the peer is not below the number of ranks";
 	if (c == NPULINK_COLL_P2P && args->peer == args->rank)
 		return "the peer is the own rank";
-	if (c == NPULINK_COLL_ALLTOALLV) {
+	if (coll_has_rcounts(c)) {
 		if (!args->rcounts)
 			return "the counts to receive are missing";
 		if (!args->in_place && !args->counts)
@@ -90,9 +90,8 @@ static bool has_large_buffer(const struct coll_args *args)
 /* Whose blocks @counts and @displs are about: those of the send buffer, or of the other one? */
 static bool is_large_sent(const struct coll_args *args)
 {
-	return !args->in_place && (args->collective == NPULINK_COLL_SCATTERV ||
-				   args->collective == NPULINK_COLL_REDUCE_SCATTERV ||
-				   args->collective == NPULINK_COLL_ALLTOALLV);
+	return !args->in_place &&
+	       coll_kind(args->collective)->gives == NPULINK_PART_BLOCKS;
 }
 
 int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t **mem)
@@ -109,7 +108,7 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->dtype = 0;
 	if (in->collective == NPULINK_COLL_BARRIER || npulink_coll_is_v(in->collective))
 		out->count = 0;
-	if (in->collective != NPULINK_COLL_ALLTOALLV) {
+	if (!coll_has_rcounts(in->collective)) {
 		out->rcounts = NULL;
 		out->rdispls = NULL;
 	}
@@ -118,7 +117,7 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->displs = NULL;
 		return 0;
 	}
-	if (in->collective == NPULINK_COLL_ALLTOALLV && in->in_place) {
+	if (coll_has_rcounts(in->collective) && in->in_place) {
 		out->counts = in->rcounts;
 		out->displs = in->rdispls;
 	}
@@ -126,7 +125,7 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		out->displs = NULL;
 	if (in->packed[NPULINK_SLOT_RECV])
 		out->rdispls = NULL;
-	if (out->displs && (out->rdispls || in->collective != NPULINK_COLL_ALLTOALLV))
+	if (out->displs && (out->rdispls || !coll_has_rcounts(in->collective)))
 		return 0;
 
 	*mem = malloc(2 * in->nranks * sizeof(**mem));
@@ -136,7 +135,7 @@ int plan_args_fill(const struct coll_args *in, struct coll_args *out, uint64_t *
 		prefix_sums(out->counts, *mem, in->nranks);
 		out->displs = *mem;
 	}
-	if (in->collective == NPULINK_COLL_ALLTOALLV && !out->rdispls) {
+	if (coll_has_rcounts(in->collective) && !out->rdispls) {
 		prefix_sums(out->rcounts, *mem + in->nranks, in->nranks);
 		out->rdispls = *mem + in->nranks;
 	}
@@ -154,22 +153,17 @@ bool coll_args_blocks(const struct coll_args *args, uint32_t slot, const uint64_
 	*displs = args->displs;
 	if (!has_large_buffer(args))
 		return false;
-	switch (args->collective) {
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-		return recv;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return recv == args->in_place;
-	case NPULINK_COLL_ALLTOALLV:
+	if (!npulink_coll_is_v(args->collective))
+		return false;
+	if (coll_has_rcounts(args->collective)) {
 		if (recv) {
 			*counts = args->rcounts;
 			*displs = args->rdispls;
 		}
 		return recv || !args->in_place;
-	default:
-		return false;
 	}
+	return coll_kind(args->collective)->gives == NPULINK_PART_BLOCKS ?
+	       recv == args->in_place : recv;
 }
 
 struct block {
@@ -243,107 +237,46 @@ static int extent(const uint64_t *counts, const uint64_t *displs, uint32_t n, ui
 	return bytes_of(max, 1, esize, bytes);
 }
 
+static uint64_t part_of(enum npulink_part part, uint64_t large, uint64_t own)
+{
+	return part == NPULINK_PART_NONE ? 0 : part == NPULINK_PART_BLOCK ? own : large;
+}
+
 int plan_buffers(const struct coll_args *args, uint64_t *send, uint64_t *recv)
 {
 	uint64_t esize = npulink_dtype_size(args->dtype), large = 0, own = 0;
-	bool root = args->rank == args->root, in_place = plan_in_place(args);
+	const struct coll_kind *k = coll_kind(args->collective);
 	uint64_t other;
 	int rc;
 
 	/* The large buffer, and the own shard of it. */
-	switch (args->collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		rc = bytes_of(args->count, args->nranks, esize, &large);
-		own = args->count * esize;
-		break;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
+	if (npulink_coll_is_v(args->collective)) {
 		rc = extent(args->counts, args->displs, args->nranks, esize, &large);
 		own = args->counts[args->rank] * esize;
-		break;
-	case NPULINK_COLL_BARRIER:
-		rc = 0;
-		break;
-	default:
-		rc = bytes_of(args->count, 1, esize, &large);
+	} else if (npulink_coll_has_blocks(args->collective)) {
+		rc = bytes_of(args->count, args->nranks, esize, &large);
+		own = args->count * esize;
+	} else {
+		rc = bytes_of(k->gives ? args->count : 0, 1, esize, &large);
 		own = large;
 	}
 	if (rc)
 		return rc;
-
-	*send = *recv = 0;
-	switch (args->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-		*recv = large;
-		*send = in_place ? 0 : large;
-		break;
-	case NPULINK_COLL_REDUCE:
-		*recv = root || in_place ? large : 0;
-		*send = in_place ? 0 : large;
-		break;
-	case NPULINK_COLL_BROADCAST:
-		*recv = large;
-		*send = in_place || !root ? 0 : large;
-		break;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-		*recv = root && in_place ? large : own;
-		*send = root && !in_place ? large : 0;
-		break;
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		*recv = root ? large : 0;
-		*send = in_place ? 0 : own;
-		break;
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLGATHERV:
-		*recv = large;
-		*send = in_place ? 0 : own;
-		break;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		*recv = in_place ? large : own;
-		*send = in_place ? 0 : large;
-		break;
-	case NPULINK_COLL_ALLTOALL:
-		*recv = large;
-		*send = in_place ? 0 : large;
-		break;
-	case NPULINK_COLL_ALLTOALLV:
+	other = large;
+	if (coll_has_rcounts(args->collective))
 		rc = extent(args->rcounts, args->rdispls, args->nranks, esize, &other);
-		if (rc)
-			return rc;
-		*recv = other;
-		*send = in_place ? 0 : large;
-		break;
-	case NPULINK_COLL_P2P:
-		*(args->send ? send : recv) = large;
-		break;
+	if (rc)
+		return rc;
+
+	*send = coll_gives(args) ? part_of(k->gives, large, own) : 0;
+	*recv = coll_gets(args) ? part_of(k->gets, other, own) : 0;
+	if (plan_in_place(args)) {
+		/* One buffer holds both. In alltoallv it is the one of rcounts. */
+		if (*send > *recv && !coll_has_rcounts(args->collective))
+			*recv = *send;
+		*send = 0;
 	}
 	return 0;
-}
-
-bool plan_in_place(const struct coll_args *args)
-{
-	switch (args->collective) {
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return args->in_place && args->rank == args->root;
-	case NPULINK_COLL_P2P:
-	case NPULINK_COLL_BARRIER:
-		return false;
-	}
-	return args->in_place;
 }
 
 struct plan_at plan_input(const struct coll_args *args, uint64_t off)
@@ -367,12 +300,8 @@ struct plan_shards plan_shards(const struct coll_args *args)
 {
 	uint64_t esize = npulink_dtype_size(args->dtype);
 
-	switch (args->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
+	if (coll_splits(args->collective))
 		return plan_split(args->count, args->nranks, esize);
-	}
 	if (!npulink_coll_is_v(args->collective))
 		return (struct plan_shards){
 			.n = args->nranks, .esize = esize, .count = args->count,

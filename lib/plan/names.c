@@ -6,24 +6,6 @@
 #include "base/base.h"
 #include "plan/planner.h"
 
-static const char * const collectives[NPULINK_COLLS] = {
-	[NPULINK_COLL_ALLREDUCE] = "allreduce",
-	[NPULINK_COLL_REDUCE] = "reduce",
-	[NPULINK_COLL_BROADCAST] = "broadcast",
-	[NPULINK_COLL_SCATTER] = "scatter",
-	[NPULINK_COLL_SCATTERV] = "scatterv",
-	[NPULINK_COLL_GATHER] = "gather",
-	[NPULINK_COLL_GATHERV] = "gatherv",
-	[NPULINK_COLL_ALLGATHER] = "allgather",
-	[NPULINK_COLL_ALLGATHERV] = "allgatherv",
-	[NPULINK_COLL_REDUCE_SCATTER] = "reduce_scatter",
-	[NPULINK_COLL_REDUCE_SCATTERV] = "reduce_scatterv",
-	[NPULINK_COLL_ALLTOALL] = "alltoall",
-	[NPULINK_COLL_ALLTOALLV] = "alltoallv",
-	[NPULINK_COLL_BARRIER] = "barrier",
-	[NPULINK_COLL_P2P] = "p2p",
-};
-
 static const char * const dtypes[NPULINK_DTYPES] = {
 	[NPULINK_INT8] = "int8", [NPULINK_UINT8] = "uint8",
 	[NPULINK_INT16] = "int16", [NPULINK_UINT16] = "uint16",
@@ -56,12 +38,17 @@ static int parse(const char * const *names, uint32_t n, const char *text)
 
 const char *coll_collective_name(uint32_t collective)
 {
-	return name_of(collectives, ARRAY_SIZE(collectives), collective);
+	return coll_kind(collective)->name;
 }
 
 int coll_collective_parse(const char *text)
 {
-	return parse(collectives, ARRAY_SIZE(collectives), text);
+	uint32_t c;
+
+	for (c = 0; c < NPULINK_COLLS; c++)
+		if (!strcmp(coll_kind(c)->name, text))
+			return c;
+	return -1;
 }
 
 const char *coll_dtype_name(uint32_t dtype)

@@ -274,23 +274,18 @@ struct plan_at plan_scratch(struct coll_plan *plan, uint64_t len)
 /* One rank: nothing but its own input to its own output. */
 static void plan_single(const struct coll_args *args, struct coll_plan *plan)
 {
+	const struct coll_kind *k = coll_kind(args->collective);
 	struct plan_shards s = plan_shards(args);
 	uint64_t from = 0, to = 0;
 
 	if (args->collective == NPULINK_COLL_BARRIER || plan_in_place(args))
 		return;
-	switch (args->collective) {
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-		to = shard_off(&s, 0);
-		break;
-	case NPULINK_COLL_ALLTOALLV:
+	if (coll_has_rcounts(args->collective))
 		to = args->rdispls[0] * s.esize;
+	else if (k->gets == NPULINK_PART_BLOCKS)
+		to = shard_off(&s, 0);
+	if (k->gives == NPULINK_PART_BLOCKS)
 		from = shard_off(&s, 0);
-		break;
-	default:
-		from = shard_off(&s, 0);
-	}
 	plan_copy(plan, at_send(from), at_recv(to), shard_len(&s, 0));
 }
 
@@ -362,7 +357,7 @@ static uint64_t plan_set_id(const struct coll_algorithm *alg, const struct coll_
 	if (args->topo)
 		h = coll_hash_topo(h, args->topo, args->nranks);
 	/* In alltoallv they are another on each rank. */
-	if (args->counts && args->collective != NPULINK_COLL_ALLTOALLV)
+	if (args->counts && !coll_has_rcounts(args->collective))
 		for (i = 0; i < args->nranks; i++)
 			h = coll_hash_add(h, args->counts[i]);
 	h *= 0x9e3779b97f4a7c15ULL;

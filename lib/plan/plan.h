@@ -2,7 +2,7 @@
 /*
  * plan.h - planners: pure functions from a call to the list of steps of one rank.
  *
- * A planner family is one file, plan_*.c, and ends in a table of struct
+ * A planner family is one file of algorithm/, and ends in a table of struct
  * coll_algorithm, one row per (collective, algorithm); algorithm/algorithms.c lists the
  * tables. To add an algorithm: add a row; nothing else changes.
  */
@@ -69,6 +69,41 @@ struct coll_args {
 	uint32_t chunks;
 	const struct coll_topo *topo;
 };
+
+/**
+ * struct coll_kind - what a collective is: a row of npulink/collectives.h
+ * @name: for people
+ * @givers: who has an input
+ * @getters: who has a result
+ * @gives: how much an input is
+ * @gets: how much a result is
+ * @whose: what is in the result
+ */
+struct coll_kind {
+	const char *name;
+	enum npulink_who givers, getters;
+	enum npulink_part gives, gets;
+	enum npulink_whose whose;
+};
+
+/* Of a number that is none, a collective in which nobody has anything. */
+const struct coll_kind *coll_kind(uint32_t collective);
+
+/* Makes the count that of a call with @count elements in the whole buffer; not of v forms. */
+void coll_set_whole(struct coll_args *args, uint64_t count);
+
+/* Are the counts of what a rank gets others than those of what it gives? */
+bool coll_has_rcounts(uint32_t collective);
+
+/* Is the buffer a whole that algorithms split into a shard per rank? */
+bool coll_splits(uint32_t collective);
+
+/* Does this rank have an input, or a result? */
+bool coll_gives(const struct coll_args *args);
+bool coll_gets(const struct coll_args *args);
+
+/* The rank whose input is in that block of the own result, or NPULINK_ALL_RANKS for the sum. */
+uint32_t coll_whose(const struct coll_args *args, uint32_t block);
 
 /**
  * struct coll_plan - one rank's list of steps

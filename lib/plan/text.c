@@ -134,24 +134,14 @@ static void put_array(FILE *f, const char *name, const uint64_t *a, uint32_t n)
 static void put_call(FILE *f, const struct coll_args *args, const struct coll_plan *plan)
 {
 	const struct npulink_call *call = &plan->call;
-	bool v = false;
+	bool v = npulink_coll_is_v(call->collective);
 
 	fprintf(f, "ranks %u\nrank %u\n", plan->nranks, plan->rank);
-	switch (call->collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		v = true;
-	}
-	if ((call->collective >= NPULINK_COLL_REDUCE && call->collective <= NPULINK_COLL_GATHERV))
+	if (npulink_coll_has_root(call->collective))
 		fprintf(f, "root %u\n", call->root);
 	if (call->collective != NPULINK_COLL_BARRIER)
 		fprintf(f, "dtype %s\n", coll_dtype_name(call->dtype));
-	if (call->collective <= NPULINK_COLL_REDUCE ||
-	    call->collective == NPULINK_COLL_REDUCE_SCATTER ||
-	    call->collective == NPULINK_COLL_REDUCE_SCATTERV)
+	if (npulink_coll_reduces(call->collective))
 		fprintf(f, "redop %s\n", coll_redop_name(call->redop));
 	if (!v && call->collective != NPULINK_COLL_BARRIER)
 		fprintf(f, "count %llu\n", (unsigned long long)call->count);
@@ -159,7 +149,7 @@ static void put_call(FILE *f, const struct coll_args *args, const struct coll_pl
 		put_array(f, "counts", args->counts, plan->nranks);
 		put_array(f, "displs", args->displs, plan->nranks);
 	}
-	if (call->collective == NPULINK_COLL_ALLTOALLV) {
+	if (coll_has_rcounts(call->collective)) {
 		put_array(f, "rcounts", args->rcounts, plan->nranks);
 		put_array(f, "rdispls", args->rdispls, plan->nranks);
 	}

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * board.c - small collectives without a system call: ranks of one machine
- * meet in memory that all of them can read. See linux/npulink_board.h, which has the
- * rules; board_reduce.c adds up.
+ * board.c - small collectives without a system call: ranks of one node meet in memory that they
+ * share. See linux/npulink_board.h for what the kernel has to do with it, board_layout.h for what
+ * is in it; board_reduce.c adds up.
  *
- * It is an attempt: who has waited a little for the others posts the operation, and then it
+ * It is an attempt: a rank that has waited a little for the others posts the operation, and then it
  * goes its usual way on all ranks. So whatever takes long is in the kernel, and what is
  * slow, hangs or fails is found there. Only the same bits come out as would have by the plan.
  *
- * One call, or group of calls, at a time, for which repeat.c sees.
+ * A rank
+ *
+ *  1. looks whether it can use the slot of the number, and posts if not;
+ *  2. writes what it brings and the code of its call, and then adds itself to the slot's word. The
+ *     first rank moves the word from the number that was there, once all ranks are done with that;
+ *  3. if it is the last, compares all codes, and says in the word that all have met;
+ *  4. else waits for that. A rank that does not wait any longer says in the word that it
+ *     fell, unless all have met by then. All ranks post what fell;
+ *  5. reads what it needs, and says that it is done with the number.
+ *
+ * One call, or group of calls, of one thread at a time: coll_board_claim(). No other thread posts a
+ * collective meanwhile, which has the next number.
  */
 #include <errno.h>
 #include <sched.h>
@@ -17,6 +28,7 @@
 #include <unistd.h>
 #include "base/base.h"
 #include "run/board.h"
+#include "run/board_layout.h"
 #include "run/board_reduce.h"
 #include "run/cache.h"
 #include "run/comm.h"
@@ -26,20 +38,22 @@
 
 /* How long a rank looks for the others before it sleeps: about what that would cost it. */
 #define SPIN_NS		20000
-#define SPIN_LOOKS	64	/* looks at the flags per look at the clock */
+#define SPIN_LOOKS	64	/* looks at the word per look at the clock */
 /* And per relax(), which takes as long as many of them. */
 #define RELAX_LOOKS	16
 /* After so many times in vain, it sleeps at once for PAUSE_FIRST calls, then for twice as many. */
 #define MISSES		4
 #define PAUSE_FIRST	64
 #define PAUSE_MAX	4096
+/* How long it sleeps, in all; and how long at first if it may have to wake by itself. */
+#define SLEEP_NS	10000000
+#define BACKSTOP_NS	400000
+/* Ranks that had to do that are woken at once so often, then twice as often and a little more. */
+#define REST_FIRST	8
+#define REST_MAX	512
 /* Bytes of all ranks together that one of them, or each, adds up or copies. */
 #define BYTES_MAX	16384
 #define INTEGERS_MAX	65536
-/* Times, a millisecond apart, that a call which is there is posted in vain for want of memory. */
-#define PAUSES_MAX	10000
-/* So often what cannot be posted until another thread is done is posted again at once. */
-#define UNMET_LOOKS	16
 /* Calls before the memory is made. */
 #define WARM_UP		16
 
@@ -52,28 +66,48 @@ static inline void relax(void)
 #endif
 }
 
-static uint64_t get(const __u64 *p)
+static inline uint64_t get(const uint64_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-static void set(__u64 *p, uint64_t value)
+static inline void set(uint64_t *p, uint64_t value)
 {
 	__atomic_store_n(p, value, __ATOMIC_RELEASE);
 }
 
-/* ---- opening it */
-
-static size_t page_align(size_t len)
+/* What this process alone has, all threads of it. */
+static inline uint64_t kept(const _Atomic uint64_t *p)
 {
-	size_t page = sysconf(_SC_PAGESIZE);
-
-	return (len + page - 1) & ~(page - 1);
+	return atomic_load_explicit(p, memory_order_relaxed);
 }
 
-static const struct npulink_board_rank *rank_of(const struct coll_board *b, uint32_t rank)
+static inline void keep(_Atomic uint64_t *p, uint64_t value)
 {
-	return (const void *)(b->ranks + rank * b->stride);
+	atomic_store_explicit(p, value, memory_order_relaxed);
+}
+
+/* Of what is a hint only, and where a barrier is near. */
+static inline uint32_t peek(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
+static inline void hint(uint32_t *p, uint32_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_RELAXED);
+}
+
+/* ---- opening it */
+
+static struct board_rank *rank_of(const struct coll_board *b, uint32_t rank)
+{
+	return &b->memory->ranks[rank];
+}
+
+static struct board_slot *slot_of(const struct coll_board *b, uint64_t number)
+{
+	return &b->memory->slots[number % COLL_BOARD_SLOTS];
 }
 
 static unsigned int longer(unsigned int *pause)
@@ -91,12 +125,17 @@ static void rest(struct coll_board *b)
 	b->misses = 0;
 }
 
+static size_t told_len(void)
+{
+	return 2 * sysconf(_SC_PAGESIZE);
+}
+
 void coll_board_close(struct coll_board *b)
 {
-	if (b->all)
-		coll_drv_unmap((void *)b->all, b->len);
-	if (b->own)
-		coll_drv_unmap(b->own, b->stride);
+	if (b->memory)
+		coll_drv_unmap(b->memory, b->len);
+	if (b->machine)
+		coll_drv_unmap((void *)b->machine, told_len());
 	*b = (struct coll_board) { .never = true };
 }
 
@@ -113,16 +152,37 @@ static unsigned int processors(uint32_t online)
 	return own > 1 && own < online ? own : online;
 }
 
+static int map_all(struct coll_comm *comm)
+{
+	struct coll_board *b = &comm->board;
+	void *told, *memory;
+	int rc;
+
+	rc = coll_drv_map_read(&comm->dev->drv, NPULINK_MMAP_BOARD(comm->id), told_len(), &told);
+	if (rc)
+		return rc;
+	b->machine = told;
+	b->comm = (const void *)((const char *)told + told_len() / 2);
+	b->len = comm->nranks * NPULINK_BOARD_BYTES;
+	rc = coll_drv_map(&comm->dev->drv, NPULINK_MMAP_BOARD_SHARED(comm->id), b->len, &memory);
+	if (rc)
+		return rc;
+	b->memory = memory;
+	b->own = rank_of(b, comm->rank);
+	set(&b->memory->layout[comm->rank], BOARD_LAYOUT);
+	return 0;
+}
+
 /*
- * The memory; the last rank to come here is the first that can have all of it. Out of the way of
+ * The memory; it is used once every rank has said that it knows what is where. Out of the way of
  * those that are flattened: all that they call is one function with them, as returns cost.
  */
 static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 {
 	const struct npulink_device_info *info = &comm->dev->info;
 	struct coll_board *b = &comm->board;
-	size_t page = sysconf(_SC_PAGESIZE), head = page_align(sizeof(*b->comm));
-	void *map;
+	struct npulink_comm_status st;
+	uint64_t layout;
 	int rc = 0;
 
 	if (!(info->out_caps & NPULINK_CAP_BOARD) || comm->nranks > NPULINK_BOARD_RANKS ||
@@ -130,32 +190,121 @@ static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 		b->never = true;
 		return false;
 	}
-	b->stride = page_align(sizeof(*b->own));
-	b->len = page + head + comm->nranks * b->stride;
-	if (!b->own) {
-		rc = coll_drv_map(&comm->dev->drv, NPULINK_MMAP_BOARD_OWN(comm->id), b->stride,
-				  &map);
-		if (!rc)
-			b->own = map;
+	if (!b->memory)
+		rc = map_all(comm);
+	for (uint32_t r = 0; !rc && r < comm->nranks; r++) {
+		layout = get(&b->memory->layout[r]);
+		rc = !layout ? -EAGAIN : layout != BOARD_LAYOUT ? -EPROTO : 0;
 	}
-	if (!rc)
-		rc = coll_drv_map_read(&comm->dev->drv, NPULINK_MMAP_BOARD(comm->id), b->len,
-				       &map);
 	if (rc == -EAGAIN) {
 		b->skip = longer(&b->pause);
 		return false;
 	}
+	/* What was posted before has a number, too. None is being posted now. */
+	if (!rc)
+		rc = coll_drv_comm_status(&comm->dev->drv, comm->id, &st);
 	if (rc) {
 		coll_board_close(b);
 		return false;
 	}
-	b->all = map;
-	b->machine = map;
-	b->comm = (const void *)(b->all + page);
-	b->ranks = b->all + page + head;
+	keep(&b->next, st.out_next);
+	keep(&b->swept, st.out_next);
+	b->processors = processors(info->out_processors);
+	b->crowded = b->processors < comm->nranks;
 	b->pause = 0;
-	b->spins = processors(info->out_processors) >= comm->nranks;
+	b->open = true;
 	return true;
+}
+
+/* ---- numbers */
+
+/* All before @next have one. */
+static void raise_next(struct coll_board *b, uint64_t next)
+{
+	uint64_t now = kept(&b->next);
+
+	while (now < next)
+		if (atomic_compare_exchange_weak_explicit(&b->next, &now, next,
+							  memory_order_relaxed,
+							  memory_order_relaxed))
+			return;
+}
+
+uint64_t coll_board_next(const struct coll_comm *comm)
+{
+	return kept(&comm->board.next);
+}
+
+/* ---- the word of a slot */
+
+enum state { FALLEN, OPEN, MET };
+
+/* What @word says about @number, for which this rank has come. */
+static enum state state_of(uint64_t word, uint64_t number, uint32_t nranks)
+{
+	if (word >> BOARD_SHIFT != number + 1 || word & BOARD_FELL)
+		return FALLEN;
+	return (word & BOARD_COUNT) > nranks ? MET : OPEN;
+}
+
+/* The half of it that changes when ranks come. */
+static const uint32_t *futex_of(const struct board_slot *slot)
+{
+	return (const uint32_t *)&slot->word + (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
+/* Up to @n of those who sleep, whose word has changed. Gives how many there were. */
+static uint32_t wake(struct coll_comm *comm, struct board_slot *slot, uint32_t n)
+{
+	/* After the barrier of who has changed the word; with that of sleep_once(). */
+	const uint32_t asleep = peek(&slot->sleepers);
+	const uint64_t number = get(&slot->word) >> BOARD_SHIFT;
+	uint32_t woken;
+
+	/* Who is counted and does not sleep yet sees that the word has changed. */
+	if (!n || !asleep || get(&slot->swept) == number)
+		return 0;
+	/* Before they run, which may be at once, and look for others. */
+	if (n >= asleep)
+		set(&slot->swept, number);
+	woken = coll_drv_wake(&comm->dev->drv, futex_of(slot), n);
+	if (woken)
+		__atomic_fetch_sub(&slot->sleepers, woken, __ATOMIC_RELAXED);
+	return woken;
+}
+
+/* Who does not wait any longer: FALLEN, or MET if that was faster. */
+static enum state decide(struct coll_comm *comm, uint64_t number)
+{
+	struct board_slot *slot = slot_of(&comm->board, number);
+	uint64_t word = get(&slot->word);
+	enum state state;
+
+	while ((state = state_of(word, number, comm->nranks)) == OPEN) {
+		if (!__atomic_compare_exchange_n(&slot->word, &word, word | BOARD_FELL, false,
+						 __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+			continue;
+		wake(comm, slot, UINT32_MAX);
+		return FALLEN;
+	}
+	return state;
+}
+
+/* This rank posts @number, for which it has not come: the others need not wait for it. */
+static void leave(struct coll_comm *comm, uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	struct board_slot *slot = slot_of(b, number);
+	uint64_t fell = get(&slot->fell);
+
+	while (fell < number + 1 &&
+	       !__atomic_compare_exchange_n(&slot->fell, &fell, number + 1, true,
+					    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+		;
+	/* With the barrier of begin(): it sees that, or we see its word. */
+	atomic_thread_fence(memory_order_seq_cst);
+	decide(comm, number);
+	keep(&b->left, number + 1);
 }
 
 /* ---- one operation */
@@ -176,183 +325,48 @@ static inline void copy(void *to, const void *from, size_t len)
 		memcpy(to, from, len);
 }
 
-static uint64_t flag_of(const struct coll_board_call *call, uint64_t number)
-{
-	return NPULINK_BOARD_FLAG(number, call->code);
-}
-
-static bool posted(const struct coll_board *b, uint64_t number)
-{
-	return get(&b->comm->off[number % NPULINK_BOARD_SLOTS]) > number;
-}
-
 /* Does it not fit into slots? The same on all ranks. */
 static bool is_wide(const struct coll_board_call *call)
 {
-	return call->len > NPULINK_BOARD_BYTES;
+	return call->len > BOARD_BYTES;
 }
 
 /* Where a rank puts what it brings. */
-static const unsigned char *data_of(const struct npulink_board_rank *rank,
-				    const struct coll_board_call *call, uint64_t number)
+static unsigned char *data_of(struct board_rank *rank, const struct coll_board_call *call,
+			      uint64_t number)
 {
-	return is_wide(call) ? rank->wide[number % NPULINK_BOARD_WIDES] :
-	       rank->slots[number % NPULINK_BOARD_SLOTS].data;
+	return is_wide(call) ? rank->wide[number % COLL_BOARD_WIDES] :
+	       rank->slots[number % COLL_BOARD_SLOTS].data;
 }
 
 /* And a result for all. */
-static const unsigned char *result_of(const struct npulink_board_rank *rank,
-				      const struct coll_board_call *call, uint64_t number)
+static unsigned char *result_of(struct board_rank *rank, const struct coll_board_call *call,
+				uint64_t number)
 {
-	return is_wide(call) ? rank->wide_results[number % NPULINK_BOARD_WIDES] :
-	       rank->results[number % NPULINK_BOARD_SLOTS].data;
+	return is_wide(call) ? rank->wide_results[number % COLL_BOARD_WIDES] :
+	       rank->results[number % COLL_BOARD_SLOTS].data;
 }
 
-/* Is everybody done with what was there before? */
+/* Is everybody done with what was there before, and with what the word says? */
 static bool is_free(struct coll_board *b, const struct coll_comm *comm,
-		    const struct coll_board_call *call, uint64_t number)
+		    const struct coll_board_call *call, uint64_t number, uint64_t word)
 {
-	uint64_t last = b->used[number % NPULINK_BOARD_SLOTS], done = UINT64_MAX;
+	uint64_t last = b->used[number % COLL_BOARD_SLOTS], done = UINT64_MAX;
 
-	if (is_wide(call) && last < b->used_wide[number % NPULINK_BOARD_WIDES])
-		last = b->used_wide[number % NPULINK_BOARD_WIDES];
+	if (is_wide(call) && last < b->used_wide[number % COLL_BOARD_WIDES])
+		last = b->used_wide[number % COLL_BOARD_WIDES];
+	if (word >> BOARD_SHIFT <= number && last < word >> BOARD_SHIFT)
+		last = word >> BOARD_SHIFT;
 	if (b->done >= last)
 		return true;
 	for (uint32_t r = 0; r < comm->nranks; r++) {
-		uint64_t next = get(&rank_of(b, r)->next), posted = get(&b->comm->posted[r]);
+		uint64_t next = get(&rank_of(b, r)->done);
 
-		if (next < posted)
-			next = posted;
 		if (next < done)
 			done = next;
 	}
 	b->done = done;
 	return done >= last;
-}
-
-/* With that of the kernel, which first says that something was posted, and then looks at flags. */
-static inline void fence(void)
-{
-	atomic_thread_fence(memory_order_seq_cst);
-}
-
-/* False: it has to be posted, as if there were no board. Then a fence(). */
-static COLL_HOT bool put(struct coll_comm *comm, const struct coll_board_call *call,
-			 uint64_t number)
-{
-	struct coll_board *b = &comm->board;
-	struct npulink_board_slot *slot = &b->own->slots[number % NPULINK_BOARD_SLOTS];
-
-	if (posted(b, number) || !is_free(b, comm, call, number))
-		return false;
-	copy((void *)data_of(b->own, call, number), call->in, call->len);
-	b->used[number % NPULINK_BOARD_SLOTS] = number + 1;
-	if (is_wide(call))
-		b->used_wide[number % NPULINK_BOARD_WIDES] = number + 1;
-	set(&slot->flag, flag_of(call, number));
-	return true;
-}
-
-/* The @n th rank that is looked at: first the one that most likely is not there yet. */
-static uint32_t nth(const struct coll_comm *comm, uint32_t n)
-{
-	uint32_t r = comm->board.late + n;
-
-	return r < comm->nranks ? r : r - comm->nranks;
-}
-
-/* Of how many ranks the flags are there, as far as those of @n are. */
-static COLL_HOT uint32_t look(const struct coll_comm *comm, uint64_t number, uint64_t flag,
-			      uint32_t n)
-{
-	const struct coll_board *b = &comm->board;
-	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
-
-	while (n < comm->nranks && get(&rank_of(b, nth(comm, n))->slots[slot].flag) == flag)
-		n++;
-	return n;
-}
-
-/* Looks for a little while. */
-static uint32_t spin(struct coll_comm *comm, uint64_t number, uint64_t flag, uint32_t n)
-{
-	struct coll_board *b = &comm->board;
-	unsigned int looks = SPIN_LOOKS;
-	uint64_t until = 0, now;
-
-	for (;;) {
-		n = look(comm, number, flag, n);
-		if (n == comm->nranks)
-			break;
-		if (--looks % RELAX_LOOKS == 0)
-			relax();
-		if (looks)
-			continue;
-		looks = SPIN_LOOKS;
-		if (posted(b, number) || has_failed(b))
-			break;
-		now = coll_now_ns();
-		if (!until)
-			until = now + SPIN_NS;
-		if (now < until)
-			continue;
-		if (++b->misses == MISSES)
-			rest(b);
-		return n;
-	}
-	b->misses = 0;
-	b->pause = 0;
-	return n;
-}
-
-/* Has rank @r worked out the result for all? Then all flags were there. */
-static bool is_result(const struct coll_board *b, uint64_t number, uint64_t flag, uint32_t r)
-{
-	return get(&rank_of(b, r)->results[number % NPULINK_BOARD_SLOTS].flag) == flag;
-}
-
-/*
- * Until all have put the same: true, and *@by is 1 + who has worked out the result, or 0; it
- * comes with that of the operation before. False: it has to be posted, as somebody has done or
- * we do.
- */
-static COLL_HOT bool meet(struct coll_comm *comm, const struct coll_board_call *call,
-			  uint64_t number, uint32_t *by)
-{
-	const uint64_t flag = flag_of(call, number);
-	struct coll_board *b = &comm->board;
-	uint32_t n, late;
-	int rc;
-
-	if (*by && is_result(b, number, flag, *by - 1))
-		return !posted(b, number);
-	*by = 0;
-	n = look(comm, number, flag, 0);
-	late = nth(comm, n);
-	if (n < comm->nranks && b->rest)
-		b->rest--;
-	else if (n < comm->nranks && b->spins)
-		n = spin(comm, number, flag, n);
-	while (n < comm->nranks) {
-		if (posted(b, number) || has_failed(b))
-			return false;
-		rc = coll_drv_board_wait(&comm->dev->drv, comm->id, number, nth(comm, n));
-		if (rc < 0)
-			return false;
-		if (rc && is_result(b, number, flag, rc - 1)) {
-			*by = rc;
-			break;
-		}
-		n = look(comm, number, flag, n);
-	}
-	b->late = late;
-	return !posted(b, number);
-}
-
-static void done(struct coll_board *b, uint64_t number)
-{
-	set(&b->own->next, number + 1);
-	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
 }
 
 /* What rank @r brings, of which this rank needs what is at @from. */
@@ -380,131 +394,367 @@ static COLL_HOT void combine(const struct coll_comm *comm, const struct coll_boa
 	}
 }
 
-/* It is met: the result. */
-static void take(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number)
-{
-	combine(comm, call, number, call->out, call->from, call->part, call->count);
-	done(&comm->board, number);
-}
-
-/* The same, if @by is not 0 from what rank @by - 1 has worked out. */
-static COLL_HOT void take_from(struct coll_comm *comm, const struct coll_board_call *call,
-			       uint64_t number, uint32_t by)
-{
-	const unsigned char *result;
-
-	if (!by || !call->shared)
-		return take(comm, call, number);
-	result = result_of(rank_of(&comm->board, by - 1), call, number);
-	copy(call->out, result + call->from, call->reduce ? call->part : call->shared);
-	done(&comm->board, number);
-}
-
 /*
- * If all flags are there, works the result out for all: those who sleep need not read what all
- * ranks have written.
+ * All ranks have come: have they called the same? If somebody sleeps, the result is worked out for
+ * all, as those who are woken need not read then what all ranks have written.
  */
-static COLL_HOT bool share(struct coll_comm *comm, const struct coll_board_call *call,
-			   uint64_t number)
+static COLL_HOT bool is_same(struct coll_comm *comm, const struct coll_board_call *call,
+			     uint64_t number)
 {
 	struct coll_board *b = &comm->board;
-	struct npulink_board_slot *result = &b->own->results[number % NPULINK_BOARD_SLOTS];
-	const uint64_t flag = flag_of(call, number);
+	struct board_slot *slot = slot_of(b, number);
 
-	if (look(comm, number, flag, 0) < comm->nranks || posted(b, number))
-		return false;
-	if (call->shared)
-		combine(comm, call, number, (void *)result_of(b->own, call, number), 0,
-			call->reduce ? call->shared : call->part, call->elements);
-	set(&result->flag, flag);
-	take_from(comm, call, number, comm->rank + 1);
+	for (uint32_t r = 0; r < comm->nranks; r++)
+		if (__atomic_load_n(&rank_of(b, r)->slots[number % COLL_BOARD_SLOTS].code,
+				    __ATOMIC_RELAXED) != call->code)
+			return false;
+	if (!call->shared || !peek(&slot->sleepers))
+		return true;
+	combine(comm, call, number, result_of(b->own, call, number), 0,
+		call->reduce ? call->shared : call->part, call->elements);
+	set(&slot->result, (number + 1) << BOARD_SHIFT | (comm->rank + 1));
 	return true;
 }
 
-/* Does anybody sleep? Perhaps for us. */
-static bool anybody(const struct coll_comm *comm)
+/* All have met. Ranks that share processors wake each other later, but for as many as have one. */
+static COLL_HOT void wake_met(struct coll_comm *comm, struct board_slot *slot)
 {
-	return __atomic_load_n(&comm->board.comm->waiting, __ATOMIC_RELAXED);
+	struct coll_board *b = &comm->board;
+	uint32_t asleep = peek(&slot->sleepers), awake = comm->nranks - asleep, left;
+
+	if (!asleep)
+		return;
+	if (!b->crowded || asleep > comm->nranks) {
+		wake(comm, slot, UINT32_MAX);
+		return;
+	}
+	left = peek(&b->memory->rest);
+	if (left) {
+		hint(&b->memory->rest, left - 1);
+		wake(comm, slot, UINT32_MAX);
+	} else if (awake < b->processors) {
+		wake(comm, slot, b->processors - awake);
+	}
 }
 
+/* This rank comes to @word, which says @number; what it brings is there. */
+static COLL_HOT enum state arrive(struct coll_comm *comm, const struct coll_board_call *call,
+				  uint64_t number, uint64_t word)
+{
+	struct board_slot *slot = slot_of(&comm->board, number);
+	const uint32_t n = comm->nranks;
+	enum state state;
+
+	if ((word & BOARD_COUNT) + 1 < n) {
+		word = __atomic_fetch_add(&slot->word, 1, __ATOMIC_SEQ_CST);
+		state = state_of(word, number, n);
+		if (state != OPEN || (word & BOARD_COUNT) + 1 < n)
+			return state;
+		/* Others have come meanwhile, and it is the last. */
+		if (!is_same(comm, call, number))
+			return decide(comm, number);
+		word = __atomic_fetch_add(&slot->word, 1, __ATOMIC_SEQ_CST);
+		state = state_of(word + 1, number, n);
+	} else {
+		if (!is_same(comm, call, number))
+			return decide(comm, number);
+		state = MET;
+		if (!__atomic_compare_exchange_n(&slot->word, &word, word + 2, false,
+						 __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+			state = decide(comm, number);
+	}
+	if (state == MET)
+		wake_met(comm, slot);
+	return state;
+}
+
+/*
+ * This rank is the first: the slot is @number's from here on. False: another one was faster, and
+ * *@word is what it says.
+ */
+static COLL_HOT bool begin(struct coll_comm *comm, uint64_t number, uint64_t *word,
+			   enum state *state)
+{
+	struct board_slot *slot = slot_of(&comm->board, number);
+
+	if (!__atomic_compare_exchange_n(&slot->word, word, (number + 1) << BOARD_SHIFT | 1,
+					 false, __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+		return false;
+	/* With the barrier of leave(). */
+	*state = OPEN;
+	if (__atomic_load_n(&slot->fell, __ATOMIC_SEQ_CST) > number)
+		*state = decide(comm, number);
+	return true;
+}
+
+/* FALLEN: it has to be posted, as if there were no board. */
+static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_call *call,
+			       uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	struct board_slot *slot = slot_of(b, number);
+	uint64_t word = get(&slot->word);
+	enum state state = FALLEN;
+
+	if (word >> BOARD_SHIFT > number + 1 || get(&slot->fell) > number ||
+	    !is_free(b, comm, call, number, word))
+		goto fallen;
+	if (word >> BOARD_SHIFT == number + 1 && word & BOARD_FELL)
+		goto fallen;
+	copy(data_of(b->own, call, number), call->in, call->len);
+	__atomic_store_n(&b->own->slots[number % COLL_BOARD_SLOTS].code, call->code,
+			 __ATOMIC_RELAXED);
+	b->used[number % COLL_BOARD_SLOTS] = number + 1;
+	if (is_wide(call))
+		b->used_wide[number % COLL_BOARD_WIDES] = number + 1;
+	if (word >> BOARD_SHIFT <= number && begin(comm, number, &word, &state))
+		return state;
+	/* If the word has an older number by now, its rank has not done with it. */
+	if (word >> BOARD_SHIFT == number + 1 && !(word & BOARD_FELL))
+		return arrive(comm, call, number, word);
+fallen:
+	leave(comm, number);
+	return FALLEN;
+}
+
+/* Looks for a little while. */
+static enum state spin(struct coll_comm *comm, const struct board_slot *slot, uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	unsigned int looks = SPIN_LOOKS;
+	uint64_t until = 0, now;
+	enum state state;
+
+	for (;;) {
+		state = state_of(get(&slot->word), number, comm->nranks);
+		if (state != OPEN)
+			break;
+		if (--looks % RELAX_LOOKS == 0)
+			relax();
+		if (looks)
+			continue;
+		looks = SPIN_LOOKS;
+		now = coll_now_ns();
+		if (!until)
+			until = now + SPIN_NS;
+		if (now < until)
+			continue;
+		if (++b->misses == MISSES)
+			rest(b);
+		return OPEN;
+	}
+	b->misses = 0;
+	b->pause = 0;
+	return state;
+}
+
+/*
+ * Wakes some of those who have met and were left asleep, before this rank sleeps or posts: so they
+ * have a processor. Together all ranks wake all of them.
+ */
+static COLL_HOT void make_way(struct coll_comm *comm, uint64_t number, uint32_t share)
+{
+	struct coll_board *b = &comm->board;
+	uint64_t i = kept(&b->swept);
+	uint32_t wanted = share, pause;
+
+	if (i + COLL_BOARD_SLOTS / 2 < number)
+		i = number - COLL_BOARD_SLOTS / 2;
+	for (; i < number && share; i++)
+		share -= wake(comm, slot_of(b, i), share);
+	/* Where the last ones were there may be more. */
+	keep(&b->swept, share ? i : i - 1);
+	pause = peek(&b->memory->pause);
+	if (share < wanted && pause)
+		hint(&b->memory->pause, pause - 1);
+}
+
+static uint32_t share_of(const struct coll_comm *comm)
+{
+	uint32_t each = (comm->nranks + comm->board.processors - 1) / comm->board.processors;
+
+	return each > 2 ? each - 1 : 1;
+}
+
+/* Nobody has woken this rank though all had met: it does not pay to let ranks sleep on. */
+static void woken_by_nobody(struct coll_comm *comm, struct board_slot *slot)
+{
+	struct board_memory *m = comm->board.memory;
+	uint32_t pause = peek(&m->pause);
+
+	wake(comm, slot, UINT32_MAX);
+	if (peek(&m->rest))
+		return;
+	pause = 2 * pause + REST_FIRST;
+	pause = pause > REST_MAX ? REST_MAX : pause;
+	hint(&m->pause, pause);
+	hint(&m->rest, pause);
+}
+
+/* Until the word is not @word any more and we are woken: 0; or for *@ns at most, or -errno. */
+static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, uint64_t word,
+			       uint64_t *ns)
+{
+	/* With the barrier of who changes the word and looks for us. The kernel looks again. */
+	uint32_t before = __atomic_fetch_add(&slot->sleepers, 1, __ATOMIC_SEQ_CST);
+	int rc;
+
+	/*
+	 * They are woken in this order, and all at a time by who leaves a processor to them: with
+	 * one processor the first sees to it that all are.
+	 */
+	if (comm->board.crowded && (!before || comm->board.processors > 1) && *ns == SLEEP_NS)
+		*ns = BACKSTOP_NS;
+	rc = coll_drv_sleep(&comm->dev->drv, futex_of(slot), word, *ns);
+	/* Who wakes us does it for us. */
+	if (rc)
+		__atomic_fetch_sub(&slot->sleepers, 1, __ATOMIC_RELAXED);
+	return rc;
+}
+
+static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot *slot,
+				       uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	uint64_t ns = SLEEP_NS, until = 0, now, word;
+	enum state state;
+	bool late;
+
+	if (b->crowded)
+		make_way(comm, number, share_of(comm));
+	for (;;) {
+		word = get(&slot->word);
+		state = state_of(word, number, comm->nranks);
+		if (state != OPEN)
+			return state;
+		late = sleep_once(comm, slot, word, &ns) == -ETIMEDOUT;
+		state = state_of(get(&slot->word), number, comm->nranks);
+		if (state == MET && late && b->crowded)
+			woken_by_nobody(comm, slot);
+		if (state != OPEN || has_failed(b))
+			return state;
+		/* Somebody came, or a signal; or time is over. */
+		now = coll_now_ns();
+		if (!until)
+			until = now + SLEEP_NS - (late ? ns : 0);
+		if (now >= until)
+			return OPEN;
+		if (late)
+			ns *= 2;
+		if (ns > until - now)
+			ns = until - now;
+	}
+}
+
+/* Until all have come: MET. FALLEN: it has to be posted, as somebody does, or we do. */
+static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	struct board_slot *slot = slot_of(b, number);
+	enum state state = OPEN;
+
+	if (b->rest)
+		b->rest--;
+	else if (!b->crowded)
+		state = spin(comm, slot, number);
+	if (state == OPEN)
+		state = sleep_until(comm, slot, number);
+	return state == OPEN ? decide(comm, number) : state;
+}
+
+/* This rank has read what it needs, or needs nothing as it fell. */
+static void done(struct coll_board *b, uint64_t number)
+{
+	set(&b->own->done, number + 1);
+}
+
+/* It is met: the result, which perhaps somebody has worked out. */
+static COLL_HOT void take(struct coll_comm *comm, const struct coll_board_call *call,
+			  uint64_t number)
+{
+	struct coll_board *b = &comm->board;
+	uint64_t result = call->shared ? get(&slot_of(b, number)->result) : 0;
+	uint32_t by = (result & ((1 << BOARD_SHIFT) - 1)) - 1;
+
+	/* It is others who say that. */
+	if (result >> BOARD_SHIFT == number + 1 && by < comm->nranks)
+		copy(call->out, result_of(rank_of(b, by), call, number) + call->from,
+		     call->reduce ? call->part : call->shared);
+	else
+		combine(comm, call, number, call->out, call->from, call->part, call->count);
+	done(b, number);
+	raise_next(b, number + 1);
+	atomic_store_explicit(&b->met, b->met + 1, memory_order_relaxed);
+}
+
+/* With a claim. What was before it has ended, or is not on the board. */
 static COLL_HOT bool is_open(struct coll_comm *comm)
 {
 	struct coll_board *b = &comm->board;
+	uint64_t next;
 
-	if (b->never)
-		return false;
 	if (b->skip) {
 		b->skip--;
 		return false;
 	}
-	if (!b->all && (b->warm++ < WARM_UP || !board_open(comm)))
+	if (!b->open && (b->warm++ < WARM_UP || !board_open(comm)))
 		return false;
-	return !__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) && !has_failed(b);
+	if (__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) || has_failed(b))
+		return false;
+	next = coll_board_next(comm);
+	if (b->own->done < next)
+		set(&b->own->done, next);
+	return true;
 }
 
-/* Of the next collective. What was before it has ended, or is not on the board. */
-static uint64_t next_number(struct coll_comm *comm)
+/* With a claim. */
+static COLL_HOT bool attempt(struct coll_comm *comm, const struct coll_board_call *call)
 {
-	struct coll_board *b = &comm->board;
-	uint64_t number = b->own->next, posted = get(&b->comm->posted[comm->rank]);
+	uint64_t number = coll_board_next(comm);
+	enum state state = put(comm, call, number);
 
-	if (number < posted) {
-		number = posted;
-		set(&b->own->next, number);
+	if (state == OPEN)
+		state = meet(comm, number);
+	if (state == MET) {
+		take(comm, call, number);
+		return true;
 	}
-	return number;
+	keep(&comm->board.left, number + 1);
+	done(&comm->board, number);
+	return false;
 }
 
-/*
- * Tries it on the board: COLL_BOARD_MET: done. Else it has to be posted, after which
- * COLL_BOARD_PUT may turn out to be done, see coll_board_end().
- */
+/* Tries it on the board. False: it has to be posted. */
 COLL_HOT __attribute__((flatten))
-enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
+bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
 {
-	uint64_t number;
-	uint32_t by = 0;
+	bool met;
 
-	if (!call->code || !is_open(comm))
-		return COLL_BOARD_NOT;
-	number = next_number(comm);
-	if (!put(comm, call, number))
-		return COLL_BOARD_NOT;
-	fence();
-	comm->board.number = number;
-	if (anybody(comm) && share(comm, call, number)) {
-		coll_drv_board_wake(&comm->dev->drv, comm->id);
-		return COLL_BOARD_MET;
-	}
-	if (!meet(comm, call, number, &by))
-		return COLL_BOARD_PUT;
-	take_from(comm, call, number, by);
-	return COLL_BOARD_MET;
+	if (!call->code || comm->board.never || !coll_board_claim(comm))
+		return false;
+	met = is_open(comm) && attempt(comm, call);
+	coll_board_let_go(comm);
+	return met;
 }
 
-/* POST says that what was COLL_BOARD_PUT has been met. */
-void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call)
-{
-	take(comm, call, comm->board.number);
-}
+/* ---- beside those who post */
 
 /*
- * Flags of a group say which numbers its calls have. If another thread's call got one of them,
- * others would take the flag of one for that of another. One call alone has no such need: what
- * it was put for is then that one's.
+ * From here on nobody else of this process has collectives on the board, or posts one, so that the
+ * next number is the one that it seems to be.
  */
-bool coll_board_claim(struct coll_comm *comm)
+COLL_HOT bool coll_board_claim(struct coll_comm *comm)
 {
 	int none = 0;
 
-	/* Who makes one group after the other would not let them in. */
+	/* Who makes one call after the other would not let them in. */
 	if (atomic_load_explicit(&comm->posters, memory_order_relaxed))
 		return false;
 	return atomic_compare_exchange_strong_explicit(&comm->posting, &none, -1,
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-void coll_board_let_go(struct coll_comm *comm)
+COLL_HOT void coll_board_let_go(struct coll_comm *comm)
 {
 	atomic_store_explicit(&comm->posting, 0, memory_order_release);
 }
@@ -522,9 +772,8 @@ static bool begin_post(struct coll_comm *comm)
 }
 
 /*
- * Waits until another thread's group has met, or has its numbers; its calls come before this one
- * then. NULL: a message, for which others may wait before they call what the group does.
- * Without the lock.
+ * Waits until what another thread has on the board has met, or is posted. NULL: a message, for
+ * which others may wait before they call what is there. Without the lock.
  */
 void coll_board_begin_post(struct coll_comm *comm)
 {
@@ -546,95 +795,93 @@ void coll_board_end_post(struct coll_comm *comm)
 }
 
 /*
- * The same for blocking calls of a group, in their order: puts as many as it can, and gives the
- * number of those that are done. The others are to be posted, and those with put set may then
- * turn out to be done, see coll_board_end_request().
+ * @op is posted under @number, and those who wait for this rank on the board are told. Between
+ * coll_board_begin_post() and coll_board_end_post(), or with a claim.
+ */
+void coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number)
+{
+	struct coll_comm *comm = op->comm;
+	struct coll_board *b = &comm->board;
+
+	post->flags &= ~NPULINK_POST_NUMBER;
+	post->number = 0;
+	if (!b->open || !coll_op_numbered(op))
+		return;
+	post->flags |= NPULINK_POST_NUMBER;
+	post->number = number;
+	if (op->plan->board.code && kept(&b->left) != number + 1)
+		leave(comm, number);
+	if (b->crowded)
+		make_way(comm, number, UINT32_MAX);
+}
+
+/*
+ * It was posted, or an operation with that number had been (EALREADY): another thread may not be
+ * back from its POST yet. True: the number was another one's, so post it with the next one.
+ */
+bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc)
+{
+	if (!(post->flags & NPULINK_POST_NUMBER))
+		return false;
+	raise_next(&comm->board, post->number + 1);
+	return rc == -EALREADY;
+}
+
+/* ---- groups */
+
+/*
+ * The same for calls of a group, in their order and with a claim: puts as many as it can. Sets met
+ * of those that all ranks have met, and number of all. Gives how many were not tried.
  */
 COLL_HOT __attribute__((flatten))
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n)
 {
-	unsigned int nput, met = 0;
-	uint64_t number;
-	uint32_t by = 0;
+	struct coll_board *b = &comm->board;
+	enum state state[COLL_BOARD_SLOTS / 2];
+	unsigned int nput = 0, i;
+	bool fell = false, open = !b->never && is_open(comm);
+	uint64_t first = coll_board_next(comm);
 
-	for (nput = 0; nput < n && nput < NPULINK_BOARD_SLOTS / 2; nput++) {
+	for (i = 0; i < n; i++)
+		v[i]->number = first + i;
+	if (!open)
+		return n;
+	while (nput < n && nput < COLL_BOARD_SLOTS / 2 && !fell) {
 		if (!v[nput]->prepared)
 			coll_board_prepare(&v[nput]->op, &v[nput]->board);
 		v[nput]->prepared = true;
 		if (!v[nput]->board.code)
 			break;
+		state[nput] = put(comm, &v[nput]->board, first + nput);
+		fell = state[nput] == FALLEN;
+		nput++;
 	}
-	if (!nput || !is_open(comm))
-		return 0;
-	n = nput;
-	number = next_number(comm);
-	for (nput = 0; nput < n && put(comm, &v[nput]->board, number + nput); nput++)
-		v[nput]->put = number + nput + 1;
-	fence();
-	if (nput && anybody(comm)) {
-		while (met < nput && share(comm, &v[met]->board, number + met))
-			v[met++]->put = 0;
-		if (met)
-			coll_drv_board_wake(&comm->dev->drv, comm->id);
+	fell = false;
+	for (i = 0; i < nput; i++) {
+		/* Who has to post one does not wait for the others any more. */
+		if (state[i] == OPEN && fell)
+			state[i] = decide(comm, first + i);
+		else if (state[i] == OPEN)
+			state[i] = meet(comm, first + i);
+		fell |= state[i] == FALLEN;
+		v[i]->met = state[i] == MET;
+		if (v[i]->met) {
+			take(comm, &v[i]->board, first + i);
+			continue;
+		}
+		keep(&b->left, first + i + 1);
+		done(b, first + i);
 	}
-	for (; met < nput && meet(comm, &v[met]->board, number + met, &by); met++) {
-		take_from(comm, &v[met]->board, number + met, by);
-		v[met]->put = 0;
-	}
-	return met;
-}
-
-/* POST says that a request that was put has been met; false if it was not put. */
-bool coll_board_end_request(struct coll_request *req)
-{
-	if (!req->put)
-		return false;
-	take(req->op.comm, &req->board, req->put - 1);
-	req->put = 0;
-	return true;
+	return n - nput;
 }
 
 /*
- * Sleeps a little before a call that was put, and for which there was no memory, is posted again.
- * False: that has taken so long that it will not pass. Perhaps nobody has posted it, and then no
- * deadline runs.
+ * The call with @number cannot be posted, for want of something. If all ranks have met later ones,
+ * this rank has another idea of what comes next than others, so that is the end.
  */
-bool coll_board_patience(unsigned int *pauses)
+void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
-
-	if (++*pauses > PAUSES_MAX)
-		return false;
-	nanosleep(&pause, NULL);
-	return true;
-}
-
-/*
- * What was not put cannot be posted, as the next number is that of a call which another thread has
- * put and all have met. That thread has only to read what it needs, but may not be running, and
- * perhaps not before this one sleeps. Without the lock.
- */
-void coll_board_unmet(unsigned int *looks)
-{
-	const struct timespec pause = { .tv_nsec = 50000 };
-
-	if (++*looks > UNMET_LOOKS)
-		nanosleep(&pause, NULL);
-}
-
-/*
- * Requests that cannot be posted, for want of something. Those that were put may have been met by
- * all others: then this rank would have another idea of what comes next, so that is the end.
- */
-void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc)
-{
-	bool any = false;
-
-	for (unsigned int i = 0; i < n; i++) {
-		any |= v[i]->put;
-		v[i]->put = 0;
-	}
-	if (any && !coll_is_failure(rc))
+	if (comm->board.open && coll_board_next(comm) > number && !coll_is_failure(rc))
 		coll_drv_comm_abort(&comm->dev->drv, comm->id, -rc);
 }
 
@@ -654,7 +901,7 @@ static uint32_t code(const struct coll_args *args)
 		[NPULINK_COLL_ALLTOALL] = 5,
 	};
 
-	_Static_assert(NPULINK_BOARD_WIDE < 1 << 14 && NPULINK_DTYPES <= 1 << 4 &&
+	_Static_assert(BOARD_WIDE < 1 << 14 && NPULINK_DTYPES <= 1 << 4 &&
 		       NPULINK_REDOPS <= 1 << 2, "3 bits are left for the collective");
 	return ((kinds[args->collective] << 2 | args->redop) << 4 | args->dtype) << 14 |
 	       args->count;
@@ -707,8 +954,8 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	if (a->collective == NPULINK_COLL_BARRIER)
 		return true;
 	/* Before anything is multiplied. */
-	if (!a->count || a->count > NPULINK_BOARD_WIDE || !layout(a, call) ||
-	    call->len > (reduces ? NPULINK_BOARD_WIDE : NPULINK_BOARD_BYTES) ||
+	if (!a->count || a->count > BOARD_WIDE || !layout(a, call) ||
+	    call->len > (reduces ? BOARD_WIDE : BOARD_BYTES) ||
 	    (reduces ? call->len : call->part) * a->nranks >
 	    (reduces && !coll_board_is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
 		return false;
@@ -720,7 +967,7 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 		return call->reduce;
 	}
 	if (a->collective == NPULINK_COLL_ALLGATHER &&
-	    call->part * a->nranks <= NPULINK_BOARD_BYTES)
+	    call->part * a->nranks <= BOARD_BYTES)
 		call->shared = call->part * a->nranks;
 	return true;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * board.h - ranks of one machine meet without a system call.
+ * board.h - ranks of one node meet without a system call.
  */
 #ifndef COLL_RUN_BOARD_H
 #define COLL_RUN_BOARD_H
@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <linux/npulink_board.h>
 #include "plan/plan.h"
 
 struct coll_cached;
@@ -40,45 +39,47 @@ struct coll_board_call {
 	void (*reduce)(void *out, const void *x, const void *y, size_t n);
 };
 
+#define COLL_BOARD_SLOTS	16
+#define COLL_BOARD_WIDES	4
+
+struct board_memory;
+struct board_rank;
+
 /**
  * struct coll_board - a rank's part in it
  * @never: there is none
- * @spins: ranks have a processor each
+ * @open: there is one, which all ranks know
+ * @crowded: ranks share processors
+ * @processors: that they have
  * @skip: calls that are not to be tried
  * @rest: calls that are not to spin
  * @pause: how many were not, last time
  * @misses: times that a rank has spun in vain, one after the other
  * @warm: calls that came before there was one
- * @all: what all can read, NULL until every rank has come here; with @len bytes
- * @machine: of it
- * @comm: of it
- * @ranks: of it, one each @stride bytes
- * @own: what this rank writes
+ * @machine: what the kernel says of all communicators, and ..
+ * @comm: .. of this one
+ * @memory: what all ranks share, @len bytes
+ * @own: what only this rank writes of it
  * @done: all ranks have done with collectives of lower numbers
  * @used: 1 + the number that each slot was last used for
  * @used_wide: the same of what is beside slots
- * @late: the rank that was not there when we came, the last time that there was one
- * @number: of the last operation that was put there
+ * @next: the number of the next collective
+ * @left: 1 + the last number of which the others know that this rank posts it
+ * @swept: nobody was left asleep under lower numbers
  * @met: operations
+ *
+ * @next, @left and @swept belong to those who post as well, the rest to who has a claim.
  */
 struct coll_board {
-	bool never, spins;
-	unsigned int skip, rest, pause, misses, warm;
-	unsigned char *all;
-	size_t len, stride;
+	bool never, open, crowded;
+	unsigned int processors, skip, rest, pause, misses, warm;
 	const struct npulink_board_machine *machine;
 	const struct npulink_board_comm *comm;
-	const unsigned char *ranks;
-	struct npulink_board_rank *own;
-	uint64_t done, used[NPULINK_BOARD_SLOTS], used_wide[NPULINK_BOARD_WIDES], number;
-	uint32_t late;
-	_Atomic uint64_t met;
-};
-
-enum coll_board_state {
-	COLL_BOARD_NOT,
-	COLL_BOARD_PUT,
-	COLL_BOARD_MET,
+	struct board_memory *memory;
+	struct board_rank *own;
+	size_t len;
+	uint64_t done, used[COLL_BOARD_SLOTS], used_wide[COLL_BOARD_WIDES];
+	_Atomic uint64_t next, left, swept, met;
 };
 
 void coll_board_close(struct coll_board *board);
@@ -86,16 +87,15 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 		      struct coll_board_call *call);
 void coll_board_plan(struct coll_cached *plan);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
-enum coll_board_state coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
-void coll_board_end(struct coll_comm *comm, const struct coll_board_call *call);
+bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n);
-bool coll_board_end_request(struct coll_request *req);
 bool coll_board_claim(struct coll_comm *comm);
 void coll_board_let_go(struct coll_comm *comm);
 void coll_board_begin_post(struct coll_comm *comm);
 void coll_board_end_post(struct coll_comm *comm);
-bool coll_board_patience(unsigned int *pauses);
-void coll_board_unmet(unsigned int *looks);
-void coll_board_withdraw(struct coll_comm *comm, struct coll_request **v, unsigned int n, int rc);
+uint64_t coll_board_next(const struct coll_comm *comm);
+void coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number);
+bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc);
+void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc);
 
 #endif /* COLL_RUN_BOARD_H */

@@ -45,58 +45,27 @@ static void in_place(struct coll_operation *op, const void *large)
 void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv)
 {
 	struct coll_args *a = &op->args;
-	bool root = a->rank == a->root;
+	const struct coll_kind *k = coll_kind(a->collective);
+	bool gives = coll_gives(a), gets = coll_gets(a);
 
 	op->buf[NPULINK_SLOT_SEND] = (void *)send;
 	op->buf[NPULINK_SLOT_RECV] = recv;
-	switch (a->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_ALLTOALL:
-	case NPULINK_COLL_ALLTOALLV:
-		if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_REDUCE:
-		if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		if (!root) {
-			op->buf[NPULINK_SLOT_SEND] = a->in_place ? recv : (void *)send;
-			op->buf[NPULINK_SLOT_RECV] = NULL;
-			a->in_place = false;
-		}
-		break;
-	case NPULINK_COLL_BROADCAST:
-		if (!root)
-			op->buf[NPULINK_SLOT_SEND] = NULL;
-		else if (send == COLL_IN_PLACE || at(send, recv, 0))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-		if (!root)
-			op->buf[NPULINK_SLOT_SEND] = NULL;
-		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
-			in_place(op, send);
-		break;
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		if (!root)
-			op->buf[NPULINK_SLOT_RECV] = NULL;
-		else if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLGATHERV:
-		if (send == COLL_IN_PLACE || at(send, recv, own_offset(a)))
-			in_place(op, recv);
-		break;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		if (send == COLL_IN_PLACE)
+	if (!gives) {
+		op->buf[NPULINK_SLOT_SEND] = NULL;
+	} else if (!gets) {
+		/* Of the same length as the root's: the input of the others may be there, too. */
+		if (k->gives == k->gets && k->getters == NPULINK_WHO_ROOT &&
+		    (send == COLL_IN_PLACE || at(send, recv, 0)))
+			op->buf[NPULINK_SLOT_SEND] = recv;
+		op->buf[NPULINK_SLOT_RECV] = NULL;
+	} else if (k->gives > k->gets) {
+		if (send == COLL_IN_PLACE && k->givers == NPULINK_WHO_EVERY)
 			in_place(op, recv);
 		else if (recv == COLL_IN_PLACE || at(recv, send, own_offset(a)))
 			in_place(op, send);
-		break;
+	} else if (send == COLL_IN_PLACE ||
+		   at(send, recv, k->gives == k->gets ? 0 : own_offset(a))) {
+		in_place(op, recv);
 	}
 }
 
@@ -104,19 +73,13 @@ void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv)
 
 enum wrong { FINE, IS_NULL, UNALIGNED, OVERLAP };
 
-static bool is_reduction(uint32_t collective)
-{
-	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
-	       collective == NPULINK_COLL_REDUCE_SCATTER ||
-	       collective == NPULINK_COLL_REDUCE_SCATTERV;
-}
-
 /* @len: bytes of the two slots that are used. *slot: which one it is about. */
 static enum wrong look(const struct coll_operation *op, const size_t len[2], unsigned int *slot)
 {
 	uintptr_t send = (uintptr_t)op->buf[0], recv = (uintptr_t)op->buf[1];
+	bool reduces = npulink_coll_reduces(op->args.collective);
 	/* A power of two. */
-	size_t align = is_reduction(op->args.collective) ? npulink_dtype_size(op->args.dtype) : 1;
+	size_t align = reduces ? npulink_dtype_size(op->args.dtype) : 1;
 
 	for (*slot = 0; *slot < 2; ++*slot) {
 		if (!len[*slot])

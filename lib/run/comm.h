@@ -44,7 +44,7 @@ struct coll_survivors {
  * @dev: its open file
  * @id: of the kernel
  * @failed: 0, or the -errno of all further operations
- * @posting: threads that post; -1: one has several calls on the board, so that none may
+ * @posting: threads that post; -1: one has calls on the board, so that none may
  * @posters: threads that wait for that one
  * @collecting: groups that are open
  * @groups: one of each thread that has one open, and those of earlier ones

@@ -11,12 +11,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include <linux/npulink_board.h>
 #include "base/base.h"
@@ -351,27 +354,24 @@ int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 	return rc;
 }
 
-/* 1 + who has woken us because all have come, or 0. EINTR, ETIME, EBUSY: post. */
-COLL_HOT int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number,
-				 uint32_t missing)
+/* Sleeps while @word, that others share, is @value, for @ns at most. 0: somebody has woken us. */
+COLL_HOT int coll_drv_sleep(struct coll_drv *drv, const uint32_t *word, uint32_t value, uint64_t ns)
 {
-	struct npulink_board_wait arg = {
-		.size = sizeof(arg), .comm_id = id, .number = number, .rank = missing,
-	};
-	int rc;
+	const struct timespec timeout = { .tv_nsec = ns };
 
 	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
-	rc = ioctl(drv->fd, NPULINK_BOARD_WAIT, &arg);
-	return rc < 0 ? -errno : rc;
+	return syscall(SYS_futex, word, FUTEX_WAIT, value, &timeout, NULL, 0) ? -errno : 0;
 }
 
-COLL_HOT int coll_drv_board_wake(struct coll_drv *drv, uint32_t id)
+/* Wakes @n of those at most. Gives how many there were. */
+COLL_HOT uint32_t coll_drv_wake(struct coll_drv *drv, const uint32_t *word, uint32_t n)
 {
-	struct npulink_board_wait arg = {
-		.size = sizeof(arg), .flags = NPULINK_BOARD_WAKE, .comm_id = id,
-	};
+	long woken;
 
-	return drv_call_again(drv, NPULINK_BOARD_WAIT, &arg);
+	atomic_fetch_add_explicit(&drv->calls, 1, memory_order_relaxed);
+	woken = syscall(SYS_futex, word, FUTEX_WAKE, n < INT_MAX ? n : INT_MAX, NULL, NULL,
+			0);
+	return woken > 0 ? woken : 0;
 }
 
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len)

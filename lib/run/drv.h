@@ -57,8 +57,8 @@ int coll_drv_post_batch(struct coll_drv *drv, struct npulink_post *posts, uint32
 			uint32_t flags, uint32_t *posted);
 int coll_drv_wait(struct coll_drv *drv, uint64_t seq, uint64_t until_ns,
 		  struct npulink_result *result);
-int coll_drv_board_wait(struct coll_drv *drv, uint32_t id, uint64_t number, uint32_t missing);
-int coll_drv_board_wake(struct coll_drv *drv, uint32_t id);
+int coll_drv_sleep(struct coll_drv *drv, const uint32_t *word, uint32_t value, uint64_t ns);
+uint32_t coll_drv_wake(struct coll_drv *drv, const uint32_t *word, uint32_t n);
 int coll_drv_ring_setup(struct coll_drv *drv, uint32_t entries, size_t *len);
 int coll_drv_destroy(struct coll_drv *drv, uint32_t id);
 

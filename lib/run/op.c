@@ -382,59 +382,33 @@ static int post_and_wait(struct coll_operation *op, bool *refused)
 	struct coll_drv *drv = &op->comm->dev->drv;
 	struct coll_comm *posting = coll_op_numbered(op);
 	struct npulink_result result;
+	bool runs;
 	int rc;
 
 	coll_board_begin_post(posting);
-	rc = coll_drv_post(drv, &op->post);
+	do {
+		coll_board_number(op, &op->post, coll_board_next(op->comm));
+		rc = coll_drv_post(drv, &op->post);
+		runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
+	} while ((runs || rc == -EALREADY) && coll_board_posted(op->comm, &op->post, rc));
 	coll_board_end_post(posting);
-	*refused = false;
+	*refused = !runs;
 	if (!rc)
 		return op->post.out_result.status;
-	if ((rc == -EINTR || rc == -ETIME) && op->post.out_seq) {
-		/* It runs: never post it again, only go on waiting. */
-		rc = coll_drv_wait(drv, op->post.out_seq, COLL_NEVER, &result);
-		return rc ? rc : result.status;
-	}
-	*refused = true;
-	return rc;
-}
-
-/*
- * The same for one that is on the board: what all others may have met cannot be withdrawn, so
- * lack of memory has to pass, or it is the end. -EALREADY: all have met.
- */
-static int post_put(struct coll_operation *op, bool *refused)
-{
-	struct coll_dev *dev = op->comm->dev;
-	unsigned int pauses = 0;
-	int rc;
-
-	for (;;) {
-		rc = post_and_wait(op, refused);
-		if (!*refused || rc == -EALREADY || coll_is_failure(rc))
-			return rc;
-		if (rc == -EBUSY) {
-			pthread_mutex_lock(&dev->lock);
-			coll_make_room(dev, true);
-			pthread_mutex_unlock(&dev->lock);
-		} else if (rc == -ENOMEM && coll_board_patience(&pauses)) {
-			continue;
-		} else if (rc != -EINTR) {
-			coll_drv_comm_abort(&dev->drv, op->comm->id, -rc);
-			return rc;
-		}
-	}
+	if (!runs)
+		return rc;
+	/* Never post it again, only go on waiting. */
+	rc = coll_drv_wait(drv, op->post.out_seq, COLL_NEVER, &result);
+	return rc ? rc : result.status;
 }
 
 /* Posted once, with this outcome: see it to its end. Leaves an error text. */
 static int run_to_end(struct coll_operation *op, int rc, bool refused)
 {
 	struct coll_dev *dev = op->comm->dev;
-	unsigned int looks = 0;
 	bool stale = false;
 
-	while (refused && (rc == -EINTR || rc == -EALREADY || rc == -EBUSY ||
-			   (rc == -ESTALE && !stale))) {
+	while (refused && (rc == -EINTR || rc == -EBUSY || (rc == -ESTALE && !stale))) {
 		if (rc == -EBUSY || rc == -ESTALE) {
 			pthread_mutex_lock(&dev->lock);
 			if (rc == -EBUSY) {
@@ -451,8 +425,6 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 			pthread_mutex_unlock(&dev->lock);
 			if (rc != -EBUSY)
 				coll_op_copy_in(op);
-		} else if (rc == -EALREADY) {
-			coll_board_unmet(&looks);
 		}
 		rc = post_and_wait(op, &refused);
 	}
@@ -467,35 +439,15 @@ static int run_to_end(struct coll_operation *op, int rc, bool refused)
 	return rc ? coll_fail_op(op, rc) : 0;
 }
 
-/*
- * Tries one that is bound on the board, which is the caller's until coll_repeats_release() if it
- * has been put there. Not what is pinned: the kernel may find that it has changed, when it cannot
- * be withdrawn any more.
- */
-static enum coll_board_state try_board(const struct coll_operation *op,
-				       struct coll_board_call *call)
+/* Tries one that is bound on the board, unless memory is pinned for it. */
+static bool try_board(const struct coll_operation *op)
 {
-	struct coll_comm *comm = op->comm;
-	enum coll_board_state state = COLL_BOARD_NOT;
+	struct coll_board_call call;
 
-	if (!op->plan->board.code || !coll_op_in_arena(op) || !coll_repeats_hold(comm))
-		return state;
-	if (!comm->board.never) {
-		coll_board_prepare(op, call);
-		state = coll_board_try(comm, call);
-	}
-	if (state != COLL_BOARD_PUT)
-		coll_repeats_release(comm);
-	return state;
-}
-
-/* The outcome of one that was posted with NPULINK_POST_HELD. */
-static int wait_held(const struct coll_operation *op)
-{
-	struct npulink_result result;
-	int rc = coll_drv_wait(&op->comm->dev->drv, op->post.out_seq, COLL_NEVER, &result);
-
-	return rc ? rc : result.status;
+	if (!op->plan->board.code || !coll_op_in_arena(op))
+		return false;
+	coll_board_prepare(op, &call);
+	return coll_board_try(op->comm, &call);
 }
 
 /* It was met there, so that nothing has to be copied. */
@@ -516,8 +468,6 @@ static int end_met(struct coll_operation *op)
 int coll_op_run(struct coll_operation *op)
 {
 	struct coll_dev *dev = op->comm->dev;
-	struct coll_board_call call;
-	enum coll_board_state board;
 	bool refused;
 	int rc;
 
@@ -534,25 +484,10 @@ int coll_op_run(struct coll_operation *op)
 	/* Also if it is met: it may be kept, and posted another time. */
 	op->post.flags = NPULINK_POST_WAIT;
 	op->post.wait_until_ns = COLL_NEVER;
-	board = try_board(op, &call);
-	if (board == COLL_BOARD_MET)
+	if (try_board(op))
 		return end_met(op);
 	coll_op_copy_in(op);
-	if (board == COLL_BOARD_NOT) {
-		rc = post_and_wait(op, &refused);
-		return run_to_end(op, rc, refused);
-	}
-	/* It has its number then, so that other threads may have the board while we wait. */
-	op->post.flags = NPULINK_POST_HELD;
-	rc = post_put(op, &refused);
-	op->post.flags = NPULINK_POST_WAIT;
-	if (rc == -EALREADY)
-		coll_board_end(op->comm, &call);
-	coll_repeats_release(op->comm);
-	if (rc == -EALREADY)
-		return end_met(op);
-	if (!refused)
-		rc = wait_held(op);
+	rc = post_and_wait(op, &refused);
 	return run_to_end(op, rc, refused);
 }
 
@@ -561,25 +496,16 @@ COLL_HOT int coll_op_run_again(struct coll_repeat *repeat)
 {
 	struct coll_operation *op = &repeat->op, mine;
 	struct coll_dev *dev = op->comm->dev;
-	enum coll_board_state board = coll_board_try(op->comm, &repeat->board);
 	bool refused;
 	int rc;
 
-	if (board == COLL_BOARD_MET) {
+	if (coll_board_try(op->comm, &repeat->board)) {
 		coll_repeat_end(repeat);
 		return 0;
 	}
 	if (repeat->in.len)
 		memcpy(repeat->in.to, repeat->in.from, repeat->in.len);
-	if (board == COLL_BOARD_PUT)
-		rc = post_put(op, &refused);
-	else
-		rc = post_and_wait(op, &refused);
-	if (board == COLL_BOARD_PUT && rc == -EALREADY) {
-		coll_board_end(op->comm, &repeat->board);
-		coll_repeat_end(repeat);
-		return 0;
-	}
+	rc = post_and_wait(op, &refused);
 	if (!rc) {
 		if (repeat->out.len)
 			memcpy(repeat->out.to, repeat->out.from, repeat->out.len);

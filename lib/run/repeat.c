@@ -76,17 +76,6 @@ COLL_HOT void coll_repeat_end(struct coll_repeat *repeat)
 	release(&repeat->op.comm->repeats);
 }
 
-/* The board belongs to the caller until the release. False: to somebody else. */
-bool coll_repeats_hold(struct coll_comm *comm)
-{
-	return take(&comm->repeats);
-}
-
-void coll_repeats_release(struct coll_comm *comm)
-{
-	release(&comm->repeats);
-}
-
 static void drop(struct coll_repeats *r, unsigned int i)
 {
 	struct coll_operation *op = &r->v[i].op;

@@ -47,8 +47,6 @@ struct coll_repeats {
 struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struct coll_args *args,
 				    const void *send, const void *recv);
 void coll_repeat_end(struct coll_repeat *repeat);
-bool coll_repeats_hold(struct coll_comm *comm);
-void coll_repeats_release(struct coll_comm *comm);
 void coll_repeat_give(struct coll_repeat *repeat, struct coll_operation *op);
 bool coll_repeat_keep(const struct coll_operation *op);
 bool coll_repeats_drop(struct coll_comm *comm);

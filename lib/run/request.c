@@ -57,7 +57,7 @@ struct coll_request *coll_request_get(struct coll_dev *dev)
 	req->persistent = false;
 	req->blocking = false;
 	req->prepared = false;
-	req->put = 0;
+	req->met = false;
 	atomic_store_explicit(&req->state, COLL_REQ_IDLE, memory_order_relaxed);
 	return req;
 }
@@ -224,9 +224,8 @@ static int post_request(struct coll_request *req)
 	struct coll_dev *dev = req->dev;
 	struct coll_operation *op = &req->op;
 	struct coll_comm *posting = coll_op_numbered(op);
-	unsigned int looks = 0;
 	bool stale = false, copy = true;
-	int rc = 0;
+	int rc;
 
 	for (;;) {
 		coll_request_launch(req);
@@ -234,12 +233,13 @@ static int post_request(struct coll_request *req)
 		if (copy)
 			coll_op_copy_in(op);
 		copy = false;
-		if (rc == -EALREADY)
-			coll_board_unmet(&looks);
 		op->post.flags = 0;
 		op->post.wait_until_ns = 0;
 		coll_board_begin_post(posting);
-		rc = coll_drv_post(&dev->drv, &op->post);
+		do {
+			coll_board_number(op, &op->post, coll_board_next(op->comm));
+			rc = coll_drv_post(&dev->drv, &op->post);
+		} while ((!rc || rc == -EALREADY) && coll_board_posted(op->comm, &op->post, rc));
 		coll_board_end_post(posting);
 		pthread_mutex_lock(&dev->lock);
 		if (!rc) {
@@ -247,7 +247,7 @@ static int post_request(struct coll_request *req)
 			return 0;
 		}
 		coll_request_land(req, COLL_REQ_IDLE);
-		if (rc == -EINTR || rc == -EALREADY)
+		if (rc == -EINTR)
 			continue;
 		if (rc == -EBUSY && coll_make_room(dev, false))
 			continue;

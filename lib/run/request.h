@@ -35,7 +35,8 @@ enum coll_request_state {
  * @settling: its results are being copied to where they belong, without the lock
  * @prepared: @board says what it is on the board
  * @board: that
- * @put: 1 + its number, if it was put there, and is not known to be met
+ * @met: it was done there
+ * @number: its number, if it was not, and others of the group were tried
  * @next: of the pool, of the list in flight, or of the self list
  * @prev: of the list in flight
  */
@@ -46,9 +47,9 @@ struct coll_request {
 	uint32_t index;
 	uint32_t generation;
 	uint64_t seq;
-	bool persistent, blocking, settling, prepared;
+	bool persistent, blocking, settling, prepared, met;
 	struct coll_board_call board;
-	uint64_t put;
+	uint64_t number;
 	struct coll_request *next, *prev;
 };
 

@@ -68,57 +68,37 @@ static double exchanged(const struct coll_args *args, uint32_t *peers)
 struct coll_bounds coll_bounds(const struct coll_args *args, const struct coll_cost_params *params)
 {
 	uint32_t p = args->nranks, d = params->ports > 1 ? params->ports : 1, some;
+	const struct coll_kind *k = coll_kind(args->collective);
 	struct plan_shards s;
 	double n, least, bytes = 0, reduced = 0, reach = p;
 	struct coll_bounds b = { 0 };
 
 	if (p == 1)
 		return b;
-	n = (double)args->count * npulink_dtype_size(args->dtype);
-	switch (args->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-		bytes = 2 * (p - 1.) / p * n;
-		reduced = n;
-		break;
-	case NPULINK_COLL_REDUCE:
-		reduced = n;
-		bytes = n;
-		break;
-	case NPULINK_COLL_BROADCAST:
-		bytes = n;
-		break;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLTOALL:
-		bytes = (p - 1) * n;
-		break;
-	case NPULINK_COLL_REDUCE_SCATTER:
-		bytes = (p - 1) * n;
-		reduced = p * n;
-		break;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
+	n = k->gives ? (double)args->count * npulink_dtype_size(args->dtype) : 0;
+	if (coll_has_rcounts(args->collective)) {
+		bytes = exchanged(args, &some);
+		reach = some + 1;
+	} else if (npulink_coll_is_v(args->collective) && npulink_coll_has_root(args->collective)) {
 		s = plan_shards(args);
 		bytes = all_shards(args, args->root, &least, &some);
 		bytes -= args->counts[args->root] * s.esize;
 		reach = some + 1;
-		break;
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
+	} else if (npulink_coll_is_v(args->collective)) {
 		n = all_shards(args, ~0U, &least, &some);
 		bytes = n - least;
-		if (args->collective == NPULINK_COLL_REDUCE_SCATTERV)
-			reduced = n;
-		break;
-	case NPULINK_COLL_ALLTOALLV:
-		bytes = exchanged(args, &some);
-		reach = some + 1;
-		break;
-	case NPULINK_COLL_P2P:
-		bytes = n;
-		break;
+		reduced = n;
+	} else if (npulink_coll_has_blocks(args->collective)) {
+		bytes = (p - 1) * n;
+		reduced = p * n;
+	} else {
+		/* If all get the sum, it is as if it were scattered and gathered. */
+		bytes = k->whose == NPULINK_WHOSE_SUM && k->getters == NPULINK_WHO_EVERY ?
+			2 * (p - 1.) / p * n : n;
+		reduced = n;
 	}
+	if (k->whose != NPULINK_WHOSE_SUM)
+		reduced = 0;
 	if (bytes || args->collective == NPULINK_COLL_BARRIER ||
 	    args->collective == NPULINK_COLL_P2P)
 		b.latency = rounds(reach, d) * params->alpha;

@@ -204,7 +204,7 @@ static void check_sizes(struct check *c, struct coll_args *args)
 			continue;
 		}
 		args->count = count * units[i];
-		if (args->collective >= NPULINK_COLL_SCATTER)
+		if (!coll_splits(args->collective))
 			args->count = CHUNKS_LCM * units[i] * (1U << lg_floor(p));
 		check_chunks(c, args);
 	}

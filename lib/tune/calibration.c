@@ -4,6 +4,7 @@
  * libcoll(3). Lines "NAME = NUMBER", each name once.
  */
 #include <errno.h>
+#include <float.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -207,6 +208,8 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 			     uint32_t nranks)
 {
 	tune->script_bytes = info->out_script_bytes;
+	tune->gathers = info->out_gathers;
+	tune->gathers_large = info->out_gathers_large;
 	if (tune->calibrated || !info->out_processors)
 		return;
 	tune->work = default_work;
@@ -218,7 +221,9 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 }
 
 /* Those that are whole numbers come first. */
-#define WHOLE	3
+#define WHOLE	5
+
+_Static_assert(NPULINK_COLLS <= FLT_MANT_DIG, "a mask of collectives goes through a float");
 
 static void costs_of(struct coll_tune *tune, double **at)
 {
@@ -249,6 +254,8 @@ void coll_calibration_pack(const struct coll_tune *tune, float *costs)
 	costs[0] = tune->params.ports;
 	costs[1] = tune->work.processors;
 	costs[2] = tune->script_bytes;
+	costs[3] = tune->gathers;
+	costs[4] = tune->gathers_large;
 	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)
 		costs[i] = *at[i - WHOLE];
 }
@@ -261,6 +268,8 @@ void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_
 	tune->params.ports = costs[0] > 1 && nranks > 1 ? nranks - 1 : 1;
 	tune->work.processors = costs[1];
 	tune->script_bytes = costs[2];
+	tune->gathers = costs[3];
+	tune->gathers_large = costs[4];
 	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)
 		*at[i - WHOLE] = costs[i];
 }

@@ -17,7 +17,7 @@ void coll_calibration_device(struct coll_tune *tune, const struct npulink_device
 double coll_strtod(const char *s, char **end);
 
 /* All numbers of a calibration, as one rank tells the others. */
-#define COLL_COSTS	(12 + 2 * NPULINK_DTYPES)
+#define COLL_COSTS	(14 + 2 * NPULINK_DTYPES)
 
 void coll_calibration_pack(const struct coll_tune *tune, float *costs);
 void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_t nranks);

@@ -181,27 +181,16 @@ uint64_t coll_args_bytes(const struct coll_args *args)
 {
 	uint64_t n = args->count, size = npulink_dtype_size(args->dtype);
 
-	switch (args->collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		if (__builtin_mul_overflow(n, args->nranks, &n))
-			return UINT64_MAX;
-		break;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
+	if (coll_has_rcounts(args->collective) || args->collective == NPULINK_COLL_BARRIER)
+		return 0;
+	if (npulink_coll_is_v(args->collective)) {
 		n = 0;
 		for (uint32_t i = 0; i < args->nranks; i++)
 			if (__builtin_add_overflow(n, args->counts[i], &n))
 				return UINT64_MAX;
-		break;
-	case NPULINK_COLL_ALLTOALLV:
-	case NPULINK_COLL_BARRIER:
-		return 0;
+	} else if (npulink_coll_has_blocks(args->collective)) {
+		if (__builtin_mul_overflow(n, args->nranks, &n))
+			return UINT64_MAX;
 	}
 	return __builtin_mul_overflow(n, size, &n) ? UINT64_MAX : n;
 }

@@ -6,7 +6,7 @@
  * work on processors that their ranks share, so there a call takes at least as long
  * as the processors together need for all messages, requests and bytes of all
  * ranks. These are counted in the plans themselves; of what the last rank to call carries out
- * for all (npulink/meet.h), or all of them together, only the bytes.
+ * for all, or all of them together (struct npulink_device_info), only the bytes.
  *
  * Between machines another cost holds, if the calibration has one. No form knows which
  * of an algorithm's messages go there, but the plans do: a call takes at least as long as
@@ -15,7 +15,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <npulink/meet.h>
 #include <npulink/verify.h>
 #include "tune/tune.h"
 
@@ -164,6 +163,16 @@ static double work_seconds(const struct coll_tune *tune, const struct coll_work 
 		work->reduced * c->reduces[args->dtype]);
 }
 
+/* Bytes that the last rank to call may read and write for all, as the device says. */
+static double script_most(const struct coll_tune *tune, uint32_t nranks)
+{
+	uint32_t processors = tune->work.processors;
+
+	if (!processors || nranks <= processors)
+		return tune->script_bytes;
+	return 2. * nranks * (tune->script_bytes / processors);
+}
+
 /*
  * The last rank to call carries out what is little, for all: nobody waits for messages. This is
  * what it touches, of what it may; more than 1: each rank works for itself.
@@ -171,13 +180,13 @@ static double work_seconds(const struct coll_tune *tune, const struct coll_work 
 static double script_share(const struct coll_tune *tune, const struct coll_work *work,
 			   const struct coll_args *args)
 {
-	double most = npulink_meet_bytes(tune->script_bytes, args->nranks, tune->work.processors);
-	bool large = npulink_coll_meets_large(args->collective) &&
+	double most = script_most(tune, args->nranks);
+	bool large = npulink_coll_in(tune->gathers_large, args->collective) &&
 		     args->count * npulink_dtype_size(args->dtype) >= tune->script_bytes &&
 		     work->touched > most;
 
-	if (!(npulink_coll_meets(args->collective) || large) || args->nranks < 2 || !most ||
-	    (args->topo && args->topo->nservers > 1))
+	if (!(npulink_coll_in(tune->gathers, args->collective) || large) || args->nranks < 2 ||
+	    !most || (args->topo && args->topo->nservers > 1))
 		return NO_SCRIPT;
 	return work->touched / most;
 }

@@ -8,8 +8,6 @@
 #include <string.h>
 #include "verify/run.h"
 
-#define ALL	(~0U)		/* the sum of all ranks' inputs */
-
 /* Bytes [off, off + len) of @slot are place @base of the input of rank @who. */
 struct span {
 	uint64_t off, len, base;
@@ -40,7 +38,7 @@ static uint64_t place_of(const struct coll_args *args, const struct plan_shards 
 	uint64_t place = 0;
 	uint32_t i;
 
-	if (args->collective == NPULINK_COLL_ALLTOALLV)
+	if (coll_has_rcounts(args->collective))
 		return (uint64_t)shard << PLACE_BITS;
 	if (!s->counts)
 		return shard_off(s, shard);
@@ -54,7 +52,7 @@ static void add_large(struct spans *spans, const struct coll_args *args, uint32_
 		      const uint32_t *who)
 {
 	struct plan_shards s = plan_shards(args);
-	bool apart = args->collective == NPULINK_COLL_ALLTOALLV;
+	bool apart = coll_has_rcounts(args->collective);
 	uint64_t place = 0;
 	uint32_t i;
 
@@ -68,100 +66,73 @@ static void add_large(struct spans *spans, const struct coll_args *args, uint32_
 static void inputs(const struct coll_args *args, struct spans *in)
 {
 	struct plan_shards s = plan_shards(args);
-	bool root = args->rank == args->root, in_place = plan_in_place(args);
+	bool in_place = plan_in_place(args);
 	uint32_t slot = in_place ? NPULINK_SLOT_RECV : NPULINK_SLOT_SEND, me = args->rank;
-	uint64_t n = args->count * s.esize;
 
-	switch (args->collective) {
-	case NPULINK_COLL_BROADCAST:
-		if (!root)
-			return;
-		add(in, slot, 0, n, 0, me);
+	if (!coll_gives(args))
 		return;
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-		add(in, slot, 0, n, 0, me);
+	switch (coll_kind(args->collective)->gives) {
+	case NPULINK_PART_NONE:
 		return;
-	case NPULINK_COLL_P2P:
-		if (args->send)
-			add(in, slot, 0, n, 0, me);
+	case NPULINK_PART_WHOLE:
+		add(in, slot, 0, args->count * s.esize, 0, me);
 		return;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-		if (!root)
-			return;
-		add_large(in, args, slot, &me);
-		return;
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLGATHERV:
+	case NPULINK_PART_BLOCK:
 		add(in, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me),
 		    place_of(args, &s, me), me);
 		return;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALL:
-	case NPULINK_COLL_ALLTOALLV:
+	case NPULINK_PART_BLOCKS:
 		add_large(in, args, slot, &me);
 		return;
 	}
 }
 
+/* A block from each rank, of the input that it has for me. */
+static void add_exchanged(struct spans *out, const struct coll_args *args)
+{
+	bool own = coll_has_rcounts(args->collective);
+	struct plan_shards s = plan_shards(args);
+	uint32_t i;
+
+	for (i = 0; i < args->nranks; i++)
+		add(out, NPULINK_SLOT_RECV, own ? args->rdispls[i] * s.esize : shard_off(&s, i),
+		    own ? args->rcounts[i] * s.esize : shard_len(&s, i),
+		    place_of(args, &s, args->rank), coll_whose(args, i));
+}
+
 static void outputs(const struct coll_args *args, struct spans *out)
 {
+	const struct coll_kind *k = coll_kind(args->collective);
 	struct plan_shards s = plan_shards(args);
-	bool root = args->rank == args->root, in_place = plan_in_place(args);
-	uint32_t slot = NPULINK_SLOT_RECV, me = args->rank, i;
+	bool in_place = plan_in_place(args);
+	uint32_t slot = NPULINK_SLOT_RECV, me = args->rank;
 	uint64_t n = args->count * s.esize;
 
-	switch (args->collective) {
-	case NPULINK_COLL_BROADCAST:
-		add(out, slot, 0, n, 0, args->root);
-		return;
-	case NPULINK_COLL_ALLREDUCE:
-		add(out, slot, 0, n, 0, ALL);
-		return;
-	case NPULINK_COLL_REDUCE:
-		if (root)
-			add(out, slot, 0, n, 0, ALL);
-		else if (in_place)
+	if (!coll_gets(args)) {
+		/* An input that is where others have their result stays. */
+		if (in_place)
 			add(out, slot, 0, n, 0, me);
 		return;
-	case NPULINK_COLL_P2P:
-		if (!args->send)
-			add(out, slot, 0, n, 0, args->peer);
+	}
+	switch (k->gets) {
+	case NPULINK_PART_NONE:
 		return;
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-		if (root && in_place)
+	case NPULINK_PART_WHOLE:
+		add(out, slot, 0, n, 0, coll_whose(args, me));
+		return;
+	case NPULINK_PART_BLOCK:
+		/* So does all of what only the root has. */
+		if (in_place && k->givers == NPULINK_WHO_ROOT)
 			add_large(out, args, slot, &me);
 		else
-			add(out, slot, 0, shard_len(&s, me), place_of(args, &s, me), args->root);
+			add(out, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me),
+			    place_of(args, &s, me), coll_whose(args, me));
 		return;
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		if (root)
+	case NPULINK_PART_BLOCKS:
+		if (k->gives == NPULINK_PART_BLOCKS)
+			add_exchanged(out, args);
+		else
 			add_large(out, args, slot, NULL);
-		return;
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_ALLGATHERV:
-		add_large(out, args, slot, NULL);
-		return;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		add(out, slot, in_place ? shard_off(&s, me) : 0, shard_len(&s, me),
-		    place_of(args, &s, me), ALL);
-		return;
-	case NPULINK_COLL_ALLTOALL:
-		for (i = 0; i < args->nranks; i++)
-			add(out, slot, shard_off(&s, i), shard_len(&s, i),
-			    place_of(args, &s, me), i);
-		return;
-	case NPULINK_COLL_ALLTOALLV:
-		for (i = 0; i < args->nranks; i++)
-			add(out, slot, args->rdispls[i] * s.esize, args->rcounts[i] * s.esize,
-			    place_of(args, &s, me), i);
 		return;
 	}
 }
@@ -194,7 +165,7 @@ uint64_t verify_shard(const struct coll_args *args)
 {
 	struct plan_shards s = plan_shards(args);
 
-	return args->collective == NPULINK_COLL_ALLTOALLV ? 1ULL << PLACE_BITS : shard_len(&s, 0);
+	return coll_has_rcounts(args->collective) ? 1ULL << PLACE_BITS : shard_len(&s, 0);
 }
 
 /*
@@ -298,7 +269,7 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 			 const struct span *span, const struct value *all)
 {
 	const struct coll_args *args = &run->ranks[0].args;
-	bool divided = span->who == ALL && args->redop == NPULINK_CALL_AVG && run->nranks > 1;
+	bool divided = span->who == NPULINK_ALL_RANKS && args->redop == NPULINK_CALL_AVG && run->nranks > 1;
 	bool scaled = divided && npulink_dtype_is_float(args->dtype);
 	const struct value *v = piece_value(img, p);
 	struct value one;
@@ -309,22 +280,22 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 		return "holds a sum of bytes of different places";
 	if (p->base != span->base + (p->off - span->off))
 		return "holds bytes that belong elsewhere";
-	one = span->who == ALL ? *all : value_of_rank(run->set->seed, span->who);
+	one = span->who == NPULINK_ALL_RANKS ? *all : value_of_rank(run->set->seed, span->who);
 	if (run->turns) {
 		/* Neighbours, as many as there should be, and the first one: no sum needed. */
 		run->unsure = v->flags & VALUE_DISORDER;
 		if (run->unsure)
 			return "is a sum of ranks that are no neighbours: symmetry cannot prove it";
-		one.sum = span->who != ALL && v->lo != span->who;
+		one.sum = span->who != NPULINK_ALL_RANKS && v->lo != span->who;
 	}
 	if (v->count < one.count)
-		return span->who == ALL ? "does not hold the inputs of all ranks" :
+		return span->who == NPULINK_ALL_RANKS ? "does not hold the inputs of all ranks" :
 		       "holds too little";
 	if (v->count > one.count)
-		return span->who == ALL ? "holds an input more than once" :
+		return span->who == NPULINK_ALL_RANKS ? "holds an input more than once" :
 		       "holds a sum instead of one rank's input";
 	if (v->sum != one.sum)
-		return span->who == ALL ? "holds one input twice, and another not at all" :
+		return span->who == NPULINK_ALL_RANKS ? "holds one input twice, and another not at all" :
 		       "holds the input of another rank";
 	if (v->flags & VALUE_LATE)
 		return "was divided before the sum was complete, or twice";
@@ -335,8 +306,8 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 	if (scaled != !!(v->flags & VALUE_SCALED))
 		return scaled ? "was not scaled, and may be infinite where the mean is not" :
 		       "was scaled";
-	if ((v->flags & VALUE_DISORDER) || (run->turns && span->who == ALL) ||
-	    (span->who == ALL && v->hi - v->lo + 1 != run->nranks))
+	if ((v->flags & VALUE_DISORDER) || (run->turns && span->who == NPULINK_ALL_RANKS) ||
+	    (span->who == NPULINK_ALL_RANKS && v->hi - v->lo + 1 != run->nranks))
 		run->report->in_order = false;
 	return NULL;
 }

@@ -59,7 +59,6 @@ struct exec {
 	bool far;			/* others are said to be elsewhere */
 	int team_fd[TEAM];
 	uint32_t team_comm[TEAM], team_plan[TEAM], team_buf[TEAM], team_nslots;
-	char *team_board[TEAM];		/* what each writes, if it is mapped */
 	uint64_t team_len[TEAM][NPULINK_MAX_SLOTS];
 	pthread_t threads[PROG_THREADS];
 };

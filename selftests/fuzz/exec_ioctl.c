@@ -4,7 +4,6 @@
  * fit nowhere else.
  */
 #include <assert.h>
-#include <linux/npulink_board.h>
 #include "exec.h"
 #include "raw.h"
 
@@ -121,7 +120,6 @@ static const uint16_t sizes[] = {
 	[NPULINK_CMD_DESTROY] = sizeof(struct npulink_destroy),
 	[NPULINK_CMD_COMM_SHRINK] = sizeof(struct npulink_comm_shrink),
 	[NPULINK_CMD_PORT_INFO] = sizeof(struct npulink_port_info),
-	[NPULINK_CMD_BOARD_WAIT] = sizeof(struct npulink_board_wait),
 };
 static_assert(ARRAY_SIZE(sizes) <= EXEC_IOCTLS, "room to count them");
 

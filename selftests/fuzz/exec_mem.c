@@ -98,8 +98,6 @@ void exec_export(struct rnd *r, uint8_t bend)
 	}
 }
 
-#define BOARD_LEN	((sizeof(struct npulink_board_rank) + 4095) & ~4095UL)
-
 static void exec_map(char *addr, size_t len)
 {
 	uint32_t i = __atomic_fetch_add(&ex.nmaps, 1, __ATOMIC_RELAXED) % MAPS;
@@ -108,29 +106,27 @@ static void exec_map(char *addr, size_t len)
 	ex.maps[i].len = len;
 }
 
-/* Own parts of all ranks, and then all of it, of which some pages may not be written. */
+/* The shared memory by all ranks, and then what the kernel says, which may not be written. */
 void exec_board(struct rnd *r, uint8_t bend)
 {
 	uint32_t i, n = ex.n < TEAM ? ex.n : TEAM;
 	char *p;
 
 	for (i = 0; i < n; i++) {
-		p = mmap(NULL, BOARD_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, ex.team_fd[i],
-			 NPULINK_MMAP_BOARD_OWN((uint64_t)ex.team_comm[i]));
-		if (p == MAP_FAILED)
-			continue;
-		exec_map(p, BOARD_LEN);
-		ex.team_board[i] = p;
+		p = mmap(NULL, n * NPULINK_BOARD_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 ex.team_fd[i], NPULINK_MMAP_BOARD_SHARED((uint64_t)ex.team_comm[i]));
+		if (p != MAP_FAILED)
+			exec_map(p, n * NPULINK_BOARD_BYTES);
 	}
 	if (n && rnd_one_in(r, 2))
-		mmap(NULL, 8192 + n * BOARD_LEN, PROT_READ, MAP_SHARED, ex.team_fd[0],
+		mmap(NULL, 8192, PROT_READ, MAP_SHARED, ex.team_fd[0],
 		     NPULINK_MMAP_BOARD((uint64_t)ex.team_comm[0]));
 }
 
-/* A number of the board, a flag for it, or anything. */
+/* A word near the one that is there, a small one, or anything. */
 static uint64_t word(struct rnd *r, uint64_t there)
 {
-	switch (rnd_below(r, 8)) {
+	switch (rnd_below(r, 6)) {
 	case 0:
 		return there + rnd_below(r, 4);
 	case 1:
@@ -138,10 +134,8 @@ static uint64_t word(struct rnd *r, uint64_t there)
 	case 2:
 		return rnd_below(r, 64);
 	case 3:
-		return NPULINK_BOARD_FLAG(rnd_below(r, 64), rnd_below(r, 4));
-	case 4:
 		return there ^ 1ULL << rnd_below(r, 64);
-	case 5:
+	case 4:
 		return ~0ULL - rnd_below(r, 4);
 	default:
 		return rnd_odd(r);
@@ -162,49 +156,6 @@ static bool put_word(char *addr, uint64_t value)
 	return pwrite(ex.words, &value, 8, 0) == 8 && pread(ex.words, addr, 8, 0) == 8;
 }
 
-/* Numbers where counters end: those of the board, and the kernel's on a debug kernel. */
-static uint64_t edge(struct rnd *r, uint64_t there)
-{
-	static const uint8_t bits[] = { 8, 16, 31, 32, 40, 40, 48, 56, 63 };
-
-	switch (rnd_below(r, 4)) {
-	case 0:
-		return ~0ULL - rnd_below(r, rnd_one_in(r, 2) ? 40 : 2);
-	case 1:
-		return 17 + rnd_below(r, 4);
-	case 2:
-		return there + (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
-	default:
-		return (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
-	}
-}
-
-/* No process meets more than one collective in a nanosecond. */
-static void check_next(int fd, uint32_t comm)
-{
-	struct npulink_comm_status st;
-
-	if (!raw_status(fd, comm, &st) && st.out_next > 1ULL << 56)
-		exec_complain("a rank has met %llu collectives", (unsigned long long)st.out_next);
-}
-
-/* All ranks of the team say that they have come to the same number, or nearly, and go on. */
-static void jump(struct rnd *r)
-{
-	uint32_t times = 1 + rnd_below(r, 4), k;
-	uint64_t there = 0, to;
-
-	get_word(ex.team_board[0], &there);
-	to = edge(r, there);
-	for (k = 0; k < ex.n; k++)
-		if (ex.team_board[k])
-			put_word(ex.team_board[k], to + rnd_one_in(r, 12));
-	while (times--)
-		exec_team_post(r, 0);
-	for (k = 0; k < ex.n; k++)
-		check_next(ex.team_fd[k], ex.team_comm[k]);
-}
-
 /* A few words or many, most of them where structures begin. */
 void exec_scribble(struct rnd *r, uint8_t bend)
 {
@@ -216,8 +167,6 @@ void exec_scribble(struct rnd *r, uint8_t bend)
 
 	if (ex.words <= 0)
 		return;
-	if (ex.n && ex.team_board[0] && rnd_one_in(r, 2))
-		return jump(r);
 	while (addr && times--) {
 		off = rnd_one_in(r, 3) ? 8 * rnd_below(r, 8) : 8ULL * rnd_below(r, len / 8);
 		if (!get_word(addr + off, &value) || !put_word(addr + off, word(r, value)))
@@ -235,13 +184,13 @@ void exec_mmap(struct rnd *r, uint8_t bend)
 	switch (rnd_below(r, 7)) {
 	case 5:
 		buf = exec_pick(r, ex.comms, ex.ncomms);
-		off = NPULINK_MMAP_BOARD_OWN((uint64_t)buf.id);
-		len = BOARD_LEN;
+		off = NPULINK_MMAP_BOARD_SHARED((uint64_t)buf.id);
+		len = NPULINK_BOARD_BYTES * (buf.comm >> 16);
 		break;
 	case 6:
 		buf = exec_pick(r, ex.comms, ex.ncomms);
 		off = NPULINK_MMAP_BOARD((uint64_t)buf.id);
-		len = 8192 + BOARD_LEN * (buf.comm >> 16);
+		len = 8192;
 		prot = PROT_READ;
 		break;
 	case 0:

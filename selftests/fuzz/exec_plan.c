@@ -158,7 +158,6 @@ static void make_team(struct rnd *r, uint32_t n, uint32_t here)
 	uint32_t k, i;
 
 	ex.n = 0;
-	memset(ex.team_board, 0, sizeof(ex.team_board));
 	raw_secret(create.secret);
 	create.secret[15] = rnd_next(r);
 	create.flags = rnd_below(r, 8) & (NPULINK_COMM_ANY_UID | NPULINK_COMM_CHECKSUM);

@@ -37,26 +37,63 @@ static struct npulink_post team_post(uint32_t k, struct npulink_bind *binds)
 	return post;
 }
 
+/* One that is far, or where counters end: those of numbers, and the kernel's on a debug kernel. */
+static uint64_t jump(struct rnd *r, uint64_t there)
+{
+	static const uint8_t bits[] = { 8, 16, 31, 32, 40, 40, 48, 56, 63 };
+
+	switch (rnd_below(r, 8)) {
+	case 0:
+		return ~0ULL - rnd_below(r, rnd_one_in(r, 2) ? 40 : 2);
+	case 1:
+		return 17 + rnd_below(r, 4);
+	case 2:
+		return there + (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
+	case 3:
+		return (1ULL << bits[rnd_below(r, sizeof(bits))]) - 4 + rnd_below(r, 8);
+	default:
+		return there + rnd_below(r, 40);
+	}
+}
+
+/* No rank has come further than POST lets it. */
+static uint64_t next_of(int fd, uint32_t comm)
+{
+	struct npulink_comm_status st;
+
+	if (raw_status(fd, comm, &st))
+		return 0;
+	if (st.out_next > NPULINK_MAX_NUMBER + 1000000)
+		exec_complain("a rank has come to collective %llu",
+			      (unsigned long long)st.out_next);
+	return st.out_next;
+}
+
 void exec_team_post(struct rnd *r, uint8_t bend)
 {
 	struct npulink_bind binds[TEAM][NPULINK_MAX_SLOTS];
 	struct npulink_post post;
 	uint32_t n = ex.n, first = rnd_below(r, n), k, i;
+	uint64_t number = 0;
 	uint64_t seq[TEAM] = {};
 	bool wait;
 
 	if (!n)
 		return exec_post(r, bend);
 	wait = !rnd_one_in(r, 3);
+	if (rnd_one_in(r, 3))
+		number = jump(r, next_of(ex.team_fd[first], ex.team_comm[first]));
 	for (i = 0; i < n; i++) {
 		k = (first + i) % n;
 		post = team_post(k, binds[k]);
+		post.number = number + (number && rnd_one_in(r, 12));
 		if (rnd_one_in(r, 4))
 			post.deadline_ns = 1000000ULL * rnd_below(r, 50);
 		if (rnd_one_in(r, 4))
 			post.flags = 0;
 		if (i == n - 1 && rnd_one_in(r, 2))
 			post.flags = NPULINK_POST_WAIT;
+		post.flags |= number ? NPULINK_POST_NUMBER : 0;
 		post.wait_until_ns = raw_now() + 50000000;
 		post.slow_ns = slow(r);
 		CALL(r, ex.team_fd[k], NPULINK_POST, post,
@@ -114,6 +151,10 @@ static struct npulink_post some_post(struct rnd *r, const struct thing *plan,
 		post.deadline_ns = rnd_odd(r);
 	post.wait_until_ns = exec_soon(r);
 	post.slow_ns = slow(r);
+	if (rnd_one_in(r, 4)) {
+		post.flags |= NPULINK_POST_NUMBER;
+		post.number = jump(r, 0);
+	}
 	if (rnd_one_in(r, 32))
 		*(rnd_one_in(r, 2) ? &post.in_fence : &post.out_fence) = rnd_below(r, 12) - 2;
 	return post;

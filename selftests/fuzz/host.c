@@ -127,7 +127,7 @@ static void restore_ports(void)
 
 static bool rdma_open(const char *tree)
 {
-	uint32_t tries = 50;
+	uint32_t tries = 600;
 
 	/* A peer that does not answer is given up before the program is. */
 	if (sh(tree, "modprobe rdma_rxe &&"
@@ -136,7 +136,7 @@ static bool rdma_open(const char *tree)
 	       "ip addr add " IP "/24 dev fuzz0; ip link set fuzz0 up &&"
 	       "rdma link add rxe9 type rxe netdev fuzz0"))
 		return false;
-	/* Its address comes a moment later. */
+	/* Its address comes a moment later, or on a host that has no time for us a minute. */
 	while (port(NPULINK_GENL_CMD_PORT_ADD, 0) && --tries)
 		raw_sleep_ms(100);
 	return tries;

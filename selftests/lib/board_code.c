@@ -8,6 +8,7 @@
 #include <string.h>
 #include "lib/run/board.h"
 #include "lib/run/cache.h"
+#include "lib/run/board_layout.h"
 #include "kselftest.h"
 
 #define CODES	(1U << 24)
@@ -19,7 +20,7 @@ static const struct coll_algorithm algorithm = { .ordered = true };
 static unsigned int all_of(struct coll_cached *plan, unsigned int *bad)
 {
 	bool counts = plan->args.collective != NPULINK_COLL_BARRIER;
-	size_t most = counts ? 2 * NPULINK_BOARD_WIDE : 0;
+	size_t most = counts ? 2 * BOARD_WIDE : 0;
 	unsigned int taken = 0;
 	uint32_t code;
 

@@ -268,7 +268,7 @@ static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p, bo
 	uint64_t block = 1 << lg_ceil(p);
 	struct coll_args args = {
 		.collective = alg->collective, .dtype = NPULINK_FLOAT32, .nranks = p,
-		.count = alg->collective <= NPULINK_COLL_BROADCAST ?
+		.count = coll_splits(alg->collective) ?
 			 (divisible ? 60 * p * block : 30 * p + 7) : 32,
 		.counts = counts, .rcounts = counts, .topo = &topo, .chunks = divisible ? 5 : 0,
 	};
@@ -331,8 +331,7 @@ static bool compare_ranks(const struct coll_algorithm *alg, uint32_t p, double *
 			continue;
 		args = call_of(alg, p, true);
 		for (root = 0; root < p; root += 1 + p / 3) {
-			args.root = alg->collective >= NPULINK_COLL_REDUCE &&
-				    alg->collective <= NPULINK_COLL_GATHERV ? root : 0;
+			args.root = npulink_coll_has_root(alg->collective) ? root : 0;
 			if (!compare(alg, &args, &c, is_exact(alg, &c), worst))
 				return false;
 			if (args.root != root)
@@ -340,7 +339,7 @@ static bool compare_ranks(const struct coll_algorithm *alg, uint32_t p, double *
 		}
 		/* With counts that do not divide, the largest shard makes a bound. */
 		args = call_of(alg, p, false);
-		if (alg->collective <= NPULINK_COLL_BROADCAST &&
+		if (coll_splits(alg->collective) &&
 		    !compare(alg, &args, &c, false, worst))
 			return false;
 	}

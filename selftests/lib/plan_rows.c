@@ -112,7 +112,7 @@ static void expect(const struct call *c, uint32_t collective, const char *name, 
 	}
 	if (row->alg->exact != exact)
 		snprintf(row->bad, sizeof(row->bad), "is %scalled exact", exact ? "not " : "");
-	if (collective <= NPULINK_COLL_BROADCAST)
+	if (coll_splits(collective))
 		args.count *= c->p;
 	if (collective == NPULINK_COLL_BARRIER)
 		args.count = 0;

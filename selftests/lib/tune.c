@@ -303,6 +303,7 @@ static void test_script(void)
 	const struct coll_topo two = { .nservers = 2, .server_of = (uint32_t *)servers };
 	const struct npulink_device_info info = {
 		.out_processors = 2, .out_script_bytes = 256 << 10,
+		.out_gathers = 1 << NPULINK_COLL_ALLREDUCE,
 	};
 	struct coll_args args = {
 		.collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT32, .nranks = 8,
@@ -336,6 +337,9 @@ static void test_script(void)
 	args.topo = &two;
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not on two machines\n");
 	args.topo = NULL;
+	t.gathers = 0;
+	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not in other collectives\n");
+	t.gathers = info.out_gathers;
 	t.script_bytes = 0;
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not if the device says no\n");
 	t.calibrated = true;
@@ -483,7 +487,7 @@ out:
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 7 + 6 + 5 + 1 + 1);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 1);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();

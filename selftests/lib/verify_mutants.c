@@ -82,18 +82,14 @@ static bool set_make(struct set *set, const struct coll_algorithm *alg, uint32_t
 		*args = (struct coll_args){
 			.collective = alg->collective, .dtype = NPULINK_INT64,
 			.redop = NPULINK_CALL_AVG, .root = p / 3, .nranks = p, .rank = r,
-			.count = alg->collective <= NPULINK_COLL_BROADCAST ? 2 * p + 1 : 2,
+			.count = coll_splits(alg->collective) ? 2 * p + 1 : 2,
 			.counts = set->counts[r], .rcounts = set->rcounts[r],
 			.in_place = in_place, .peer = 1 - r, .send = !r, .chunks = 3,
 			.topo = &topo,
 		};
 		if (alg->collective != NPULINK_COLL_ALLTOALLV)
 			args->rcounts = NULL;
-		if (alg->collective != NPULINK_COLL_ALLTOALLV &&
-		    alg->collective != NPULINK_COLL_SCATTERV &&
-		    alg->collective != NPULINK_COLL_GATHERV &&
-		    alg->collective != NPULINK_COLL_ALLGATHERV &&
-		    alg->collective != NPULINK_COLL_REDUCE_SCATTERV)
+		if (!npulink_coll_is_v(alg->collective))
 			args->counts = NULL;
 		if ((alg->supports && alg->supports(args)) ||
 		    coll_plan_make(alg, args, &set->plans[r])) {

@@ -98,26 +98,14 @@ static void whole_count(struct coll_args *args, uint64_t count, uint64_t *counts
 
 	args->counts = NULL;
 	args->rcounts = NULL;
-	args->count = count;
-	switch (args->collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		args->count = count / p;
-		break;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		for (uint32_t i = 0; i < p; i++)
-			counts[i] = count / p;
-		args->count = 0;
-		args->counts = counts;
-		args->rcounts = counts;
-	}
+	args->count = npulink_coll_has_blocks(args->collective) ? count / p : count;
+	if (!npulink_coll_is_v(args->collective))
+		return;
+	for (uint32_t i = 0; i < p; i++)
+		counts[i] = args->count;
+	args->count = 0;
+	args->counts = counts;
+	args->rcounts = counts;
 }
 
 static int cost_all(struct query *q, struct json_object *array)

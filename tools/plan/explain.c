@@ -32,7 +32,7 @@ struct candidate {
 	size_t order;
 };
 
-/* ---- HCCL's choice: the last paragraph of ALGORITHMS.md */
+/* ---- HCCL's choice: see the end of lib/ALGORITHMS.md */
 
 /**
  * struct hccl - what HCCL's rules say

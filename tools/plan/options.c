@@ -34,13 +34,6 @@ static const struct option long_opts[] = {
 	CMD_OPTION_END
 };
 
-static bool is_v_form(uint32_t collective)
-{
-	return collective == NPULINK_COLL_SCATTERV || collective == NPULINK_COLL_GATHERV ||
-	       collective == NPULINK_COLL_ALLGATHERV || collective == NPULINK_COLL_ALLTOALLV ||
-	       collective == NPULINK_COLL_REDUCE_SCATTERV;
-}
-
 static bool parse_counts(struct query *q, const char *text)
 {
 	char *copy = strdup(text), *rest = copy, *word;
@@ -130,7 +123,7 @@ static int fill_counts(struct query *q)
 	struct coll_args *args = &q->args;
 	uint64_t *rcounts;
 
-	if (!is_v_form(args->collective)) {
+	if (!npulink_coll_is_v(args->collective)) {
 		if (q->ncounts)
 			return usage_error("%s takes --count, not --counts",
 					   coll_collective_name(args->collective));
@@ -284,17 +277,10 @@ void query_title(const struct query *q, char *text, size_t size)
 	else if (args->collective != NPULINK_COLL_BARRIER)
 		n += snprintf(text + n, size - n, ", %" PRIu64 " %s", args->count,
 			      dtype_label(args->dtype));
-	if (query_reduces(args->collective))
+	if (npulink_coll_reduces(args->collective))
 		n += snprintf(text + n, size - n, ", %s", coll_redop_name(args->redop));
-	switch (args->collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
+	if (npulink_coll_has_root(args->collective))
 		n += snprintf(text + n, size - n, ", root %u", args->root);
-	}
 	if (args->in_place)
 		snprintf(text + n, size - n, ", in place");
 }
@@ -328,13 +314,6 @@ struct json_object *query_json(const struct query *q)
 		put_u64(obj, "count", args->count);
 	}
 	return obj;
-}
-
-bool query_reduces(uint32_t collective)
-{
-	return collective == NPULINK_COLL_ALLREDUCE || collective == NPULINK_COLL_REDUCE ||
-	       collective == NPULINK_COLL_REDUCE_SCATTER ||
-	       collective == NPULINK_COLL_REDUCE_SCATTERV;
 }
 
 const char *slot_name(uint32_t slot, char buf[16])

@@ -60,7 +60,6 @@ void query_title(const struct query *q, char *text, size_t size);
 void query_print(const struct query *q);
 struct json_object *query_json(const struct query *q);
 
-bool query_reduces(uint32_t collective);
 /* "send", "recv", "scratch", "slot7" */
 const char *slot_name(uint32_t slot, char buf[16]);
 

@@ -58,26 +58,14 @@ static struct coll_args args_of(const struct query *q, uint64_t bytes, uint64_t 
 	uint32_t p = args.nranks;
 
 	args.dtype = NPULINK_INT8;
-	args.count = bytes;
+	args.count = npulink_coll_has_blocks(args.collective) ? (bytes + p - 1) / p : bytes;
 	args.counts = args.rcounts = NULL;
-	switch (args.collective) {
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_ALLGATHER:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		args.count = (bytes + p - 1) / p;
-		break;
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		for (uint32_t i = 0; i < p; i++)
-			counts[i] = (bytes + p - 1) / p;
-		args.count = 0;
-		args.counts = args.rcounts = counts;
-	}
+	if (!npulink_coll_is_v(args.collective))
+		return args;
+	for (uint32_t i = 0; i < p; i++)
+		counts[i] = args.count;
+	args.count = 0;
+	args.counts = args.rcounts = counts;
 	return args;
 }
 

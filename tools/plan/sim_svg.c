@@ -256,7 +256,7 @@ int sim_log_svg(const struct sim_log *log, const struct query *q, const char *pa
 	uint32_t p = log->net.nranks;
 	struct frame f = {
 		.log = log, .seconds = log->result.seconds,
-		.reduces = query_reduces(q->args.collective),
+		.reduces = npulink_coll_reduces(q->args.collective),
 	};
 	char title[240], time[16], detail[240];
 	bool *waited = NULL;

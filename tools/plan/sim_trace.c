@@ -63,7 +63,7 @@ int sim_log_trace(const struct sim_log *log, const struct query *q, const char *
 	fprintf(f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"what\":\"%s\",\"rule\":\"%s\"},\n"
 		"\"traceEvents\":[\n", title, rule_name(log->rule));
 	for (uint32_t i = 0; i < log->net.nranks; i++)
-		name_rank(f, i, query_reduces(q->args.collective));
+		name_rank(f, i, npulink_coll_reduces(q->args.collective));
 	for (size_t i = 0; i < log->nmessages; i++) {
 		const struct coll_sim_message *m = &log->messages[i];
 

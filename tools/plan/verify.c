@@ -81,7 +81,7 @@ static void show_report(const struct query *q, const struct coll_verify_report *
 	       report->messages, human_bytes(report->bytes, bytes));
 	if (report->scratch)
 		printf("; %s bytes of scratch memory", human_bytes(report->scratch, scratch));
-	if (query_reduces(q->args.collective) && report->in_order)
+	if (npulink_coll_reduces(q->args.collective) && report->in_order)
 		printf("; added up in the order of ranks");
 	putchar('\n');
 }

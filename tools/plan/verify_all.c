@@ -90,7 +90,7 @@ static struct coll_args call_of(const struct coll_algorithm *alg, uint32_t p,
 		.count = 1,
 	};
 
-	if (args.collective <= NPULINK_COLL_BROADCAST)
+	if (coll_splits(args.collective))
 		args.count = p;
 	if (args.collective == NPULINK_COLL_BARRIER)
 		args.count = 0;
@@ -139,7 +139,7 @@ static void prove_ranks(struct row *row, const struct coll_algorithm *alg, uint3
 	if (p >= LARGE || row->bad[0])
 		return;
 	args.in_place = true;
-	args.count += args.collective <= NPULINK_COLL_BROADCAST;
+	args.count += coll_splits(args.collective);
 	prove(row, alg, &args);
 }
 

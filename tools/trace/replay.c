@@ -240,15 +240,8 @@ static bool same_kind(const struct flight_run *a, const struct flight_run *b)
 
 static const char *v_form(uint32_t collective)
 {
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return "a trace does not tell the counts of each rank";
-	}
-	return NULL;
+	return npulink_coll_is_v(collective) ?
+	       "a trace does not tell the counts of each rank" : NULL;
 }
 
 /* What was called, so that planning it again gives the same plan. NULL, or why not. */

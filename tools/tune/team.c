@@ -82,19 +82,13 @@ static bool barrier(const struct self *self)
 
 /* ---- buffers */
 
-static bool sharded(uint32_t collective)
-{
-	return collective != NPULINK_COLL_ALLREDUCE && collective != NPULINK_COLL_REDUCE &&
-	       collective != NPULINK_COLL_BROADCAST && collective != NPULINK_COLL_P2P;
-}
-
 uint64_t tune_count(uint32_t collective, uint32_t dtype, uint64_t bytes, uint32_t nranks)
 {
 	uint64_t n = bytes / npulink_dtype_size(dtype);
 
 	if (collective == NPULINK_COLL_BARRIER)
 		return 0;
-	if (sharded(collective))
+	if (npulink_coll_has_blocks(collective))
 		n /= nranks;
 	return n ? n : 1;
 }
@@ -107,7 +101,7 @@ static size_t buffer_size(const struct team *team)
 		const struct tune_job *job = &team->jobs[i];
 		size_t len = job->count * npulink_dtype_size(job->dtype);
 
-		if (sharded(job->alg->collective))
+		if (npulink_coll_has_blocks(job->alg->collective))
 			len *= team->nranks;
 		most = len > most ? len : most;
 	}

@@ -73,7 +73,6 @@ enum {
 	NPULINK_CMD_DESTROY,
 	NPULINK_CMD_COMM_SHRINK,
 	NPULINK_CMD_PORT_INFO,
-	NPULINK_CMD_BOARD_WAIT,
 };
 
 /*
@@ -110,8 +109,13 @@ enum {
  * @out_processors: processors of the host, which do the work of all devices of this backend;
  *		    0: each has an engine of its own
  * @out_script_bytes: that ranks of one machine read and write in a collective which the last of
- *		      them to post carries out; twice that by ranks per processor, if they
- *		      are more
+ *		      them to post carries out; of more ranks than processors
+ *		      2 * ranks * (out_script_bytes / out_processors); 0: there are none
+ * @out_gathers: bit mask of collectives that are carried out so: bit NPULINK_COLL_*. Of more bytes
+ *		 all ranks carry them out together, if their plans allow that
+ * @out_gathers_large: the same of collectives of which all ranks carry out those of more bytes
+ *		       together, if the call's count comes to out_script_bytes, too, and nobody
+ *		       carries out less for others
  *
  * May be called by a process that does not own the file.
  */
@@ -137,6 +141,8 @@ struct npulink_device_info {
 	char out_version[16];
 	__u32 out_processors;
 	__u32 out_script_bytes;
+	__u32 out_gathers;
+	__u32 out_gathers_large;
 };
 #define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
 
@@ -658,7 +664,7 @@ struct npulink_bind {
 /**
  * struct npulink_post - ioctl(NPULINK_POST)
  * @size: sizeof(struct npulink_post)
- * @flags: NPULINK_POST_WAIT, NPULINK_POST_HELD
+ * @flags: NPULINK_POST_WAIT, NPULINK_POST_HELD, NPULINK_POST_NUMBER
  * @plan_id: plan
  * @nbinds: number of slots bound: all that the plan has
  * @cookie: given back in the result
@@ -673,6 +679,7 @@ struct npulink_bind {
  * @out_seq: names the operation in this file
  * @out_result: with WAIT, how it ended
  * @slow_ns: if it takes longer, the netlink group "events" is told; 0: it is not
+ * @number: with NUMBER, that of the collective, below NPULINK_MAX_NUMBER; else 0
  *
  * Starts an operation. Where its result is delivered:
  *  - by default: in the completion ring; WAIT also returns it as long as
@@ -680,6 +687,11 @@ struct npulink_bind {
  *  - HELD: kept until WAIT fetches it;
  *  - WAIT: in out_result. If the wait ends early (a signal, wait_until_ns), the
  *    operation goes on as if it had been posted with HELD.
+ *
+ * Collectives of a communicator are numbered, from 0: the ranks' operations of one number belong
+ * together. NUMBER says that the rank has done all before this one that it has not posted, see
+ * npulink_board.h. Without it, an operation gets the next number. Point-to-point
+ * operations have other numbers, which cannot be said.
  *
  * out_seq is written before the operation starts, so it is valid whenever the
  * kernel did more than refuse. The call is never restarted.
@@ -689,7 +701,9 @@ struct npulink_bind {
  *  - EACCES: a slot is written that is bound to a read-only buffer
  *  - ERANGE: a binding is shorter than the slot needs, or exceeds its buffer
  *  - ENOTUNIQ: two bindings overlap and one of them is written
- *  - EOVERFLOW: on the board the rank says that it has met more collectives than there was time for
+ *  - EALREADY: this rank has posted a collective with that number, or with a later one
+ *  - EOVERFLOW: the number is not below NPULINK_MAX_NUMBER
+ *  - EOPNOTSUPP: the number is not the next one, and the communicator has ranks on other nodes
  *  - EINVAL: an offset does not suit the alignment of the plan's data type
  *  - ENOTCONN: no ring was set up, and neither WAIT nor HELD is given
  *  - EINTR, ETIME: accepted, with WAIT: stopped waiting by a signal, or by
@@ -712,11 +726,15 @@ struct npulink_post {
 	__aligned_u64 out_seq;
 	struct npulink_result out_result;
 	__aligned_u64 slow_ns;
+	__aligned_u64 number;
 };
 #define NPULINK_POST _IO(NPULINK_TYPE, NPULINK_CMD_POST)
 
 #define NPULINK_POST_WAIT	(1 << 0)
 #define NPULINK_POST_HELD	(1 << 1)
+#define NPULINK_POST_NUMBER	(1 << 2)
+
+#define NPULINK_MAX_NUMBER	(1ULL << 56)
 
 /**
  * struct npulink_post_batch - ioctl(NPULINK_POST_BATCH)

@@ -6,7 +6,7 @@
 #define NPULINK_HOT_H
 
 /*
- * What ranks run that meet on the board: where they share a processor, each that gets it finds
+ * What ranks run that wait for each other in POST: where they share a processor, each that gets it finds
  * none of the pages in the TLB, nor much of what is in them in the caches.
  */
 #define npulink_hot __attribute__((__hot__))

@@ -3,7 +3,7 @@
  * number.h - numbers of operations: where they begin, how they compare, what users see.
  *
  * The number of a collective counts those of its rank, that of a point-to-point operation those
- * of its pair of ranks. A process can name any number to the kernel, on the board or over a
+ * of its pair of ranks. A process can name any number to the kernel, in POST or over a
  * network, so none of them stands for "none", and all comparisons hold across the wrap. On a
  * kernel with lockdep all numbers begin just below it, as jiffies do, so that the tests pass it.
  * Users and other nodes see numbers that begin with 0: npulink_told().

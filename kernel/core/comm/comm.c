@@ -487,7 +487,7 @@ int npulink_comm_status_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(rank);
 	comm = rank->comm;
 	cmd->out_joined = READ_ONCE(comm->joined);
-	cmd->out_next = npulink_told(npulink_comm_events->next(rank));
+	cmd->out_next = npulink_rank_next(rank);
 	cmd->out_cause = NPULINK_CAUSE_NONE;
 	cmd->out_status = 0;
 	cmd->out_rank = 0;

@@ -243,7 +243,7 @@ struct npulink_rank {
 	struct list_head resume;
 	struct list_head ops;
 	u64 next;
-	u64 met;		/* of those before it: on the board, as the rank itself says */
+	u64 met;		/* of those before it: not posted, as the rank itself says */
 	u32 nposted;		/* collectives and point-to-point */
 	struct npulink_rank_stats stats;
 	bool closed;
@@ -270,8 +270,6 @@ static inline struct npulink_rank *npulink_rank_get(struct npulink_rank *rank)
  * @rank_reserve: a file is about to get a rank. Task context
  * @rank_abort: it got none, or has lost it
  * @rank_new: nobody sees the rank yet. Task context
- * @next: number of the rank's next collective. Task context
- * @sync: the rank is leaving. Under rank->lock
  * @missed: does an operation of @by wait for one that rank @gone has never posted? Names it
  * @failed: nothing new begins. Under comm->lock
  * @flood: end what is in flight on all ranks, and return when that is done. Task context
@@ -281,8 +279,6 @@ struct npulink_comm_events {
 	int (*rank_reserve)(struct npulink_file *file);
 	void (*rank_abort)(struct npulink_file *file);
 	void (*rank_new)(struct npulink_rank *rank);
-	u64 (*next)(struct npulink_rank *rank);
-	int (*sync)(struct npulink_rank *rank);
 	bool (*missed)(struct npulink_rank *by, u32 gone, struct npulink_cause *cause);
 	void (*failed)(struct npulink_comm *comm);
 	void (*flood)(struct npulink_comm *comm);
@@ -359,6 +355,7 @@ void npulink_comm_exit(void);
 extern const struct npulink_object_type npulink_rank_type;
 
 void npulink_rank_put(struct npulink_rank *rank);
+u64 npulink_rank_next(struct npulink_rank *rank);
 struct npulink_rank *npulink_rank_new(struct npulink_file *file);
 int npulink_rank_join(struct npulink_rank *rank,
 		      int (*join)(struct npulink_rank *rank, void *arg), void *arg);

@@ -223,6 +223,17 @@ npulink_hot struct npulink_rank *npulink_rank_lookup(struct npulink_file *file, 
 	return container_of(obj, struct npulink_rank, obj);
 }
 
+/* The number of its next collective, as users know it. Task context. */
+u64 npulink_rank_next(struct npulink_rank *rank)
+{
+	u64 next;
+
+	spin_lock_irq(&rank->lock);
+	next = npulink_told(rank->next);
+	spin_unlock_irq(&rank->lock);
+	return next;
+}
+
 /* ---- leaving ---------------------------------------------------------------------- */
 
 /* If not, it is closed at once, so that nobody makes it busy before it has left. */
@@ -259,7 +270,6 @@ void npulink_rank_leave(struct npulink_rank *rank)
 	mutex_lock(&npulink_comms_lock);
 	mutex_lock(&comm->mutex);
 	spin_lock_irq(&rank->lock);
-	npulink_comm_events->sync(rank);
 	rank->closed = true;
 	spin_unlock_irq(&rank->lock);
 	RCU_INIT_POINTER(comm->ranks[rank->rank], NULL);

@@ -12,7 +12,6 @@
 #include "comm/comm.h"
 #include "file/file.h"
 #include "observe/genl.h"
-#include "run/board.h"
 #include "run/op.h"
 
 /* ---- who sees what -------------------------------------------------------------- */
@@ -235,7 +234,6 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	u64 next, met, age = 0;
 
 	spin_lock_irq(&rank->lock);
-	npulink_board_sync(rank);
 	stats = rank->stats;
 	next = npulink_told(rank->next);
 	met = rank->met;

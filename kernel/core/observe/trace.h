@@ -10,26 +10,15 @@
 #define NPULINK_TRACE_H
 
 #include <linux/tracepoint.h>
+#include <npulink/collectives.h>
 #include "run/board.h"
 #include "run/op.h"
 
+/* The value and its names become arguments before __print_symbolic() is looked at. */
+#define NPULINK_SHOW_ROW(id, name, ...) , { NPULINK_COLL_##id, name }
+#define npulink_show_symbolic(args...) __print_symbolic(args)
 #define npulink_show_collective(collective) \
-	__print_symbolic(collective, \
-			 { NPULINK_COLL_ALLREDUCE, "allreduce" }, \
-			 { NPULINK_COLL_REDUCE, "reduce" }, \
-			 { NPULINK_COLL_BROADCAST, "broadcast" }, \
-			 { NPULINK_COLL_SCATTER, "scatter" }, \
-			 { NPULINK_COLL_SCATTERV, "scatterv" }, \
-			 { NPULINK_COLL_GATHER, "gather" }, \
-			 { NPULINK_COLL_GATHERV, "gatherv" }, \
-			 { NPULINK_COLL_ALLGATHER, "allgather" }, \
-			 { NPULINK_COLL_ALLGATHERV, "allgatherv" }, \
-			 { NPULINK_COLL_REDUCE_SCATTER, "reduce_scatter" }, \
-			 { NPULINK_COLL_REDUCE_SCATTERV, "reduce_scatterv" }, \
-			 { NPULINK_COLL_ALLTOALL, "alltoall" }, \
-			 { NPULINK_COLL_ALLTOALLV, "alltoallv" }, \
-			 { NPULINK_COLL_BARRIER, "barrier" }, \
-			 { NPULINK_COLL_P2P, "p2p" })
+	npulink_show_symbolic(collective NPULINK_COLLECTIVES(NPULINK_SHOW_ROW))
 
 #define npulink_show_cause(cause) \
 	__print_symbolic(cause, \

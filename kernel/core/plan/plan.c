@@ -8,7 +8,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <npulink/meet.h>
 #include <npulink/verify.h>
 #include "base/queue.h"
 #include "comm/comm.h"
@@ -377,7 +376,7 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 	plan->check = plan->rank->comm->checksum && plan->max_len;
 	plan->nreqs = min_t(u32, nengine, plan->check ? NPULINK_CHECK_REQS : NPULINK_OP_REQS);
 	/* A root that only sends may take part in others' copies, see round.c. */
-	if (!nengine && npulink_coll_meets_large(plan->call.collective))
+	if (!nengine && npulink_coll_gathers_large(plan->call.collective))
 		plan->nreqs = 1;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef NPULINK_PLAN_H
 #define NPULINK_PLAN_H
 
+#include <npulink/collectives.h>
 #include "comm/comm.h"
 
 #define NPULINK_OP_REQS		8	/* requests that one operation has at a time */
@@ -113,6 +114,19 @@ void npulink_plan_init(const struct npulink_plan_events *events);
 extern const struct npulink_object_type npulink_plan_type;
 
 int npulink_plan_create_ioctl(struct npulink_ucmd *ucmd);
+
+/* Is this collective run as a whole when the last rank has posted? See run/round.c. */
+static inline bool npulink_coll_gathers(u32 collective)
+{
+	return npulink_coll_in(NPULINK_COLLS_ALWAYS, collective);
+}
+
+/* The same of much data only. */
+static inline bool npulink_coll_gathers_large(u32 collective)
+{
+	return npulink_coll_in(NPULINK_COLLS_LARGE, collective);
+}
+
 static inline size_t npulink_req_size(const struct npulink_plan *plan)
 {
 	return sizeof(struct npulink_req) + plan->max_src * sizeof(struct npulink_operand);

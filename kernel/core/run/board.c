@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * board.c - memory where ranks of one machine meet without a system call: see
- * linux/npulink_board.h, which has the rules.
+ * board.c - memory that the ranks of a communicator on one node share, and two pages in which the
+ * kernel says what they have to know: see linux/npulink_board.h.
  *
- * The kernel makes the memory, says in it what all have to know, and is the judge: the first
- * POST of a number decides whether the operation is met on the board. For that it says first
- * that it was posted, and then looks for the flags. A rank that puts its flag later sees that,
- * and so does whoever sees that flag. What ranks write is theirs: a wrong flag makes them disagree
- * among each other, which they could do by what they bring as well. A number is bounded by what
- * the kernel knows, see npulink_board_sync().
+ * The kernel knows nothing of what is in the shared memory: it never reads or writes it. It is a
+ * shmem file, so pages are charged to whoever touches them first, and shared futexes work on it.
+ * Nobody has a descriptor of the file. It goes with the communicator and the last mapping.
  */
+#include <linux/file.h>
 #include <linux/moduleparam.h>
+#include <linux/shmem_fs.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 #include <npulink/compat.h>
-#include "base/clock.h"
-#include "base/hot.h"
-#include "base/number.h"
 #include "comm/comm.h"
 #include "file/file.h"
 #include "run/board.h"
-
-/*
- * Who says on the board how many collectives a rank has met is its process. No process meets more
- * than one in a nanosecond, so that is how many it is believed; in hundreds of years no number
- * comes near its wrap. Processors' clocks may differ by so many.
- */
-#define BOARD_SLACK	(10 * NSEC_PER_MSEC)
 
 /* ---- open and closed, for all ---------------------------------------------------------- */
 
@@ -98,150 +87,22 @@ void npulink_board_exit(void)
 	vfree(board_machine);
 }
 
-/* ---- the judge ------------------------------------------------------------------------- */
-
-/* A board that all ranks can use, or NULL. */
-npulink_hot struct npulink_board *npulink_board_of(struct npulink_comm *comm)
-{
-	/* Pairs with npulink_board_get(). */
-	struct npulink_board *board = smp_load_acquire(&comm->board);
-
-	/* Pairs with npulink_board_area(). */
-	return board && smp_load_acquire(&board->nareas) == comm->nranks ? board : NULL;
-}
-
-/*
- * What @rank says that it has met on the board since it last posted, nobody else counts: not the
- * totals. Returns -EOVERFLOW if that cannot be. Under its lock.
- */
-int npulink_board_sync(struct npulink_rank *rank)
-{
-	struct npulink_board *board = npulink_board_of(rank->comm);
-	u64 known = npulink_told(rank->next), next;
-
-	lockdep_assert_held(&rank->lock);
-	if (!board)
-		return 0;
-	next = READ_ONCE(board->areas[rank->rank]->next);
-	if (next <= known)
-		return 0;
-	if (next > npulink_clock() - rank->born + BOARD_SLACK)
-		return -EOVERFLOW;
-	rank->met += next - known;
-	WRITE_ONCE(rank->next, npulink_number(next));
-	return 0;
-}
-
-/* The number of its next collective. Task context. */
-u64 npulink_board_next(struct npulink_rank *rank)
-{
-	u64 next;
-
-	spin_lock_irq(&rank->lock);
-	npulink_board_sync(rank);
-	next = rank->next;
-	spin_unlock_irq(&rank->lock);
-	return next;
-}
-
-/* What the slot of @rank says if it says @number, of whatever call; or 0. */
-npulink_hot u64 npulink_board_flag(const struct npulink_board *board, u32 rank, u64 number)
-{
-	u64 flag = READ_ONCE(board->areas[rank]->slots[number % NPULINK_BOARD_SLOTS].flag);
-
-	return flag >> 24 == NPULINK_BOARD_FLAG(number, 0) >> 24 ? flag : 0;
-}
-
-/* Do all slots of @number say the same? */
-npulink_hot bool npulink_board_all(const struct npulink_board *board, u64 number)
-{
-	/* Each is read once: ranks write them meanwhile. */
-	u64 flag = npulink_board_flag(board, 0, number);
-	u32 i;
-
-	for (i = 1; flag && i < board->nranks; i++)
-		if (npulink_board_flag(board, i, number) != flag)
-			return false;
-	return flag;
-}
-
-/*
- * @rank is about to post the collective @number. True if it need not, as all have met on the board.
- * Under its lock.
- */
-bool npulink_board_met(struct npulink_rank *rank, u64 number)
-{
-	struct npulink_comm *comm = rank->comm;
-	struct npulink_board *board = npulink_board_of(comm);
-	u64 *refused;
-	bool met;
-	u32 slot;
-
-	lockdep_assert_held(&rank->lock);
-	if (!board)
-		return false;
-	/* On the board they are as ranks know them, and too small to wrap. */
-	number = npulink_told(number);
-	slot = number % NPULINK_BOARD_SLOTS;
-	/* Nobody is that far ahead: what needs all ranks is in flight until all have posted it. */
-	refused = &board->refused[number % NPULINK_MAX_INFLIGHT];
-	spin_lock(&comm->lock);
-	if (board->off[slot] == number + 1) {
-		met = board->met[slot];
-	} else if (board->off[slot] > number + 1) {
-		/*
-		 * Somebody has posted a later one of this slot. He has met here, and then the flags
-		 * are still there; or he has posted this one too, perhaps after he put his flag.
-		 */
-		met = *refused != number + 1 && npulink_board_all(board, number);
-	} else {
-		board->off[slot] = number + 1;
-		WRITE_ONCE(board->comm->off[slot], number + 1);
-		/* With the barrier of those who put a flag, and then look at off. */
-		smp_mb();
-		npulink_board_wake(board, 0);
-		met = npulink_board_all(board, number);
-		board->met[slot] = met;
-		if (!met)
-			*refused = number + 1;
-	}
-	spin_unlock(&comm->lock);
-	return met;
-}
-
-/* @rank has posted. Under its lock. */
-void npulink_board_posted(struct npulink_rank *rank)
-{
-	/* Pairs with npulink_board_get(). */
-	struct npulink_board *board = smp_load_acquire(&rank->comm->board);
-
-	lockdep_assert_held(&rank->lock);
-	if (board)
-		WRITE_ONCE(board->comm->posted[rank->rank], npulink_told(rank->next));
-}
+/* ---- the memory ------------------------------------------------------------------------ */
 
 /* The cause has been recorded. Under comm->lock. */
 void npulink_board_failed(struct npulink_comm *comm)
 {
 	lockdep_assert_held(&comm->lock);
-	if (!comm->board)
-		return;
-	WRITE_ONCE(comm->board->comm->failed, 1);
-	smp_mb();	/* pairs with npulink_board_begin() */
-	npulink_board_wake(comm->board, 0);
+	if (comm->board)
+		WRITE_ONCE(comm->board->comm->failed, 1);
 }
-
-/* ---- the memory ------------------------------------------------------------------------ */
 
 static void npulink_board_free(struct npulink_board *board)
 {
-	u32 i;
-
 	if (!board)
 		return;
-	timer_shutdown_sync(&board->timer);
-	for (i = 0; i < board->nranks; i++)
-		vfree(board->areas[i]);
+	if (board->shared)
+		fput(board->shared);
 	vfree(board->comm);
 	kfree(board);
 }
@@ -252,6 +113,30 @@ void npulink_board_drop(struct npulink_comm *comm)
 	npulink_board_free(comm->board);
 }
 
+static struct npulink_board *npulink_board_new(u32 nranks)
+{
+	struct npulink_board *board = kzalloc(sizeof(*board), GFP_KERNEL_ACCOUNT);
+	int rc = -ENOMEM;
+
+	if (!board)
+		return ERR_PTR(rc);
+	board->comm = __vmalloc(PAGE_SIZE, GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	if (!board->comm)
+		goto err_board;
+	/* Without VM_NORESERVE: who has no memory is told now, and not by a signal later. */
+	board->shared = shmem_file_setup("npulink-board", nranks * NPULINK_BOARD_BYTES, 0);
+	if (IS_ERR(board->shared)) {
+		rc = PTR_ERR(board->shared);
+		board->shared = NULL;
+		goto err_board;
+	}
+	return board;
+
+err_board:
+	npulink_board_free(board);
+	return ERR_PTR(rc);
+}
+
 /* That of @comm, made if it has none. */
 static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 {
@@ -260,17 +145,9 @@ static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 
 	if (board)
 		return board;
-	new = kzalloc(sizeof(*new), GFP_KERNEL_ACCOUNT);
-	if (!new)
-		return NULL;
-	new->comm = __vmalloc(PAGE_ALIGN(sizeof(*new->comm)), GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!new->comm) {
-		kfree(new);
-		return NULL;
-	}
-	new->nranks = comm->nranks;
-	new->turns = &comm->turns;
-	npulink_board_wait_init(new);
+	new = npulink_board_new(comm->nranks);
+	if (IS_ERR(new))
+		return new;
 	spin_lock_irq(&comm->lock);
 	board = comm->board;
 	if (!board) {
@@ -285,109 +162,58 @@ static struct npulink_board *npulink_board_get(struct npulink_comm *comm)
 	return board;
 }
 
-/* What @rank writes; it stays as long as the communicator. */
-static struct npulink_board_rank *npulink_board_area(struct npulink_rank *rank)
+/* What ranks write. From here on the mapping is one of the shmem file. */
+static int npulink_board_map_shared(struct npulink_board *board, struct vm_area_struct *vma)
 {
-	struct npulink_comm *comm = rank->comm;
-	struct npulink_board_rank *area, *new;
-	struct npulink_board *board = npulink_board_get(comm);
-
-	if (!board)
-		return NULL;
-	new = __vmalloc(PAGE_ALIGN(sizeof(*new)), GFP_KERNEL_ACCOUNT | __GFP_ZERO);
-	if (!new)
-		return NULL;
-	spin_lock_irq(&rank->lock);
-	spin_lock(&comm->lock);
-	area = board->areas[rank->rank];
-	if (!area) {
-		area = new;
-		new = NULL;
-		board->areas[rank->rank] = area;
-		WRITE_ONCE(board->comm->posted[rank->rank], npulink_told(rank->next));
-		/* Whoever sees that all are there can look at them. */
-		smp_store_release(&board->nareas, board->nareas + 1);
-	}
-	spin_unlock(&comm->lock);
-	spin_unlock_irq(&rank->lock);
-	vfree(new);
-	return area;
+	vma_set_file(vma, board->shared);
+	vma->vm_pgoff = 0;
+	return call_mmap(board->shared, vma);
 }
 
-/* @len bytes of @mem at *@addr, which moves behind them. */
-static int npulink_board_insert(struct vm_area_struct *vma, unsigned long *addr, const void *mem,
-				size_t len)
+/* What the kernel writes. */
+static int npulink_board_map_told(struct npulink_board *board, struct vm_area_struct *vma)
 {
-	size_t off;
 	int rc;
 
-	for (off = 0; off < len; off += PAGE_SIZE, *addr += PAGE_SIZE) {
-		rc = vm_insert_page(vma, *addr, vmalloc_to_page(mem + off));
-		if (rc)
-			return rc;
-	}
-	return 0;
-}
-
-static int npulink_board_map_own(struct npulink_rank *rank, struct vm_area_struct *vma)
-{
-	unsigned long addr = vma->vm_start;
-	struct npulink_board_rank *area;
-
-	if (vma->vm_end - vma->vm_start != PAGE_ALIGN(sizeof(*area)))
-		return -EINVAL;
-	area = npulink_board_area(rank);
-	if (!area)
-		return -ENOMEM;
-	return npulink_board_insert(vma, &addr, area, PAGE_ALIGN(sizeof(*area)));
-}
-
-static int npulink_board_map_all(struct npulink_rank *rank, struct vm_area_struct *vma)
-{
-	struct npulink_board *board = npulink_board_of(rank->comm);
-	const size_t len = PAGE_ALIGN(sizeof(struct npulink_board_rank));
-	unsigned long addr = vma->vm_start;
-	int rc;
-	u32 i;
-
-	if (vma->vm_flags & VM_WRITE)
-		return -EACCES;
-	if (vma->vm_end - vma->vm_start !=
-	    PAGE_SIZE + PAGE_ALIGN(sizeof(*board->comm)) + rank->comm->nranks * len)
-		return -EINVAL;
-	if (!board)
-		return -EAGAIN;
 	npulink_vma_flags_clear(vma, VM_MAYWRITE);
-	rc = npulink_board_insert(vma, &addr, board_machine, PAGE_SIZE);
-	if (!rc)
-		rc = npulink_board_insert(vma, &addr, board->comm,
-					  PAGE_ALIGN(sizeof(*board->comm)));
-	for (i = 0; !rc && i < rank->comm->nranks; i++)
-		rc = npulink_board_insert(vma, &addr, board->areas[i], len);
-	return rc;
+	rc = vm_insert_page(vma, vma->vm_start, vmalloc_to_page(board_machine));
+	return rc ?: vm_insert_page(vma, vma->vm_start + PAGE_SIZE, vmalloc_to_page(board->comm));
 }
 
-/* mmap() at @off, one of NPULINK_MMAP_BOARD() or NPULINK_MMAP_BOARD_OWN(). */
+/* mmap() at @off, one of NPULINK_MMAP_BOARD() or NPULINK_MMAP_BOARD_SHARED(). */
 int npulink_board_mmap(struct npulink_file *file, u64 off, struct vm_area_struct *vma)
 {
 	u64 id = (off - NPULINK_MMAP_BOARD(0)) >> NPULINK_BOARD_SHIFT;
+	unsigned long len = vma->vm_end - vma->vm_start;
+	bool shared = off == NPULINK_MMAP_BOARD_SHARED(id);
+	struct npulink_board *board;
 	struct npulink_rank *rank;
-	int rc;
+	int rc = 0;
 
-	if (off != NPULINK_MMAP_BOARD(id) && off != NPULINK_MMAP_BOARD_OWN(id))
+	if (off != NPULINK_MMAP_BOARD(id) && !shared)
 		return -EINVAL;
 	rank = npulink_rank_lookup(file, id);
 	if (IS_ERR(rank))
 		return PTR_ERR(rank);
-	npulink_vma_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
 	/* Users need not trust each other with processor time, nor with what they would read. */
 	if (rank->comm->nranks > NPULINK_BOARD_RANKS || rank->comm->any_uid ||
 	    rank->comm->checksum || READ_ONCE(rank->comm->far))
 		rc = -EOPNOTSUPP;
-	else if (off == NPULINK_MMAP_BOARD(id))
-		rc = npulink_board_map_all(rank, vma);
+	else if (!shared && vma->vm_flags & VM_WRITE)
+		rc = -EACCES;
+	else if (len != (shared ? rank->comm->nranks * NPULINK_BOARD_BYTES : 2 * PAGE_SIZE))
+		rc = -EINVAL;
+	if (rc)
+		goto out;
+	npulink_vma_flags_set(vma, VM_DONTCOPY | VM_DONTEXPAND | VM_DONTDUMP);
+	board = npulink_board_get(rank->comm);
+	if (IS_ERR(board))
+		rc = PTR_ERR(board);
+	else if (shared)
+		rc = npulink_board_map_shared(board, vma);
 	else
-		rc = npulink_board_map_own(rank, vma);
+		rc = npulink_board_map_told(board, vma);
+out:
 	npulink_rank_put(rank);
 	return rc;
 }

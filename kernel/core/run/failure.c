@@ -9,7 +9,6 @@
 #include "device/device_core.h"
 #include "file/file.h"
 #include "plan/plan.h"
-#include "run/board.h"
 #include "run/failure.h"
 #include "run/op.h"
 #include "run/round.h"
@@ -117,7 +116,7 @@ static void npulink_file_fail(struct npulink_file *file, u32 cause,
 		c.rank = rank->rank;
 		c.peer = rank->rank;
 		c.step = ~0U;
-		c.number = npulink_told(npulink_board_next(rank));
+		c.number = npulink_rank_next(rank);
 		npulink_blame_step(rank, NPULINK_NO_PEER, &c);
 		fail(rank->comm, &c);
 		npulink_object_put(obj);

@@ -9,7 +9,6 @@
  * each other (graph_items.c). round.c says when a graph is run, and by whom.
  */
 #include <linux/slab.h>
-#include <npulink/meet.h>
 #include "base/number.h"
 #include "comm/comm.h"
 #include "plan/plan.h"
@@ -375,6 +374,19 @@ static bool maker_alloc(struct maker *m)
 	return true;
 }
 
+/*
+ * Bytes that one task may read and write for all ranks, as struct npulink_device_info tells. It is
+ * one processor that works, where there could be several; but where ranks share processors, each
+ * round of messages that is not needed saves a process switch of each rank, and the others would
+ * not have worked much sooner.
+ */
+static u64 npulink_graph_bytes(u32 nranks, u32 processors)
+{
+	if (!processors || nranks <= processors)
+		return npulink_script_bytes;
+	return 2ULL * nranks * (npulink_script_bytes / processors);
+}
+
 /* The graph of the plans of @ops, one of each rank, or NULL. Task context, may sleep. */
 struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nranks)
 {
@@ -396,11 +408,10 @@ struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nran
 		}
 		ok = maker_alloc(&m) && maker_run(&m);
 	}
-	if (ok && m.bytes > npulink_meet_bytes(npulink_script_bytes, nranks,
-					       ops[0]->rank->dev->processors))
+	if (ok && m.bytes > npulink_graph_bytes(nranks, ops[0]->rank->dev->processors))
 		ok = npulink_graph_divide(m.g, max_src, m.bytes);
 	else
-		ok = ok && npulink_coll_meets(ops[0]->plan->call.collective);
+		ok = ok && npulink_coll_gathers(ops[0]->plan->call.collective);
 	if (m.ranks)
 		kvfree(m.ranks[0].drain_left);
 	kvfree(m.ranks);

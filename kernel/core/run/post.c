@@ -7,12 +7,12 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include "base/clock.h"
+#include "base/number.h"
 #include "comm/comm.h"
 #include "file/buf.h"
 #include "file/file.h"
 #include "observe/trace.h"
 #include "plan/plan.h"
-#include "run/board.h"
 #include "run/event.h"
 #include "run/op.h"
 #include "run/round.h"
@@ -190,27 +190,51 @@ static void npulink_unbind(struct npulink_op *op)
 }
 
 /*
+ * That of a collective of @rank. It may leave some out, whose ranks have met without us; that many
+ * never come near the wrap. Under its lock.
+ */
+static int npulink_post_number(const struct npulink_rank *rank, const struct npulink_post *post,
+			       u64 *number)
+{
+	u64 next = npulink_told(rank->next);
+
+	lockdep_assert_held(&rank->lock);
+	*number = rank->next;
+	if (!(post->flags & NPULINK_POST_NUMBER))
+		return 0;
+	if (post->number < next)
+		return -EALREADY;
+	if (post->number >= NPULINK_MAX_NUMBER)
+		return -EOVERFLOW;
+	if (post->number > next && READ_ONCE(rank->comm->far))
+		return -EOPNOTSUPP;
+	*number = npulink_number(post->number);
+	return 0;
+}
+
+/*
  * From here on peers can find it, and a failure of the communicator ends it. @differs: what has
  * its number already is another call.
  */
-static int npulink_op_publish(struct npulink_op *op, struct npulink_arrival *arrival,
-			      bool *differs)
+static int npulink_op_publish(struct npulink_op *op, const struct npulink_post *post,
+			      struct npulink_arrival *arrival, bool *differs)
 {
 	struct npulink_rank *rank = op->rank;
 	struct npulink_plan *plan = op->plan;
 	unsigned long flags;
+	u64 number;
 	int rc;
 
 	*differs = false;
 	spin_lock_irqsave(&rank->lock, flags);
-	rc = plan->p2p ? 0 : npulink_board_sync(rank);
+	rc = plan->p2p ? 0 : npulink_post_number(rank, post, &number);
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&rank->comm->failed)) {
 		rc = rank->comm->cause.status;
 	} else if (rank->closed) {
 		rc = -ENOENT;
 	} else if (rc) {
-		/* It says that it is where it cannot be. */
+		/* It cannot have that number. */
 	} else if (plan->p2p) {
 		struct npulink_conn *conn = plan->peers[0].conn;
 
@@ -219,20 +243,17 @@ static int npulink_op_publish(struct npulink_op *op, struct npulink_arrival *arr
 	} else {
 		struct npulink_op **entry;
 
-		entry = &rank->table[rank->next % NPULINK_MAX_INFLIGHT];
-		op->number = rank->next;
+		entry = &rank->table[number % NPULINK_MAX_INFLIGHT];
+		op->number = number;
 		if (*entry)
 			rc = -EBUSY;
-		else if (npulink_board_met(rank, rank->next))
-			rc = -EALREADY;
 		else
-			rc = npulink_comm_check_call(rank->comm, rank, rank->next, &plan->call,
-						     NULL);
+			rc = npulink_comm_check_call(rank->comm, rank, number, &plan->call, NULL);
 		*differs = rc == -EPROTO;
 		if (!rc) {
 			*entry = op;
-			rank->next++;
-			npulink_board_posted(rank);
+			rank->met += number - rank->next;
+			rank->next = number + 1;
 		}
 	}
 	if (!rc) {
@@ -279,7 +300,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	bool differs;
 	int rc;
 
-	if (post->flags & ~(NPULINK_POST_WAIT | NPULINK_POST_HELD) ||
+	if (post->flags & ~(NPULINK_POST_WAIT | NPULINK_POST_HELD | NPULINK_POST_NUMBER) ||
 	    post->in_fence != -1 || post->out_fence != -1)
 		return ERR_PTR(-EOPNOTSUPP);
 	obj = npulink_object_get(file, post->plan_id, &npulink_plan_type);
@@ -287,7 +308,8 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 		return ERR_CAST(obj);
 	plan = container_of(obj, struct npulink_plan, obj);
 	rc = -EINVAL;
-	if (post->nbinds != plan->nslots)
+	if (post->nbinds != plan->nslots ||
+	    (post->flags & NPULINK_POST_NUMBER ? plan->p2p : post->number))
 		goto err_plan;
 	/* Pairs with npulink_comm_record(). */
 	if (smp_load_acquire(&plan->rank->comm->failed)) {
@@ -323,7 +345,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	rc = -ENODEV;
 	if (!percpu_ref_tryget_live(&dev->users))
 		goto err_slot;
-	rc = npulink_op_publish(op, &arrival, &differs);
+	rc = npulink_op_publish(op, post, &arrival, &differs);
 	if (rc) {
 		if (differs)
 			npulink_op_fail_call(op);

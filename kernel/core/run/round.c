@@ -19,7 +19,6 @@
  */
 #include <linux/moduleparam.h>
 #include <linux/sched/signal.h>
-#include <npulink/meet.h>
 #include <npulink/verify.h>
 #include "base/number.h"
 #include "comm/comm.h"
@@ -61,10 +60,10 @@ static bool npulink_call_gathers(const struct npulink_call *call)
 {
 	if (!npulink_script_bytes)
 		return false;
-	if (npulink_coll_meets_large(call->collective))
+	if (npulink_coll_gathers_large(call->collective))
 		return call->dtype < NPULINK_DTYPES &&
 		       call->count >= npulink_script_bytes / npulink_dtype_size(call->dtype);
-	return npulink_coll_meets(call->collective) &&
+	return npulink_coll_gathers(call->collective) &&
 	       (call->count || call->collective == NPULINK_COLL_BARRIER);
 }
 

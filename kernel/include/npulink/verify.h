@@ -6,10 +6,7 @@
 #ifndef NPULINK_VERIFY_H
 #define NPULINK_VERIFY_H
 
-#include <linux/npulink.h>
-#ifndef __KERNEL__
-#include <stdbool.h>
-#endif
+#include <npulink/collectives.h>
 
 #define NPULINK_MAX_STEPS	(1U << 20)
 #define NPULINK_MAX_RANKS	(1U << 20)
@@ -98,48 +95,6 @@ static inline __u32 npulink_dtype_size(__u32 dtype)
 	};
 
 	return dtype < NPULINK_DTYPES ? size[dtype] : 0;
-}
-
-/* Do the ranks give counts, one per rank? */
-static inline bool npulink_coll_is_v(__u32 collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHERV:
-	case NPULINK_COLL_ALLGATHERV:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-	case NPULINK_COLL_ALLTOALLV:
-		return true;
-	}
-	return false;
-}
-
-/* Is one rank not like the others? */
-static inline bool npulink_coll_has_root(__u32 collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_BROADCAST:
-	case NPULINK_COLL_SCATTER:
-	case NPULINK_COLL_SCATTERV:
-	case NPULINK_COLL_GATHER:
-	case NPULINK_COLL_GATHERV:
-		return true;
-	}
-	return false;
-}
-
-/* Is a reduction part of the call? */
-static inline bool npulink_coll_reduces(__u32 collective)
-{
-	switch (collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_REDUCE:
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_REDUCE_SCATTERV:
-		return true;
-	}
-	return false;
 }
 
 #endif /* NPULINK_VERIFY_H */

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * board_turns - ranks that meet on the board and share processors: who may go on is held until a
- * processor is free for him, but not for long, and signals and deaths come at any time.
+ * turns - ranks that wait in POST and share processors: who may go on is held until a
+ * processor is free for it, but not for long, and signals and deaths come at any time.
  *
- * npulink-test: timeout=120
+ * npulink-test: timeout=180
  */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include "board.h"
 #include "harness.h"
+#include "team.h"
 
 #define RANKS	8
-#define ROUNDS	2000
+#define ROUNDS	500
 
 static struct team team;
-static struct npulink_board_rank *own[RANKS];
-static const struct npulink_board_comm *comm;
 
 struct seat {
 	pthread_t thread;
@@ -45,9 +43,8 @@ static int crowd(void)
 	return sched_setaffinity(0, sizeof(two), &two) ? -errno : 0;
 }
 
-static int open_board(void)
+static int open_team(void)
 {
-	char *all;
 	int r, rc;
 
 	memset(seats, 0, sizeof(seats));
@@ -55,61 +52,21 @@ static int open_board(void)
 	rc = crowd();
 	if (!rc)
 		rc = team_open(&team, RANKS, 2, 64);
-	for (r = 0; !rc && r < RANKS; r++) {
-		own[r] = map_own(&team.m[r]);
-		if (own[r] == MAP_FAILED)
-			rc = -errno;
+	for (r = 0; !rc && r < RANKS; r++)
 		seats[r].rank = r;
-	}
-	if (rc)
-		return rc;
-	all = map_all(&team.m[0]);
-	if (all == MAP_FAILED)
-		return -errno;
-	comm = (void *)(all + getpagesize());
-	return 0;
+	return rc;
 }
 
-static void close_board(void)
-{
-	int r;
-
-	team_close(&team);
-	munmap((char *)comm - getpagesize(), all_len(RANKS));
-	for (r = 0; r < RANKS; r++)
-		munmap(own[r], own_len());
-}
-
-static bool all_there(uint64_t number)
-{
-	const unsigned int slot = number % NPULINK_BOARD_SLOTS;
-	int r;
-
-	for (r = 0; r < RANKS; r++)
-		if (__atomic_load_n(&own[r]->slots[slot].flag, __ATOMIC_SEQ_CST) !=
-		    NPULINK_BOARD_FLAG(number, HASH))
-			return false;
-	return true;
-}
-
-/* As lib/run/board.c does it, but for what is brought. 0 or what should not have come. */
-static int meet(struct seat *s, uint64_t number)
+/* One collective; signals may come. 0 or what should not have come. */
+static int meet(const struct seat *s)
 {
 	const struct member *m = &team.m[s->rank];
-	int rc;
+	struct npulink_post post = member_post_cmd(m, NPULINK_POST_WAIT);
+	int rc = raw_ioctl(m->fd, NPULINK_POST, &post);
 
-	put_flag(own[s->rank], number, HASH);
-	if (all_there(number))
-		return board_wait(m->fd, m->comm, NPULINK_BOARD_WAKE, 0);
-	while (!all_there(number)) {
-		rc = board_wait(m->fd, m->comm, 0, number);
-		if (rc < 0 && rc != -EINTR && rc != -ETIME)
-			return rc;
-		/* Who is told that it is over finds that it is. */
-		if (rc >= 0 && !all_there(number))
-			return -EPROTO;
-	}
-	return 0;
+	while (rc == -EINTR)
+		rc = raw_wait(m->fd, post.out_seq, &post.out_result);
+	return rc ? rc : post.out_result.status;
 }
 
 static void *rounds_fn(void *arg)
@@ -118,7 +75,7 @@ static void *rounds_fn(void *arg)
 	uint64_t i;
 
 	for (i = 0; i < s->rounds && !s->rc; i++) {
-		s->rc = meet(s, i);
+		s->rc = meet(s);
 		s->done = i + 1;
 	}
 	return NULL;
@@ -145,9 +102,7 @@ static void *once_fn(void *arg)
 {
 	struct seat *s = arg;
 
-	do
-		s->rc = board_wait(team.m[s->rank].fd, team.m[s->rank].comm, 0, 0);
-	while (s->rc == -ETIME);
+	s->rc = meet(s);
 	left++;
 	/* Awake, so that nobody has this processor from us. */
 	while (left < RANKS)
@@ -159,20 +114,17 @@ TEST(none_is_forgotten)
 {
 	const struct sigaction sa = { .sa_handler = on_signal };
 	bool all = true;
-	uint64_t until;
+	uint64_t until, seq;
 	int i, r;
 
 	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
 	for (i = 0; i < 10 && all; i++) {
-		ASSERT_EQ(0, open_board());
+		ASSERT_EQ(0, open_team());
 		for (r = 1; r < RANKS; r++)
 			ASSERT_EQ(0, pthread_create(&seats[r].thread, NULL, once_fn, &seats[r]));
-		for (r = 1; r < RANKS; r++)
-			put_flag(own[r], 0, HASH);
-		ASSERT_TRUE(RAW_EVENTUALLY(__atomic_load_n(&comm->waiting, __ATOMIC_SEQ_CST) ==
-					   RANKS - 1));
-		put_flag(own[0], 0, HASH);
-		EXPECT_EQ(0, board_wait(team.m[0].fd, team.m[0].comm, NPULINK_BOARD_WAKE, 0));
+		/* Until they sleep. */
+		raw_sleep_ms(50);
+		EXPECT_EQ(0, member_start(&team.m[0], 0, &seq));
 		until = raw_now() + 5000000000ULL;
 		while (left < RANKS - 1 && raw_now() < until)
 			;
@@ -183,9 +135,9 @@ TEST(none_is_forgotten)
 		left = RANKS;
 		for (r = 1; r < RANKS; r++) {
 			pthread_join(seats[r].thread, NULL);
-			EXPECT_LE(0, seats[r].rc);
+			EXPECT_EQ(0, seats[r].rc);
 		}
-		close_board();
+		team_close(&team);
 	}
 }
 
@@ -200,13 +152,12 @@ static void all_rounds_done(struct __test_metadata *_metadata)
 		EXPECT_EQ(0, seats[r].rc);
 		EXPECT_EQ(ROUNDS, seats[r].done);
 	}
-	EXPECT_EQ(0, comm->waiting);
-	close_board();
+	team_close(&team);
 }
 
 TEST(rounds)
 {
-	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, open_team());
 	ASSERT_EQ(0, start_all(ROUNDS));
 	all_rounds_done(_metadata);
 }
@@ -226,7 +177,7 @@ TEST(signals_meanwhile)
 	const struct sigaction sa = { .sa_handler = on_signal };
 	unsigned int i;
 
-	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, open_team());
 	ASSERT_EQ(0, sigaction(SIGUSR1, &sa, NULL));
 	ASSERT_EQ(0, start_all(ROUNDS));
 	for (i = 0; !all_done(); i++)
@@ -241,7 +192,7 @@ TEST(moved_meanwhile)
 	unsigned int i;
 	int cpu;
 
-	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, open_team());
 	ASSERT_EQ(0, sched_getaffinity(0, sizeof(two), &two));
 	ASSERT_EQ(0, start_all(ROUNDS));
 	for (i = 0, cpu = 0; !all_done(); i++, cpu = (cpu + 1) % CPU_SETSIZE) {
@@ -266,7 +217,7 @@ TEST(killed_meanwhile)
 		pid = fork();
 		ASSERT_LE(0, pid);
 		if (!pid) {
-			if (open_board() || start_all(~0ULL))
+			if (open_team() || start_all(~0ULL))
 				_exit(1);
 			for (;;)
 				pause();
@@ -276,13 +227,13 @@ TEST(killed_meanwhile)
 		ASSERT_EQ(pid, waitpid(pid, &status, 0));
 		EXPECT_TRUE(WIFSIGNALED(status));
 	}
-	ASSERT_EQ(0, open_board());
+	ASSERT_EQ(0, open_team());
 	EXPECT_EQ(0, start_all(10));
 	for (i = 0; i < RANKS; i++) {
 		pthread_join(seats[i].thread, NULL);
 		EXPECT_EQ(10, seats[i].done);
 	}
-	close_board();
+	team_close(&team);
 }
 
 TEST_HARNESS_MAIN
