@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * turns - ranks that wait in POST and share processors: who may go on is held until a
- * processor is free for it, but not for long, and signals and deaths come at any time.
+ * turns - ranks that wait in POST and share processors: none is forgotten, while signals and deaths
+ * come at any time.
  *
  * npulink-test: timeout=180
  */

@@ -4,7 +4,6 @@
  */
 #include <linux/module.h>
 #include "base/notify.h"
-#include "base/pass.h"
 #include "base/queue.h"
 #include "comm/agree.h"
 #include "comm/comm.h"
@@ -109,7 +108,6 @@ static int __init npulink_init(void)
 
 	npulink_notify_init(npulink_genl_multicast);
 	npulink_quota_init();
-	npulink_pass_init();
 	rc = npulink_queue_init();
 	if (rc)
 		return rc;
@@ -191,7 +189,6 @@ static void __exit npulink_exit(void)
 	npulink_buf_exit();
 	rcu_barrier();
 	npulink_board_exit();
-	npulink_pass_exit();
 	npulink_files_exit();
 }
 

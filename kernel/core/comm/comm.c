@@ -271,7 +271,6 @@ struct npulink_comm *npulink_comm_new(const u8 *secret, u32 nranks, u32 flags)
 	comm->died = bitmap_zalloc(nranks, GFP_KERNEL_ACCOUNT);
 	memcpy(comm->secret, secret, sizeof(comm->secret));
 	comm->nranks = nranks;
-	comm->turns.size = nranks;
 	comm->any_uid = flags & NPULINK_COMM_ANY_UID;
 	comm->checksum = flags & NPULINK_COMM_CHECKSUM;
 	comm->uid = current_fsuid();

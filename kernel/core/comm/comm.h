@@ -8,7 +8,6 @@
 #include <net/net_namespace.h>
 #include "base/notify.h"
 #include "base/number.h"
-#include "base/pass.h"
 #include "file/file.h"
 #include "file/free.h"
 
@@ -158,7 +157,6 @@ struct npulink_comm {
 	u64 nets[NPULINK_NOTICE_NETS];	/* network namespaces, by cookie, that hear of it in full */
 	u32 nnets;
 	struct npulink_board *board;	/* set once, under lock; or NULL */
-	struct npulink_pass_group turns;	/* of ranks that share processors */
 };
 
 /* Where a rank of another machine is: its node, and the addresses of the ports that lead there. */

@@ -19,7 +19,6 @@
 #include <npulink/device.h>
 #include "file/account.h"
 #include "base/number.h"
-#include "base/pass.h"
 
 #define NPULINK_MAX_INFLIGHT	512	/* operations of one file; a power of two */
 #define NPULINK_MAX_ARENA	(1024 * 1024)
@@ -83,8 +82,6 @@ struct npulink_waiter {
 	bool woken;
 	bool listed;
 	bool forever;		/* no limit but the operation's deadline */
-	bool held;		/* it is over, and it was not woken but given to @pass */
-	struct npulink_pass pass;
 };
 
 /* The address space that a file belongs to; shared by all its files. */

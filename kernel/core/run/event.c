@@ -11,7 +11,6 @@
 #include <linux/vmalloc.h>
 #include <npulink/compat.h>
 #include "base/number.h"
-#include "base/pass.h"
 #include "comm/comm.h"
 #include "file/account.h"
 #include "file/file.h"
@@ -63,19 +62,15 @@ out:
 	return rc;
 }
 
-/* Who waits for @op is woken, or, with @turns, as soon as there is a processor for him. */
-static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op,
-			    struct npulink_pass_group *turns)
+/* Who waits for @op is woken. */
+static void npulink_op_wake(struct npulink_file *file, struct npulink_op *op)
 {
 	struct npulink_waiter *w;
 
 	/* Whoever sees it sees the result. */
 	smp_store_release(&op->done, true);
 	list_for_each_entry(w, &file->waiters, node) {
-		if (w->op != op)
-			continue;
-		w->held = turns && !w->woken && npulink_pass_hold(&w->pass, turns);
-		if (!w->held)
+		if (w->op == op)
 			wake_up_process(w->task);
 	}
 }
@@ -95,7 +90,7 @@ void npulink_slot_give(struct npulink_file *file, struct npulink_op *op)
 			/* Never started; somebody may have guessed its name. */
 			file->inflight--;
 			op->result.status = -ECANCELED;
-			npulink_op_wake(file, op, NULL);
+			npulink_op_wake(file, op);
 		}
 	}
 	spin_unlock_irq(&file->lock);
@@ -149,7 +144,7 @@ void npulink_op_deliver(struct npulink_op *op)
 		if (cq->eventfd)
 			npulink_eventfd_signal(cq->eventfd);
 	}
-	npulink_op_wake(file, op, op->turns);
+	npulink_op_wake(file, op);
 	/* Who polls looks at the ring; npulink_release(), at what is in flight. */
 	if ((!op->held || READ_ONCE(file->dead)) && wq_has_sleeper(&file->poll_wq))
 		wake_up(&file->poll_wq);

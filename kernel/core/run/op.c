@@ -364,7 +364,6 @@ void npulink_op_finish(struct npulink_op *op, struct npulink_run *run)
 
 	lockdep_assert_held(&rank->lock);
 	if (unlikely(op->foreign)) {
-		op->turns = NULL;	/* those have been woken without it */
 		/* Its driver sleeps. Whoever comes here meanwhile finds it queued. */
 		npulink_op_get(op);
 		if (!npulink_queue(&op->end_work))

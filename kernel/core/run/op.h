@@ -117,7 +117,6 @@ struct npulink_op {
 	struct npulink_bound binds[NPULINK_MAX_SLOTS];
 	struct npulink_op *chain;	/* the next one that somebody has to start */
 	struct npulink_req *part;	/* its task's, while a round runs it with others */
-	struct npulink_pass_group *turns;	/* who waits may have to wait for a processor */
 	struct npulink_unit_state *units;
 	struct npulink_op_stream *streams;
 	u32 *drain_left;

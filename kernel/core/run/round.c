@@ -21,7 +21,6 @@
 #include <linux/sched/signal.h>
 #include <npulink/verify.h>
 #include "base/number.h"
-#include "base/pass.h"
 #include "comm/comm.h"
 #include "file/file.h"
 #include "observe/trace.h"
@@ -39,7 +38,6 @@ MODULE_PARM_DESC(scripts, "collectives of one node are run as a whole when the l
 
 #define ROUND_LINKS	4	/* times that a plan is linked with others */
 #define ROUND_REQ	4	/* times inline_max that a request may read */
-#define ROUND_WAKES	64	/* ends, and then somebody else may go on */
 #define ROUND_JIFFIES	2	/* that a task takes part, then it looks at what else there is */
 
 /* Not to be changed later: all ranks' libraries go by it. */
@@ -138,7 +136,6 @@ void npulink_round_arrive(struct npulink_op *op, struct npulink_arrival *a)
 
 	lockdep_assert_held(&op->rank->lock);
 	*a = (struct npulink_arrival) { .kind = NPULINK_ARRIVAL_ALONE };
-	op->turns = NULL;
 	if (!r) {
 		npulink_op_set_alone(op);
 		return;
@@ -310,13 +307,12 @@ static void npulink_ops_start(struct npulink_op *chain, struct npulink_run *run)
 
 /* The round has carried @op out. */
 static void npulink_op_end(struct npulink_op *op, const struct npulink_round *r, u64 engine,
-			   struct npulink_pass_group *turns, struct npulink_run *run)
+			   struct npulink_run *run)
 {
 	unsigned long flags;
 
 	spin_lock_irqsave(&op->rank->lock, flags);
 	op->bytes = op->plan->bytes;
-	op->turns = turns;
 	op->inflight--;
 	npulink_part_withdraw(op);
 	if (op->rank->flight)
@@ -325,16 +321,6 @@ static void npulink_op_end(struct npulink_op *op, const struct npulink_round *r,
 	if (!op->inflight)
 		npulink_op_finish(op, run);
 	spin_unlock_irqrestore(&op->rank->lock, flags);
-}
-
-/* @awake tasks are, but for those that are held. */
-static void npulink_round_wake(struct npulink_pass_group *turns, u32 awake, u32 processors)
-{
-	u32 held = READ_ONCE(turns->held);
-
-	awake -= min(held, awake - 1);
-	if (awake < processors)
-		npulink_pass_some(turns, processors - awake);
 }
 
 /* The next number may have its place. Then @r may be gone, if nobody else has the communicator. */
@@ -363,18 +349,15 @@ static struct npulink_op *npulink_round_take_op(struct npulink_round *r, u32 nra
 static void npulink_round_close(struct npulink_round *r, bool done, struct npulink_run *run)
 {
 	struct npulink_comm *comm = r->ops[r->last]->rank->comm;
-	u32 processors = npulink_pass_processors(), awake = 1, i;
-	struct npulink_pass_group *turns = NULL;
 	struct npulink_op *chain = NULL, **at = &chain, *op = NULL;
 	struct npulink_graph *graph = r->graph;
 	u64 engine;
+	u32 i;
 
 	run->now = 0;
 	engine = max_t(s64, npulink_run_now(run) - r->met, 0);
 	if (done)
 		npulink_graph_count(graph, r->ops);
-	if (done && comm->nranks > processors && npulink_pass_may_hold(&comm->turns))
-		turns = &comm->turns;
 	for (i = 0; i < comm->nranks; i++) {
 		if (op && done)
 			npulink_op_put(op);
@@ -384,10 +367,7 @@ static void npulink_round_close(struct npulink_round *r, bool done, struct npuli
 			at = &op->chain;
 			continue;
 		}
-		npulink_op_end(op, r, engine, turns, run);
-		/* Of several some ran elsewhere; but it may be long until all are done. */
-		if (turns && (i == comm->nranks - 1 || !(++awake % ROUND_WAKES)))
-			npulink_round_wake(turns, awake, processors);
+		npulink_op_end(op, r, engine, run);
 	}
 	*at = NULL;
 	/* The last operation keeps the communicator. */

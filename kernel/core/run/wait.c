@@ -9,7 +9,6 @@
 #include <linux/sched/signal.h>
 #include <linux/sched/stat.h>
 #include "base/clock.h"
-#include "base/pass.h"
 #include "file/file.h"
 #include "run/event.h"
 #include "run/op.h"
@@ -49,10 +48,9 @@ void npulink_file_wake_ready(struct npulink_file *file, bool waits)
 /* Spin a little: a peer on another CPU is often about to complete the operation. */
 static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 {
-	const struct npulink_pass_group *turns = &op->rank->comm->turns;
 	u64 end;
 
-	if (!npulink_spin_ns || READ_ONCE(turns->held) || !single_task_running())
+	if (!npulink_spin_ns || !single_task_running())
 		return;
 	end = local_clock() + READ_ONCE(npulink_spin_ns);
 	do {
@@ -64,8 +62,8 @@ static void npulink_spin(struct npulink_file *file, struct npulink_op *op)
 				return;
 			cpu_relax();
 		}
-	} while (!need_resched() && single_task_running() && !READ_ONCE(turns->held) &&
-		 !signal_pending(current) && local_clock() < end);
+	} while (!need_resched() && single_task_running() && !signal_pending(current) &&
+		 local_clock() < end);
 }
 
 /* What this task was about to run, and will not. */
@@ -100,7 +98,6 @@ static void npulink_waiter_unlist(struct npulink_file *file, struct npulink_wait
 /* Until somebody wakes us; or if nobody will, for a moment. Returns 0 or -ETIME. */
 static int npulink_waiter_sleep(const struct npulink_waiter *w, ktime_t until)
 {
-	npulink_pass();
 	if (!w->listed) {
 		schedule_timeout(1);
 		return !w->forever && ktime_compare(ktime_get(), until) >= 0 ? -ETIME : 0;
@@ -142,9 +139,6 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 		npulink_hand_over(file);
 		return done ? 0 : -ETIME;
 	}
-	INIT_LIST_HEAD(&w.pass.node);
-	w.pass.task = current;
-	w.pass.to = -1;
 	spin_lock_irq(&file->lock);
 	w.id = ++file->waits;
 	for (;;) {
@@ -193,10 +187,8 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 			rc = op->done ? 0 : -EINTR;
 			break;
 		}
-		w.pass.cpu = smp_processor_id();
 		spin_unlock_irq(&file->lock);
 		rc = npulink_waiter_sleep(&w, until);
-		npulink_pass_came(&w.pass);
 		spin_lock_irq(&file->lock);
 		if (rc) {
 			if (op->done)
@@ -207,9 +199,6 @@ int npulink_op_wait(struct npulink_file *file, struct npulink_op *op, u64 until_
 	}
 	__set_current_state(TASK_RUNNING);
 	npulink_waiter_unlist(file, &w);
-	if (w.held)
-		npulink_pass_withdraw(&w.pass);
-	npulink_pass_came(&w.pass);
 	/* What this task would have run is somebody else's now. */
 	if (npulink_file_has_work(file))
 		npulink_file_wake_ready(file, false);

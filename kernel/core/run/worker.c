@@ -25,7 +25,6 @@
 #include <linux/slab.h>
 #include <linux/user_namespace.h>
 #include <uapi/linux/sched/types.h>
-#include "base/pass.h"
 #include "file/account.h"
 #include "file/file.h"
 #include "run/run.h"
@@ -200,7 +199,6 @@ static void npulink_worker_loop(struct npulink_file *file)
 			continue;
 		}
 		if (!req) {
-			npulink_pass();
 			idle = !schedule_timeout(NPULINK_WORKER_IDLE);
 			continue;
 		}
@@ -317,7 +315,6 @@ static void npulink_worker_spare(struct kthread_work *work)
 		npulink_req_run(req, NULL, ~0ULL);
 	else if (!npulink_file_run_handed(file, ~0ULL))
 		return;
-	npulink_pass();
 	spin_lock_irq(&file->lock);
 	if (npulink_file_has_work(file))
 		npulink_worker_wake(file);
