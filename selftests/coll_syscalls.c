@@ -79,14 +79,15 @@ static int traced(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-/* System calls of pid between the marks; *ioctls: how many of them were ioctl. */
-static int count(pid_t pid, int *ioctls)
+/* System calls of pid between the marks; *ioctls: how many of them were ioctl, *futexes: futex. */
+static int count(pid_t pid, int *ioctls, int *futexes)
 {
 	struct user_regs_struct regs;
 	bool counting = false, entry = true;
 	int status, n = 0;
 
 	*ioctls = 0;
+	*futexes = 0;
 	waitpid(pid, &status, WUNTRACED);
 	if (!WIFSTOPPED(status))
 		return -1;
@@ -106,7 +107,8 @@ static int count(pid_t pid, int *ioctls)
 			} else if (counting) {
 				n++;
 				*ioctls += regs.orig_rax == SYS_ioctl;
-				if (regs.orig_rax != SYS_ioctl)
+				*futexes += regs.orig_rax == SYS_futex;
+				if (regs.orig_rax != SYS_ioctl && regs.orig_rax != SYS_futex)
 					ksft_print_msg("system call %d\n", (int)regs.orig_rax);
 			}
 		}
@@ -116,23 +118,25 @@ static int count(pid_t pid, int *ioctls)
 	return n;
 }
 
-/* @fewer: or none, if the ranks come at about the same time. */
+/* @fewer: on the board: to sleep, or to wake; or none, if the ranks come at about the same time. */
 static bool try(int (*fn)(struct coll_comm *), bool fewer, const char *what)
 {
 	struct ranks *ranks = ranks_new(2);
 	pid_t pid[2];
-	int n, ioctls, bad = 0;
+	int n, ioctls, futexes, bad = 0;
 
 	body = fn;
 	for (int i = 0; i < 2; i++)
 		pid[i] = rank_start(ranks, i, traced);
-	n = count(pid[0], &ioctls);
+	n = count(pid[0], &ioctls, &futexes);
 	for (int i = 0; i < 2; i++)
 		bad += rank_join_end(ranks, i, pid[i]);
-	ksft_print_msg("%s: %d system calls, %d of them ioctl, in %d calls\n", what, n, ioctls,
-		       CALLS);
+	ksft_print_msg("%s: %d system calls, %d of them ioctl, %d futex, in %d calls\n", what, n,
+		       ioctls, futexes, CALLS);
 	ranks_free(ranks);
-	return !bad && ioctls == n && (n == CALLS || (fewer && n >= 0 && n < CALLS));
+	if (bad || n < 0 || n > CALLS)
+		return false;
+	return fewer ? ioctls + futexes == n : ioctls == n && n == CALLS;
 }
 
 /* A busy host may make a rank 10 ms late, for which the other has a second one; not each time. */

@@ -4,7 +4,7 @@
 # instructions - a collective takes no more instructions than when they were last counted, in
 # a machine that counts them: it boots one of its own.
 #
-# npulink-test: timeout=400
+# npulink-test: timeout=900
 
 tree=${NPULINK_TREE:-.}
 if [ ! -d "$tree/build/modules-$(basename "$(ls -d "$("$tree/tools/vm/kernel" release)"/lib/modules/*)")" ]; then
