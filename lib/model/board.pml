@@ -14,13 +14,19 @@
  * another operation; nobody sleeps or waits for ever.
  *
  *	spin -search -O2 -safety -m1000000 lib/model/board.pml
+ *
+ * Of three ranks, 57 million states were searched without a finding, which are not all.
  */
-#define RANKS	3
+#define RANKS	2
 #define OPS	3	/* more than slots: these are used again */
 #define SLOTS	2
 
 #define S		(n % SLOTS)
+#if RANKS == 2
+#define DONE(l)		(done[0] >= (l) && done[1] >= (l))
+#else
 #define DONE(l)		(done[0] >= (l) && done[1] >= (l) && done[2] >= (l))
+#endif
 #define OPEN(s)		(num[s] == n + 1 && !fallen[s] && count[s] <= RANKS)
 #define ALL_MET(s)	(num[s] == n + 1 && !fallen[s] && count[s] > RANKS)
 
@@ -214,6 +220,9 @@ init {
 		fi;
 		run rank(0);
 		run rank(1);
-		run rank(2)
+		if
+		:: RANKS == 3 -> run rank(2)
+		:: else
+		fi
 	}
 }
