@@ -269,9 +269,19 @@ int npulink_genl_flight_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct npulink_flight_dump *d = npulink_flight_dump(cb);
 	struct npulink_flight *flight;
+	unsigned long id;
 	int rc = 0;
 
-	while (!rc && (flight = npulink_flight_next(&d->id))) {
+	while (!rc) {
+		id = d->id;
+		flight = npulink_flight_next(&d->id);
+		if (!flight)
+			break;
+		/* The one that it was at has gone meanwhile: this one is told from its beginning. */
+		if (d->id != id) {
+			d->part = FLIGHT_HEAD;
+			d->pos = 0;
+		}
 		if (npulink_genl_sees_uids(cb->skb, flight->uid, flight->euid, flight->suid))
 			rc = npulink_flight_put_parts(skb, cb, flight);
 		npulink_flight_put(flight);

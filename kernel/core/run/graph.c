@@ -499,7 +499,8 @@ int npulink_graph_run(const struct npulink_graph *g, struct npulink_op *const *o
 	for (i = 0; i < g->nreqs; i++) {
 		const struct npulink_graph_req *gr = &g->reqs[i];
 
-		rc = npulink_graph_run_req(g, ops, gr, npulink_op_req(ops[gr->rank], 0), 0, gr->len);
+		rc = npulink_graph_run_req(g, ops, gr, npulink_op_req(ops[gr->rank], 0), 0,
+					   gr->len);
 		if (rc)
 			return rc;
 		if (i % 64 == 63)

@@ -51,8 +51,8 @@ static int items_cmp_reqs(const void *a, const void *b)
 
 /* The first request before @req that has @o, of @n in order; NULL if there is none. */
 static const struct item_range *items_find(const struct item_range *ranges, u32 n,
-					    const struct npulink_graph_operand *o, u64 len,
-					    u32 req)
+					   const struct npulink_graph_operand *o, u64 len,
+					   u32 req)
 {
 	u32 lo = 0, hi = n;
 

@@ -13,8 +13,8 @@
  * This is done for collectives whose ranks all depend on each other, among ranks of one node,
  * while no device does anything special and nobody traces steps or checks what comes over links.
  * "Has not posted" is an empty place in round->ops: who looks at an operation reads there for whom
- * it waits. If a rank comes with another plan, the round falls apart: its operations are run each by
- * itself (seq.c). The flight recorder has operations of a round, and who was waited for, but no
+ * it waits. If a rank comes with another plan, the round falls apart: its operations are run each
+ * by itself (seq.c). The flight recorder has operations of a round, and who was waited for, but no
  * steps.
  */
 #include <linux/moduleparam.h>
