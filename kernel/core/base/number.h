@@ -19,11 +19,17 @@
 	((type)(IS_ENABLED(CONFIG_PROVE_LOCKING) ? -(type)(before_wrap) : 0))
 
 #define NPULINK_FIRST_NUMBER	NPULINK_FIRST_OF(u64, 20)
+#define NPULINK_FIRST_SERIAL	NPULINK_FIRST_OF(u32, 20)	/* of a rank's operations */
 
 /* As users and other nodes know it. */
 static inline u64 npulink_told(u64 number)
 {
 	return number - NPULINK_FIRST_NUMBER;
+}
+
+static inline u32 npulink_told_serial(u32 serial)
+{
+	return serial - NPULINK_FIRST_SERIAL;
 }
 
 /* As we do. */

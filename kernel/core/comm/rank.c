@@ -190,7 +190,7 @@ struct npulink_rank *npulink_rank_new(struct npulink_file *file)
 	rank->dev = file->dev;
 	rank->born = npulink_clock();
 	rank->next = NPULINK_FIRST_NUMBER;
-	rank->nposted = NPULINK_FIRST_OF(u32, 20);
+	rank->nposted = NPULINK_FIRST_SERIAL;
 	xa_init(&rank->conns);
 	spin_lock_init(&rank->lock);
 	init_llist_head(&rank->inbox);

@@ -267,7 +267,7 @@ static int npulink_genl_fill_op(struct sk_buff *skb, struct npulink_op *op,
 	return 0;
 }
 
-/* The operation of @rank with the lowest seq from *seq on, referenced; sets *seq. */
+/* The first operation of @rank from *seq on, 0: of all, referenced; sets *seq. They may wrap. */
 static struct npulink_op *npulink_rank_op(struct npulink_rank *rank, u64 *seq,
 					  struct npulink_op_info *info)
 {
@@ -275,7 +275,8 @@ static struct npulink_op *npulink_rank_op(struct npulink_rank *rank, u64 *seq,
 
 	spin_lock_irq(&rank->lock);
 	list_for_each_entry(op, &rank->ops, node)
-		if (op->seq >= *seq && (!found || op->seq < found->seq))
+		if ((!*seq || !npulink_number_before(op->seq, *seq)) &&
+		    (!found || npulink_number_before(op->seq, found->seq)))
 			found = op;
 	if (found) {
 		npulink_op_get(found);
@@ -305,7 +306,8 @@ static int npulink_genl_dump_rank_ops(struct sk_buff *skb, struct netlink_callba
 	void *header;
 	int rc;
 
-	for (; (op = npulink_rank_op(rank, seq, &info)); ++*seq) {
+	/* No operation has seq 0, which is where it begins. */
+	for (; (op = npulink_rank_op(rank, seq, &info)); *seq += *seq == ~0ULL ? 2 : 1) {
 		header = npulink_genl_put(skb, cb, NPULINK_GENL_CMD_OP_GET);
 		rc = header ? npulink_genl_fill_op(skb, op, &info) : -EMSGSIZE;
 		npulink_op_put(op);

@@ -60,26 +60,33 @@ void npulink_comm_flood(struct npulink_comm *comm)
 	npulink_run(&run);
 }
 
+/* Does @op have steps with rank @gone, which has not posted its part? */
+static bool npulink_op_lacks(const struct npulink_op *op, u32 gone)
+{
+	const struct npulink_plan_peer *p;
+	u32 i, k = npulink_find_peer(op->plan, gone);
+
+	/* One that is starting finds out by itself. */
+	if (k == NPULINK_NO_INDEX || op->state == NPULINK_OP_STARTING)
+		return false;
+	if (op->state == NPULINK_OP_GATHERED)
+		return npulink_round_missing(op, gone) == gone;
+	p = &op->plan->peers[k];
+	for (i = p->stream; i < p->stream + p->nstreams; i++)
+		if (!op->streams[i].peer)
+			return true;
+	return false;
+}
+
 /* Others that wait for an operation that rank @gone never posted, wait in vain. */
 bool npulink_rank_is_missed(struct npulink_rank *by, u32 gone, struct npulink_cause *cause)
 {
-	const struct npulink_plan_peer *p;
 	struct npulink_op *op;
 	bool missed = false;
-	u32 i, k;
 
 	spin_lock_irq(&by->lock);
 	list_for_each_entry(op, &by->ops, node) {
-		k = npulink_find_peer(op->plan, gone);
-		/* One that is starting finds out by itself. */
-		if (k == NPULINK_NO_INDEX || op->state == NPULINK_OP_STARTING)
-			continue;
-		p = &op->plan->peers[k];
-		if (op->state == NPULINK_OP_GATHERED)
-			missed = npulink_round_missing(op, gone) == gone;
-		for (i = p->stream; op->state >= NPULINK_OP_RUNNING && !missed &&
-		     i < p->stream + p->nstreams; i++)
-			missed = !op->streams[i].peer;
+		missed = npulink_op_lacks(op, gone);
 		if (missed) {
 			*cause = (struct npulink_cause) {
 				.cause = NPULINK_CAUSE_LEFT, .rank = by->rank, .peer = gone,

@@ -99,7 +99,7 @@ void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
 	smp_wmb();
 	e->start = us->start;
 	e->len = first->len;
-	e->serial = op->serial;
+	e->serial = npulink_told_serial(op->serial);
 	e->step = un->first;
 	e->nsteps = un->nsteps;
 	e->op = first->op | last->op;
@@ -125,7 +125,7 @@ static inline void flight_fill(const struct npulink_op *op, struct npulink_fligh
 	e->take = op->take_ns;
 	e->call = op->plan->call;
 	memcpy(e->algorithm, op->plan->algorithm, sizeof(e->algorithm));
-	e->serial = op->serial;
+	e->serial = npulink_told_serial(op->serial);
 	e->nsteps = op->plan->nsteps;
 	e->status = op->result.status;
 	e->cause = op->result.cause;

@@ -261,15 +261,14 @@ static bool npulink_op_set_up(struct npulink_op *op, struct npulink_run *run)
 		if (smp_load_acquire(&op->rank->comm->failed))
 			npulink_op_fail(op, run);
 	}
-	starts = op->state == NPULINK_OP_STARTING;
-	spin_unlock_irqrestore(&op->rank->lock, flags);
-	if (!starts)
-		return op->state == NPULINK_OP_RUNNING;
-	npulink_op_reset(op);
-	spin_lock_irqsave(&op->rank->lock, flags);
-	starts = op->state == NPULINK_OP_STARTING;
-	if (starts)
-		npulink_op_set_state(op, NPULINK_OP_RUNNING);
+	if (op->state == NPULINK_OP_STARTING) {
+		spin_unlock_irqrestore(&op->rank->lock, flags);
+		npulink_op_reset(op);
+		spin_lock_irqsave(&op->rank->lock, flags);
+		if (op->state == NPULINK_OP_STARTING)
+			npulink_op_set_state(op, NPULINK_OP_RUNNING);
+	}
+	starts = op->state == NPULINK_OP_RUNNING;
 	spin_unlock_irqrestore(&op->rank->lock, flags);
 	return starts;
 }
