@@ -29,7 +29,6 @@
 #include "base/base.h"
 #include "run/board.h"
 #include "run/board_layout.h"
-#include "run/board_reduce.h"
 #include "run/cache.h"
 #include "run/comm.h"
 #include "run/drv.h"
@@ -51,9 +50,6 @@
 /* Ranks that had to do that are woken at once so often, then twice as often and a little more. */
 #define REST_FIRST	8
 #define REST_MAX	512
-/* Bytes of all ranks together that one of them, or each, adds up or copies. */
-#define BYTES_MAX	16384
-#define INTEGERS_MAX	65536
 /* Calls before the memory is made. */
 #define WARM_UP		16
 
@@ -883,111 +879,4 @@ void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc)
 {
 	if (comm->board.open && coll_board_next(comm) > number && !coll_is_failure(rc))
 		coll_drv_comm_abort(&comm->dev->drv, comm->id, -rc);
-}
-
-/* ---- which */
-
-/*
- * What all ranks have to agree in, for calls that coll_board_takes(): other calls have other
- * codes, as nothing else would notice that they differ. Never 0.
- */
-static uint32_t code(const struct coll_args *args)
-{
-	static const uint8_t kinds[] = {
-		[NPULINK_COLL_BARRIER] = 1,
-		[NPULINK_COLL_ALLREDUCE] = 2,
-		[NPULINK_COLL_REDUCE_SCATTER] = 3,
-		[NPULINK_COLL_ALLGATHER] = 4,
-		[NPULINK_COLL_ALLTOALL] = 5,
-	};
-
-	_Static_assert(BOARD_WIDE < 1 << 14 && NPULINK_DTYPES <= 1 << 4 &&
-		       NPULINK_REDOPS <= 1 << 2, "3 bits are left for the collective");
-	return ((kinds[args->collective] << 2 | args->redop) << 4 | args->dtype) << 14 |
-	       args->count;
-}
-
-/* How much each rank brings, and what of it is for whom; false if it is nothing for us. */
-static bool layout(const struct coll_args *a, struct coll_board_call *call)
-{
-	call->part = a->count * npulink_dtype_size(a->dtype);
-	call->len = call->part;
-	switch (a->collective) {
-	case NPULINK_COLL_ALLREDUCE:
-	case NPULINK_COLL_ALLGATHER:
-		return true;
-	case NPULINK_COLL_REDUCE_SCATTER:
-	case NPULINK_COLL_ALLTOALL:
-		call->from = a->rank * call->part;
-		call->len *= a->nranks;
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* There is the large buffer only, with the own part at its place. */
-static void set_in_place(const struct coll_args *a, struct coll_board_call *call)
-{
-	if (a->collective == NPULINK_COLL_ALLGATHER)
-		call->in = (const char *)call->out + a->rank * call->part;
-	else
-		call->in = call->out;
-	if (a->collective == NPULINK_COLL_REDUCE_SCATTER)
-		call->out = (char *)call->out + call->from;
-}
-
-/*
- * Is it for the board, if the ranks have one? Only collectives whose ranks all need each other
- * anyway; more than fits into a slot only if it is reduced, as what is only copied is copied
- * once by a script, and twice here. Sums of floats depend on the order: here it is that of
- * ranks, and of two, all are the same. Equal on all ranks.
- */
-bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *a,
-		      struct coll_board_call *call)
-{
-	bool reduces = a->collective == NPULINK_COLL_ALLREDUCE ||
-		       a->collective == NPULINK_COLL_REDUCE_SCATTER;
-
-	if (a->nranks > NPULINK_BOARD_RANKS || (a->topo && a->topo->nservers > 1))
-		return false;
-	if (a->collective == NPULINK_COLL_BARRIER)
-		return true;
-	/* Before anything is multiplied. */
-	if (!a->count || a->count > BOARD_WIDE || !layout(a, call) ||
-	    call->len > (reduces ? BOARD_WIDE : BOARD_BYTES) ||
-	    (reduces ? call->len : call->part) * a->nranks >
-	    (reduces && !coll_board_is_float(a->dtype) ? INTEGERS_MAX : BYTES_MAX))
-		return false;
-	if (reduces) {
-		call->reduce = coll_board_reduce(a->dtype, a->redop,
-						 a->nranks == 2 || alg->ordered);
-		call->shared = call->len;
-		call->elements = call->len / call->part * a->count;
-		return call->reduce;
-	}
-	if (a->collective == NPULINK_COLL_ALLGATHER &&
-	    call->part * a->nranks <= BOARD_BYTES)
-		call->shared = call->part * a->nranks;
-	return true;
-}
-
-/* What the board has to know of all calls with this plan. */
-void coll_board_plan(struct coll_cached *plan)
-{
-	plan->board = (struct coll_board_call) { .count = plan->args.count };
-	if (coll_board_takes(plan->alg, &plan->args, &plan->board))
-		plan->board.code = code(&plan->args);
-}
-
-/* And of @op, which has one. */
-void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
-{
-	*call = op->plan->board;
-	if (!call->code)
-		return;
-	call->in = op->buf[NPULINK_SLOT_SEND];
-	call->out = op->buf[NPULINK_SLOT_RECV];
-	if (op->args.in_place && op->args.collective != NPULINK_COLL_BARRIER)
-		set_in_place(&op->args, call);
 }
