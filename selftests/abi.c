@@ -742,7 +742,7 @@ TEST(device_info_is_complete)
 	EXPECT_NE(NULL, memchr(info.out_engine, 0, sizeof(info.out_engine)));
 	EXPECT_NE(NULL, memchr(info.out_version, 0, sizeof(info.out_version)));
 	EXPECT_EQ(sysconf(_SC_NPROCESSORS_ONLN), info.out_processors);
-	EXPECT_EQ(raw_read("/sys/module/npulink/parameters/script_bytes"), info.out_script_bytes);
+	EXPECT_EQ(raw_read("/sys/module/npulink/parameters/graph_bytes"), info.out_graph_bytes);
 	EXPECT_EQ(1U << NPULINK_COLL_BARRIER | 1U << NPULINK_COLL_ALLREDUCE |
 		  1U << NPULINK_COLL_ALLGATHER | 1U << NPULINK_COLL_ALLTOALL |
 		  1U << NPULINK_COLL_REDUCE_SCATTER, info.out_gathers);

@@ -14,7 +14,7 @@
 #include "nl.h"
 
 #define PARAM	"/sys/module/npulink/parameters/boards"
-#define SCRIPTS	"/sys/module/npulink/parameters/scripts"
+#define GRAPHS	"/sys/module/npulink/parameters/graphs"
 #define GROUP	"/sys/fs/cgroup/npulink-board"
 
 #define DENIED(error, addr) do { \
@@ -352,10 +352,10 @@ TEST_F(board, closed)
 	ASSERT_EQ(0, raw_write(PARAM, "0"));
 	EXPECT_EQ(1, self->machine->closed);
 	/* Who wants to see steps does not want to see nothing. */
-	ASSERT_EQ(0, raw_write(SCRIPTS, "0"));
+	ASSERT_EQ(0, raw_write(GRAPHS, "0"));
 	ASSERT_EQ(0, raw_write(PARAM, "1"));
 	EXPECT_EQ(1, self->machine->closed);
-	ASSERT_EQ(0, raw_write(SCRIPTS, "1"));
+	ASSERT_EQ(0, raw_write(GRAPHS, "1"));
 	EXPECT_EQ(0, self->machine->closed);
 	/* Two devices that are special, one after the other and together. */
 	ASSERT_EQ(0, raw_knob(3, "delay_ns", 1000));

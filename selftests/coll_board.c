@@ -15,7 +15,7 @@
 #include "coll_ranks.h"
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
-#include "scripts.h"
+#include "graphs.h"
 
 #define HOT	300	/* calls until the board is there, and has been used */
 #define SMALL	1024	/* that fits into a slot */

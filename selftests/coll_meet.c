@@ -13,7 +13,7 @@
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
 #include "links.h"
-#include "scripts.h"
+#include "graphs.h"
 
 #define RANKS	4
 
@@ -58,13 +58,13 @@ static int sums(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-static int measure(const char *scripts, struct links *links, int *result)
+static int measure(const char *graphs, struct links *links, int *result)
 {
 	struct ranks *ranks = ranks_new(RANKS);
 	struct links before;
 	int bad;
 
-	bad = set_scripts(scripts) || links_read(&before);
+	bad = set_graphs(graphs) || links_read(&before);
 	bad = bad || ranks_run(ranks, sums) || links_read(links);
 	links->bells -= before.bells;
 	for (int from = 0; from < LINKS_DEVS; from++) {
@@ -206,7 +206,7 @@ static int rounds(struct ranks *ranks, struct coll_comm *comm)
 	int rc = 0;
 
 	for (round = 0; round < 600 && !rc; round++) {
-		/* The same few calls again and again, so that scripts are made and used. */
+		/* The same few calls again and again, so that graphs are made and used. */
 		rc = one_round(ranks, comm, round % 60, round % 120 >= 60);
 		if (mix(round, 7 + rank) % 16 == 0)
 			pause_us(mix(round, 11) % 500);

@@ -13,7 +13,7 @@
 #include "lib/run/request.h"
 #include "links.h"
 #include "raw.h"
-#include "scripts.h"
+#include "graphs.h"
 
 #define RANKS	4
 #define MOST	(600 << 10)	/* elements of a buffer */
@@ -140,13 +140,13 @@ static int all_kinds(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
-static int measure(unsigned int n, const char *scripts, struct links *links, int *result)
+static int measure(unsigned int n, const char *graphs, struct links *links, int *result)
 {
 	struct ranks *ranks = ranks_new(n);
 	struct links before;
 	int bad;
 
-	bad = set_scripts(scripts) || links_read(&before);
+	bad = set_graphs(graphs) || links_read(&before);
 	bad = bad || ranks_run(ranks, all_kinds) || links_read(links);
 	links->bells -= before.bells;
 	for (int from = 0; from < LINKS_DEVS; from++) {
@@ -356,9 +356,9 @@ static void broadcasts(void)
 
 	/* How is found out only when all happen to be at it at a time. */
 	do {
-		bad = set_scripts("N") || links_read(&before) ||
+		bad = set_graphs("N") || links_read(&before) ||
 		      ranks_of(RANKS, in_place_broadcasts);
-		bad = bad || links_read(&between) || set_scripts("Y") ||
+		bad = bad || links_read(&between) || set_graphs("Y") ||
 		      ranks_of(RANKS, in_place_broadcasts) || links_read(&after);
 		without = between.bells - before.bells;
 		with = after.bells - between.bells;

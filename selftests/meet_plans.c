@@ -80,7 +80,7 @@ static bool ends(FIXTURE_DATA(plans) *p, int r, uint64_t seq)
 	return seq && !raw_wait(p->fd[r], seq, &result) && !result.status;
 }
 
-TEST_F(plans, script_of_others)
+TEST_F(plans, graph_of_others)
 {
 	for (unsigned int i = 1; i <= 20; i++) {
 		int a = exchange(self, 0, 0), b = exchange(self, 1, 0), b2, c, far;

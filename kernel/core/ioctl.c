@@ -135,7 +135,7 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_inline_max = READ_ONCE(dev->inline_max),
 		.out_version = NPULINK_VERSION,
 		.out_processors = dev->processors,
-		.out_script_bytes = npulink_script_bytes,
+		.out_graph_bytes = npulink_graph_bytes,
 		.out_gathers = NPULINK_COLLS_ALWAYS,
 		.out_gathers_large = NPULINK_COLLS_LARGE,
 	};

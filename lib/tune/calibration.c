@@ -207,7 +207,7 @@ int coll_calibration_read(struct coll_tune *tune, const char *path, uint32_t nra
 void coll_calibration_device(struct coll_tune *tune, const struct npulink_device_info *info,
 			     uint32_t nranks)
 {
-	tune->script_bytes = info->out_script_bytes;
+	tune->graph_bytes = info->out_graph_bytes;
 	tune->gathers = info->out_gathers;
 	tune->gathers_large = info->out_gathers_large;
 	if (tune->calibrated || !info->out_processors)
@@ -253,7 +253,7 @@ void coll_calibration_pack(const struct coll_tune *tune, float *costs)
 	costs_of(&copy, at);
 	costs[0] = tune->params.ports;
 	costs[1] = tune->work.processors;
-	costs[2] = tune->script_bytes;
+	costs[2] = tune->graph_bytes;
 	costs[3] = tune->gathers;
 	costs[4] = tune->gathers_large;
 	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)
@@ -267,7 +267,7 @@ void coll_calibration_unpack(struct coll_tune *tune, const float *costs, uint32_
 	costs_of(tune, at);
 	tune->params.ports = costs[0] > 1 && nranks > 1 ? nranks - 1 : 1;
 	tune->work.processors = costs[1];
-	tune->script_bytes = costs[2];
+	tune->graph_bytes = costs[2];
 	tune->gathers = costs[3];
 	tune->gathers_large = costs[4];
 	for (unsigned int i = WHOLE; i < COLL_COSTS; i++)

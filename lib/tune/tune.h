@@ -38,7 +38,7 @@ struct coll_work_costs {
  * @gamma: of each data type
  * @work: the same things in processor time
  * @calibrated: these are a file's
- * @script_bytes: as the device says, see struct npulink_device_info; 0: no rank works for all
+ * @graph_bytes: as the device says, see struct npulink_device_info; 0: no rank works for all
  * @gathers: the same: collectives in which the last rank to call works for all
  * @gathers_large: the same: collectives in which all work together if they are large
  * @board: what ranks of one machine do without the device; NULL: nothing
@@ -52,7 +52,7 @@ struct coll_tune {
 	double gamma[NPULINK_DTYPES];
 	struct coll_work_costs work;
 	bool calibrated;
-	uint32_t script_bytes, gathers, gathers_large;
+	uint32_t graph_bytes, gathers, gathers_large;
 	bool (*board)(const struct coll_algorithm *alg, const struct coll_args *args);
 	double far_alpha, far_beta;
 	struct coll_override *overrides;

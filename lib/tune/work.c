@@ -18,8 +18,8 @@
 #include <npulink/verify.h>
 #include "tune/tune.h"
 
-/* A share of what a script may touch that none has. */
-#define NO_SCRIPT	1e300
+/* A share of what one task may touch for all that none has. */
+#define NO_GRAPH	1e300
 
 /* Above this the plans of some ranks stand for all. */
 #define COUNT_ALL	64
@@ -164,30 +164,30 @@ static double work_seconds(const struct coll_tune *tune, const struct coll_work 
 }
 
 /* Bytes that the last rank to call may read and write for all, as the device says. */
-static double script_most(const struct coll_tune *tune, uint32_t nranks)
+static double graph_most(const struct coll_tune *tune, uint32_t nranks)
 {
 	uint32_t processors = tune->work.processors;
 
 	if (!processors || nranks <= processors)
-		return tune->script_bytes;
-	return 2. * nranks * (tune->script_bytes / processors);
+		return tune->graph_bytes;
+	return 2. * nranks * (tune->graph_bytes / processors);
 }
 
 /*
  * The last rank to call carries out what is little, for all: nobody waits for messages. This is
  * what it touches, of what it may; more than 1: each rank works for itself.
  */
-static double script_share(const struct coll_tune *tune, const struct coll_work *work,
+static double graph_share(const struct coll_tune *tune, const struct coll_work *work,
 			   const struct coll_args *args)
 {
-	double most = script_most(tune, args->nranks);
+	double most = graph_most(tune, args->nranks);
 	bool large = npulink_coll_in(tune->gathers_large, args->collective) &&
-		     args->count * npulink_dtype_size(args->dtype) >= tune->script_bytes &&
+		     args->count * npulink_dtype_size(args->dtype) >= tune->graph_bytes &&
 		     work->touched > most;
 
 	if (!(npulink_coll_in(tune->gathers, args->collective) || large) || args->nranks < 2 ||
 	    !most || (args->topo && args->topo->nservers > 1))
-		return NO_SCRIPT;
+		return NO_GRAPH;
 	return work->touched / most;
 }
 
@@ -201,7 +201,7 @@ static double calls_seconds(const struct coll_tune *tune, const struct coll_args
 }
 
 /* And one of them works. A request without interrupt is like a message. */
-static double script_seconds(const struct coll_tune *tune, const struct coll_work *work,
+static double graph_seconds(const struct coll_tune *tune, const struct coll_work *work,
 			     const struct coll_args *args)
 {
 	const struct coll_work_costs *c = &tune->work;
@@ -222,7 +222,7 @@ static double together_seconds(const struct coll_tune *tune, const struct coll_w
 		work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0)) / c->processors;
 }
 
-/* Little more than a script is for, and it counts that ranks which share processors take turns. */
+/* Little more than a graph that one task runs is for, and it counts that ranks which share processors take turns. */
 static double turn_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			   const struct coll_args *args)
 {
@@ -244,7 +244,7 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 {
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
-	double path, work, share, script, far = 0, reduce = c->reduces[args->dtype];
+	double path, work, share, whole, far = 0, reduce = c->reduces[args->dtype];
 	struct coll_work counted = { };
 
 	params.gamma = tune->gamma[args->dtype];
@@ -256,16 +256,16 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 		path = alg->cost(args, &params);
 		return path > far ? path + far / 100 : far + path / 100;
 	}
-	script = script_share(tune, &counted, args);
+	whole = graph_share(tune, &counted, args);
 	if (tune->board && args->nranks > 1 && tune->board(alg, args))
-		return calls_seconds(tune, args) + script_seconds(tune, &counted, args) / 100;
-	if (script <= 1)
-		return script_seconds(tune, &counted, args);
-	if (script < NO_SCRIPT && alg->together && args->nranks <= NPULINK_CHAIN_MAX)
+		return calls_seconds(tune, args) + graph_seconds(tune, &counted, args) / 100;
+	if (whole <= 1)
+		return graph_seconds(tune, &counted, args);
+	if (whole < NO_GRAPH && alg->together && args->nranks <= NPULINK_CHAIN_MAX)
 		return together_seconds(tune, &counted, args);
 	share = share_of(args);
 	work = work_seconds(tune, &counted, args, share);
-	if (script <= 2 && args->nranks > c->processors)
+	if (whole <= 2 && args->nranks > c->processors)
 		work += turn_seconds(tune, alg, args);
 	if (far > work)
 		work = far;

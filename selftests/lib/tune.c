@@ -302,7 +302,7 @@ static void test_script(void)
 	static const uint32_t servers[8] = { 0, 0, 0, 0, 1, 1, 1, 1 };
 	const struct coll_topo two = { .nservers = 2, .server_of = (uint32_t *)servers };
 	const struct npulink_device_info info = {
-		.out_processors = 2, .out_script_bytes = 256 << 10,
+		.out_processors = 2, .out_graph_bytes = 256 << 10,
 		.out_gathers = 1 << NPULINK_COLL_ALLREDUCE,
 	};
 	struct coll_args args = {
@@ -340,7 +340,7 @@ static void test_script(void)
 	t.gathers = 0;
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not in other collectives\n");
 	t.gathers = info.out_gathers;
-	t.script_bytes = 0;
+	t.graph_bytes = 0;
 	ksft_test_result(coll_tune_predict(&t, mesh, &args) != cost, "not if the device says no\n");
 	t.calibrated = true;
 	t.work.processors = 0;

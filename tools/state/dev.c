@@ -127,7 +127,7 @@ static struct json_object *show_json(const struct dev *dev)
 	put_str(obj, "version", info.out_version);
 	put_str(obj, "node", node_text(info.out_node_id, node));
 	put_u64(obj, "processors", info.out_processors);
-	put_u64(obj, "script_bytes", info.out_script_bytes);
+	put_u64(obj, "graph_bytes", info.out_graph_bytes);
 	json_object_object_add(obj, "gathers",
 			       json_names(info.out_gathers, coll_collective_name));
 	json_object_object_add(obj, "gathers_large",

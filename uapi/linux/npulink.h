@@ -108,13 +108,13 @@ enum {
  * @out_version: version of the module
  * @out_processors: processors of the host, which do the work of all devices of this backend;
  *		    0: each has an engine of its own
- * @out_script_bytes: that ranks of one machine read and write in a collective which the last of
+ * @out_graph_bytes: that ranks of one machine read and write in a collective which the last of
  *		      them to post carries out; of more ranks than processors
- *		      2 * ranks * (out_script_bytes / out_processors); 0: there are none
+ *		      2 * ranks * (out_graph_bytes / out_processors); 0: there are none
  * @out_gathers: bit mask of collectives that are carried out so: bit NPULINK_COLL_*. Of more bytes
  *		 all ranks carry them out together, if their plans allow that
  * @out_gathers_large: the same of collectives of which all ranks carry out those of more bytes
- *		       together, if the call's count comes to out_script_bytes, too, and nobody
+ *		       together, if the call's count comes to out_graph_bytes, too, and nobody
  *		       carries out less for others
  *
  * May be called by a process that does not own the file.
@@ -140,7 +140,7 @@ struct npulink_device_info {
 	char out_engine[32];
 	char out_version[16];
 	__u32 out_processors;
-	__u32 out_script_bytes;
+	__u32 out_graph_bytes;
 	__u32 out_gathers;
 	__u32 out_gathers_large;
 };

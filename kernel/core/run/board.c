@@ -33,7 +33,7 @@ static void npulink_board_close(s32 reasons)
 	board_reasons += reasons;
 	if (board_machine)
 		WRITE_ONCE(board_machine->closed,
-			   board_reasons || !npulink_boards || !npulink_scripts);
+			   board_reasons || !npulink_boards || !npulink_graphs);
 	raw_spin_unlock_irqrestore(&board_machine_lock, flags);
 }
 

@@ -25,7 +25,7 @@ struct npulink_board {
 };
 
 extern const struct kernel_param_ops npulink_board_param_ops;
-extern bool npulink_scripts;
+extern bool npulink_graphs;
 
 void npulink_board_failed(struct npulink_comm *comm);
 void npulink_board_drop(struct npulink_comm *comm);

@@ -380,11 +380,11 @@ static bool maker_alloc(struct maker *m)
  * round of messages that is not needed saves a process switch of each rank, and the others would
  * not have worked much sooner.
  */
-static u64 npulink_graph_bytes(u32 nranks, u32 processors)
+static u64 npulink_graph_most(u32 nranks, u32 processors)
 {
 	if (!processors || nranks <= processors)
-		return npulink_script_bytes;
-	return 2ULL * nranks * (npulink_script_bytes / processors);
+		return npulink_graph_bytes;
+	return 2ULL * nranks * (npulink_graph_bytes / processors);
 }
 
 /* The graph of the plans of @ops, one of each rank, or NULL. Task context, may sleep. */
@@ -408,7 +408,7 @@ struct npulink_graph *npulink_graph_make(struct npulink_op *const *ops, u32 nran
 		}
 		ok = maker_alloc(&m) && maker_run(&m);
 	}
-	if (ok && m.bytes > npulink_graph_bytes(nranks, ops[0]->rank->dev->processors))
+	if (ok && m.bytes > npulink_graph_most(nranks, ops[0]->rank->dev->processors))
 		ok = npulink_graph_divide(m.g, max_src, m.bytes);
 	else
 		ok = ok && npulink_coll_gathers(ops[0]->plan->call.collective);

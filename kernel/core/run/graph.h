@@ -78,7 +78,7 @@ s64 npulink_graph_run_block(const struct npulink_graph *g, struct npulink_op *co
 			    u32 block, struct npulink_req *req);
 void npulink_graph_count(const struct npulink_graph *g, struct npulink_op *const *ops);
 
-extern unsigned int npulink_script_bytes;
+extern unsigned int npulink_graph_bytes;
 
 /* ---- graph_items.c */
 

@@ -32,8 +32,8 @@
 #include "run/run.h"
 #include "run/seq.h"
 
-bool npulink_scripts = true;
-module_param_cb(scripts, &npulink_board_param_ops, &npulink_scripts, 0644);
+bool npulink_graphs = true;
+module_param_cb(graphs, &npulink_board_param_ops, &npulink_graphs, 0644);
 MODULE_PARM_DESC(scripts, "collectives of one node are run as a whole when the last rank has posted");
 
 #define ROUND_LINKS	4	/* times that a plan is linked with others */
@@ -41,9 +41,9 @@ MODULE_PARM_DESC(scripts, "collectives of one node are run as a whole when the l
 #define ROUND_JIFFIES	2	/* that a task takes part, then it looks at what else there is */
 
 /* Not to be changed later: all ranks' libraries go by it. */
-unsigned int npulink_script_bytes = 256 << 10;
-module_param_named(script_bytes, npulink_script_bytes, uint, 0444);
-MODULE_PARM_DESC(script_bytes, "that one task may read and write for all ranks; more if they share processors (262144)");
+unsigned int npulink_graph_bytes = 256 << 10;
+module_param_named(graph_bytes, npulink_graph_bytes, uint, 0444);
+MODULE_PARM_DESC(graph_bytes, "that one task may read and write for all ranks; more if they share processors (262144)");
 
 static struct npulink_round *npulink_round_of(const struct npulink_op *op)
 {
@@ -58,11 +58,11 @@ static struct npulink_round *npulink_round_of(const struct npulink_op *op)
 /* The same on all ranks. */
 static bool npulink_call_gathers(const struct npulink_call *call)
 {
-	if (!npulink_script_bytes)
+	if (!npulink_graph_bytes)
 		return false;
 	if (npulink_coll_gathers_large(call->collective))
 		return call->dtype < NPULINK_DTYPES &&
-		       call->count >= npulink_script_bytes / npulink_dtype_size(call->dtype);
+		       call->count >= npulink_graph_bytes / npulink_dtype_size(call->dtype);
 	return npulink_coll_gathers(call->collective) &&
 	       (call->count || call->collective == NPULINK_COLL_BARRIER);
 }
@@ -71,7 +71,7 @@ static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_gr
 {
 	const struct npulink_device *dev = op->rank->dev;
 
-	return READ_ONCE(npulink_scripts) && !trace_npulink_step_enabled() &&
+	return READ_ONCE(npulink_graphs) && !trace_npulink_step_enabled() &&
 	       !trace_npulink_issue_enabled() && npulink_device_runs(dev) &&
 	       g->max_req <= (u64)ROUND_REQ * READ_ONCE(dev->inline_max) &&
 	       g->max_req <= dev->slice;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * scripts.h - collectives in one go, and without the kernel, on ("Y") and off ("N").
+ * graphs.h - collectives in one go, and without the kernel, on ("Y") and off ("N").
  */
-#ifndef SELFTESTS_SCRIPTS_H
-#define SELFTESTS_SCRIPTS_H
+#ifndef SELFTESTS_GRAPHS_H
+#define SELFTESTS_GRAPHS_H
 
 #include <fcntl.h>
 #include <unistd.h>
 
-#define SCRIPTS	"/sys/module/npulink/parameters/scripts"
+#define GRAPHS	"/sys/module/npulink/parameters/graphs"
 #define BOARDS	"/sys/module/npulink/parameters/boards"
 
 static inline int set_parameter(const char *path, const char *value)
@@ -22,9 +22,9 @@ static inline int set_parameter(const char *path, const char *value)
 	return rc;
 }
 
-static inline int set_scripts(const char *value)
+static inline int set_graphs(const char *value)
 {
-	return set_parameter(SCRIPTS, value);
+	return set_parameter(GRAPHS, value);
 }
 
 static inline int set_boards(const char *value)
@@ -32,4 +32,4 @@ static inline int set_boards(const char *value)
 	return set_parameter(BOARDS, value);
 }
 
-#endif /* SELFTESTS_SCRIPTS_H */
+#endif /* SELFTESTS_GRAPHS_H */
