@@ -9,7 +9,7 @@
 #include <linux/types.h>
 #include <linux/npulink_step.h>
 
-#define NPULINK_ABI_VERSION	1
+#define NPULINK_ABI_VERSION	2
 #define NPULINK_TYPE		0xdc
 
 /**
