@@ -407,7 +407,9 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 {
 	static const unsigned int types[] = {
 		COLL_UINT64, COLL_INT64, COLL_UINT32, COLL_INT32, COLL_UINT16, COLL_INT16,
+		COLL_UINT8, COLL_INT8, COLL_FLOAT64, COLL_FLOAT32,
 	};
+	const unsigned int ntypes = sizeof(types) / sizeof(*types);
 	static uint64_t in[64][64], out[64][64];
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
 	int rc = warm_up(comm);
@@ -429,14 +431,12 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 	}
 	if (!rc && met(comm) - before < 400)
 		return rank_fail(ranks, rank, "%d were met", (int)(met(comm) - before));
-	/* Of each type they are others. On a slow host most ranks are late for what is planned. */
-	for (unsigned int t = 0; t < sizeof(types) / sizeof(*types) && !rc; t++) {
-		before = met(comm);
+	/* Those of each type and operation are others. On a slow host most come late, as they plan. */
+	before = met(comm);
+	for (unsigned int t = 0; t < 2 * ntypes && !rc && met(comm) - before < 32; t++)
 		for (unsigned int count = 1; count < 64 && !rc; count++)
-			rc = coll_allreduce(comm, in[0], out[0], count, types[t], COLL_MAX);
-		if (met(comm) - before >= 32)
-			break;
-	}
+			rc = coll_allreduce(comm, in[0], out[0], count, types[t / 2],
+					    t % 2 ? COLL_MIN : COLL_MAX);
 	if (!rc && met(comm) - before < 32)
 		return rank_fail(ranks, rank, "of those that come once %d were met",
 				 (int)(met(comm) - before));
