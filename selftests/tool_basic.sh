@@ -35,7 +35,8 @@ expect "full disk" 1 sh -c "exec npulink help >/dev/full"
 json "dev show" 'length == 4 and all(.backend == "soft")' npulink -j dev show
 json "dev show of one" '.[0].name == "npu2" and .[0].id == 2' npulink -j dev show npu2
 json "dev show by path" '.[0].id == 1' npulink dev show /dev/npulink/npu1 -j
-json "dev show, details" '.[0].abi == 1 and .[0].limits.max_steps > 1000' npulink -j -d dev show 0
+abi=$(npulink --version | sed -n 's/.*ABI //p')
+json "dev show, details" ".[0].abi == ${abi:-0} and .[0].limits.max_steps > 1000" npulink -j -d dev show 0
 json "dev show, pretty" 'length == 4' npulink -j -p dev show
 expect "device that is not there" 1 npulink dev show npu77
 json "types are named" '.[0].dtypes | index("float32") != null' npulink -j dev show npu0
