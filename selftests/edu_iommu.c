@@ -3,7 +3,7 @@
  * edu_iommu - devices that read and write memory by themselves (kernel/edu), below an IOMMU that
  * translates: their addresses have 28 bits, whatever the machine's memory is.
  *
- * npulink-test: modules=none append=intel_iommu=on devices=intel-iommu:edu:edu timeout=180
+ * npulink-test: modules=none append=intel_iommu=on devices=intel-iommu:edu:edu timeout=180 nodebug
  */
 #define EDU_BITS	28
 #define EDU_BOUNCES	false
