@@ -34,7 +34,7 @@
 
 bool npulink_graphs = true;
 module_param_cb(graphs, &npulink_board_param_ops, &npulink_graphs, 0644);
-MODULE_PARM_DESC(scripts, "collectives of one node are run as a whole when the last rank has posted");
+MODULE_PARM_DESC(graphs, "collectives of one node are run as a whole when the last rank has posted");
 
 #define ROUND_LINKS	4	/* times that a plan is linked with others */
 #define ROUND_REQ	4	/* times inline_max that a request may read */
