@@ -315,6 +315,28 @@ TEST_F(board, other_numbers)
 	EXPECT_EQ(5, st.out_number);
 }
 
+/*
+ * Of a rank that has left a number out, with the graph as without: who posts it later learns that
+ * the other one has gone on.
+ */
+TEST_F(board, passed)
+{
+	struct member *m = self->t.m;
+	struct npulink_comm_status st;
+	int i;
+
+	for (i = 0; i < 6; i++)
+		ASSERT_EQ(0, team_allreduce(&self->t, i));
+	EXPECT_EQ(0, member_start_as(&m[1], 8, 0, &self->t.seq[1]));
+	EXPECT_EQ(0, member_start_as(&m[0], 6, 5000000000, &self->t.seq[0]));
+	EXPECT_EQ(-EPROTO, team_finish(&self->t));
+	ASSERT_EQ(0, raw_status(m[0].fd, m[0].comm, &st));
+	EXPECT_EQ(-EPROTO, st.out_status);
+	EXPECT_EQ(6, st.out_number);
+	EXPECT_EQ(0, st.out_rank);
+	EXPECT_EQ(1, st.out_peer);
+}
+
 /* Who counts for everybody counts what the kernel has carried out. */
 TEST_F(board, claims_count_for_nobody)
 {

@@ -164,7 +164,13 @@ int npulink_comm_check_call(struct npulink_comm *comm, struct npulink_rank *rank
 	struct npulink_called *e = &comm->calls[number % NPULINK_CALL_TABLE];
 	int rc = 0;
 
+	lockdep_assert_held(&rank->lock);
 	spin_lock(&comm->lock);
+	if (npulink_number_before(rank->next, number) &&
+	    (!comm->skips || npulink_number_before(comm->skipped, number))) {
+		comm->skips = true;
+		comm->skipped = number;
+	}
 	if (!e->used || npulink_number_before(e->number, number)) {
 		e->used = true;
 		e->number = number;

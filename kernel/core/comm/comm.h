@@ -152,6 +152,8 @@ struct npulink_comm {
 	u32 *map;			/* what its ranks have been there */
 	struct npulink_comm *child;	/* what it was shrunk to, as long as that is there */
 	struct npulink_called calls[NPULINK_CALL_TABLE];
+	bool skips;			/* a rank has left numbers out, the last before @skipped */
+	u64 skipped;
 	struct npulink_round *rounds;	/* by number % NPULINK_MAX_INFLIGHT, or NULL */
 	struct npulink_op **round_ops;	/* those of all rounds */
 	u64 nets[NPULINK_NOTICE_NETS];	/* network namespaces, by cookie, that hear of it in full */

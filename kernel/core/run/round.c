@@ -81,6 +81,9 @@ static bool npulink_op_fits(const struct npulink_op *op, const struct npulink_gr
 static bool npulink_round_begin(struct npulink_round *r, const struct npulink_op *op,
 				struct npulink_graph *graph)
 {
+	const struct npulink_comm *comm = op->rank->comm;
+	bool apart;
+
 	/* Equal, or ranks have called different things, which it is not for us to find out. */
 	if (r->used && !npulink_number_before(r->number, op->number))
 		return r->number == op->number;
@@ -95,8 +98,10 @@ static bool npulink_round_begin(struct npulink_round *r, const struct npulink_op
 	r->used = true;
 	r->number = op->number;
 	r->serial = graph ? graph->serial : 0;
-	r->state = !graph || (r->skips && !npulink_number_before(r->skipped, op->number)) ?
-		   NPULINK_ROUND_APART : NPULINK_ROUND_GATHERS;
+	/* One that has gone past it will not come, which is seen when operations look for peers. */
+	apart = !graph || (r->skips && !npulink_number_before(r->skipped, op->number)) ||
+		(comm->skips && npulink_number_before(op->number, comm->skipped));
+	r->state = apart ? NPULINK_ROUND_APART : NPULINK_ROUND_GATHERS;
 	return true;
 }
 
