@@ -27,6 +27,7 @@
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -907,6 +908,10 @@ bool coll_board_number(const struct coll_operation *op, struct npulink_post *pos
 		return false;
 	post->flags |= NPULINK_POST_NUMBER;
 	post->number = number;
+	/* What came before is posted, unless another thread takes it from the board. */
+	if (abs(atomic_load_explicit(&comm->posting, memory_order_acquire)) == 1 &&
+	    b->own->done < number)
+		set(&b->own->done, number);
 	if (kept(&b->left) != number + 1 && leave(comm, number) == BOUND && !has_failed(b))
 		return true;
 	if (b->crowded)
@@ -966,11 +971,6 @@ int coll_board_post(struct coll_operation *op)
 		again = (runs || rc == -EALREADY) && coll_board_posted(comm, &op->post, rc);
 	} while (again);
 	coll_board_end_post(posting);
-	/* The root need not wait for that. */
-	if (!rc && !op->post.out_seq && coll_board_claim(comm)) {
-		done(&comm->board, coll_board_next(comm) - 1);
-		coll_board_let_go(comm);
-	}
 	return rc;
 }
 
