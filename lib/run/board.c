@@ -634,8 +634,10 @@ static COLL_HOT void make_way(struct coll_comm *comm, uint64_t number, uint32_t 
 
 	if (i + COLL_BOARD_SLOTS < number)
 		i = number - COLL_BOARD_SLOTS;
+	/* Slots of the oldest may be those of a group by now, whose ranks sleep for good reason. */
 	for (; i < number && share; i++)
-		share -= wake(comm, slot_of(b, i), share);
+		if (get(&slot_of(b, i)->word) >> BOARD_SHIFT == i + 1)
+			share -= wake(comm, slot_of(b, i), share);
 	/* Where the last ones were there may be more. */
 	keep(&b->swept, share ? i : i - 1);
 	pause = peek(&b->memory->pause);
