@@ -299,16 +299,22 @@ static void make_room(struct coll_dev *dev, struct coll_request **v, unsigned in
 		coll_make_room(dev, true);
 }
 
-/* Numbers for a batch: those that the board has given them, or the next ones. */
-static void number_all(struct coll_comm *comm, struct npulink_post *posts,
-		       struct coll_request **v, unsigned int n, bool claimed)
+/*
+ * Numbers for a batch: those that the board has given them, or the next ones. Gives how many come
+ * before one that is bound to the board.
+ */
+static unsigned int number_all(struct coll_comm *comm, struct npulink_post *posts,
+			       struct coll_request **v, unsigned int n, bool claimed)
 {
 	uint64_t number = coll_board_next(comm);
+	unsigned int i;
 
-	for (unsigned int i = 0; i < n; i++) {
-		coll_board_number(&v[i]->op, &posts[i], claimed ? v[i]->number : number);
+	for (i = 0; i < n; i++) {
+		if (coll_board_number(&v[i]->op, &posts[i], claimed ? v[i]->number : number))
+			break;
 		number += !!coll_op_numbered(&v[i]->op);
 	}
+	return i;
 }
 
 /*
@@ -321,7 +327,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 {
 	struct coll_dev *dev = comm->dev;
 	struct coll_comm *posting = NULL;
-	unsigned int done = 0, len, stale = n;
+	unsigned int done = 0, len, some, stale = n;
 	uint32_t posted;
 	int rc;
 
@@ -339,9 +345,17 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 		}
 		pthread_mutex_unlock(&dev->lock);
 		coll_board_begin_post(posting);
-		number_all(comm, posts, v + done, len, claimed);
-		rc = coll_drv_post_batch(&dev->drv, posts, len,
-					 wait && done + len == n ? NPULINK_POST_WAIT : 0, &posted);
+		some = number_all(comm, posts, v + done, len, claimed);
+		if (some) {
+			rc = coll_drv_post_batch(&dev->drv, posts, some, wait && done + some == n ?
+						 NPULINK_POST_WAIT : 0, &posted);
+		} else {
+			some = 1;
+			rc = coll_board_follow(&v[done]->op, posts[0].number);
+			posted = !rc;
+			posts[0].out_seq = 0;
+			posts[0].out_result.status = 0;
+		}
 		for (unsigned int i = 0; i < posted; i++)
 			coll_board_posted(comm, &posts[i], 0);
 		if (rc == -EALREADY && posted < len)
@@ -357,11 +371,11 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			}
 			/* It may be done by now, and even fetched if another thread knows it. */
 			req->seq = posts[i].out_seq;
-			if (req->blocking && posts[i].out_result.seq)
+			if (!req->seq || (req->blocking && posts[i].out_result.seq))
 				coll_request_done(req, posts[i].out_result.status);
 		}
 		done += posted;
-		if (posted == len)
+		if (posted == some)
 			continue;	/* rc is about waiting, which goes on below */
 		if (rc == -ESTALE && stale != done) {
 			stale = done;

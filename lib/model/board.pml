@@ -3,7 +3,7 @@
  * board.pml - Promela model of the board: ranks that meet without a system call, or post
  * (lib/run/board.c, board_layout.h).
  *
- * Each rank makes the same calls, one after the other; for one of them it may be that nobody has to
+ * Each rank makes the same calls, one after the other, some of which a root leads; for one of them it may be that nobody has to
  * wait for the others, and for one that a rank calls something else. For each it tries the board or
  * posts at once, and at the board it looks, gives up and posts, or sleeps. What is not in the model
  * is the time: nobody who sleeps wakes by itself, so a lost wake-up is a deadlock here. Nor is it
@@ -27,15 +27,19 @@
 #else
 #define DONE(l)		(done[0] >= (l) && done[1] >= (l) && done[2] >= (l))
 #endif
-#define OPEN(s)		(num[s] == n + 1 && !fallen[s] && count[s] <= RANKS)
-#define ALL_MET(s)	(num[s] == n + 1 && !fallen[s] && count[s] > RANKS)
+#define OPEN(s)		(num[s] == n + 1 && !fallen[s] && !bound[s] && count[s] <= RANKS)
+#define ALL_MET(s)	(num[s] == n + 1 && !fallen[s] && (bound[s] || count[s] > RANKS))
+/* For who waits for the root, the word may be older. */
+#define WAITING(s)	(OPEN(s) || (num[s] <= n && fell[s] <= n))
+#define SAME(s)		(num[s] == wn && fallen[s] == wf && bound[s] == wb && count[s] == wc)
 
 #define MET	1
 #define OFF	2
 
-/* The words of slots: number + 1, FELL, count. */
+/* The words of slots: number + 1, FELL, BOUND, count. */
 byte num[SLOTS];
 bool fallen[SLOTS];
+bool bound[SLOTS];
 byte count[SLOTS];
 
 byte fell[SLOTS];	/* 1 + number */
@@ -48,6 +52,7 @@ byte outcome[OPS];
 byte started[OPS];	/* that have posted it */
 bool easy[OPS];		/* is posted, and nobody waits for the others */
 bool differs[OPS];	/* not all call the same */
+bool led[OPS];		/* its root is rank 0, which waits for nobody */
 
 inline ends(how)
 {
@@ -58,7 +63,7 @@ inline ends(how)
 /* The local copy of the word. */
 inline load()
 {
-	atomic { wn = num[S]; wf = fallen[S]; wc = count[S] }
+	atomic { wn = num[S]; wf = fallen[S]; wb = bound[S]; wc = count[S] }
 }
 
 inline wake()
@@ -94,7 +99,7 @@ inline decide()
 proctype rank(byte me)
 {
 	byte n, q, wn, wc, used[SLOTS];
-	bool wf, met;
+	bool wf, wb, met;
 
 	do
 	:: n == OPS -> break
@@ -108,8 +113,9 @@ proctype rank(byte me)
 		/* put() */
 		load();
 		if
+		:: wn == n + 1 && wb -> met = true; goto decided
 		:: wn > n + 1 || fell[S] > n || (wn == n + 1 && wf) -> goto leave
-		:: else
+		:: else -> if :: led[n] && me -> goto look :: else fi
 		fi;
 		if
 		:: DONE(used[S]) && (wn > n || DONE(wn))
@@ -120,19 +126,29 @@ proctype rank(byte me)
 		if
 		:: wn <= n ->			/* begin() */
 			if
-			:: atomic { num[S] == wn && fallen[S] == wf && count[S] == wc ->
-				num[S] = n + 1; fallen[S] = false; count[S] = 1
+			:: atomic { SAME(S) ->
+				num[S] = n + 1; fallen[S] = false; bound[S] = false; count[S] = 1
 			   };
 				if
 				:: fell[S] > n -> decide(); goto decided
-				:: else -> goto look
-				fi
+				:: else
+				fi;
+				if
+				:: !led[n] -> goto look
+				:: else
+				fi;
+				if		/* bind() */
+				:: atomic { OPEN(S) -> bound[S] = true; met = true };
+					wake()
+				:: !OPEN(S) -> decide()
+				fi;
+				goto decided
 			:: else -> load()
 			fi
 		:: else
 		fi;
 		if
-		:: wn == n + 1 && !wf
+		:: wn == n + 1 && !wf && !led[n]
 		:: else -> goto leave
 		fi;
 		if				/* arrive() */
@@ -164,29 +180,40 @@ proctype rank(byte me)
 		goto decided;
 look:
 		if
-		:: !OPEN(S) -> met = ALL_MET(S); goto decided
-		:: decide(); goto decided	/* has had enough */
-		:: OPEN(S) ->			/* sleep_once() */
+		:: atomic { !WAITING(S) -> met = ALL_MET(S) }; goto decided
+		:: goto leave			/* has had enough */
+		:: WAITING(S) ->		/* sleep_once() */
 			load();
 			if
-			:: wn != n + 1 || wf || wc > RANKS -> goto look
+			:: wn > n && (wn != n + 1 || wf || wb || wc > RANKS) -> goto look
 			:: else
 			fi;
 			sleepers[S]++;
 			if
-			:: atomic { num[S] == wn && fallen[S] == wf && count[S] == wc ->
-				asleep[me] = S + 1
-			   };
+			:: wn <= n && fell[S] > n -> sleepers[S]--; goto look
+			:: else
+			fi;
+			if
+			:: atomic { SAME(S) -> asleep[me] = S + 1 };
 				!asleep[me]
 			:: atomic { else -> sleepers[S]-- }
 			fi;
 			goto look
 		fi;
 leave:
+		done[me] = (done[me] > n -> done[me] : n);
 		fell[S] = (fell[S] > n + 1 -> fell[S] : n + 1);
+		load();
+		if
+		:: wn <= n && sleepers[S] && DONE(wn) ->
+			if
+			:: atomic { SAME(S) -> num[S] = n + 1; fallen[S] = true; bound[S] = false };
+				wake()
+			:: atomic { else -> skip }
+			fi
+		:: else
+		fi;
 		decide();
-		assert(!met);
-		goto post;
 decided:
 		if
 		:: met ->			/* take(): one slot after the other */
@@ -194,7 +221,7 @@ decided:
 			assert(!differs[n]);
 			q = 0;
 			do
-			:: q < RANKS -> assert(data[q * SLOTS + S] == n + 1); q++
+			:: q < RANKS && (!led[n] || !q) -> assert(data[q * SLOTS + S] == n + 1); q++
 			:: else -> break
 			od;
 			q = 0;
@@ -216,6 +243,8 @@ init {
 		if
 		:: easy[1] = true
 		:: differs[1] = true
+		:: led[0] = true; led[2] = true
+		:: led[1] = true; led[2] = true
 		:: skip
 		fi;
 		run rank(0);

@@ -18,11 +18,16 @@
  *     fell, unless all have met by then. All ranks post what fell;
  *  5. reads what it needs, and says that it is done with the number.
  *
+ * If only the root brings anything, its coming is enough: it binds the call to the board, and goes
+ * on. Who would post what is bound takes it from there instead. So the root is as far ahead as
+ * there are slots that the others have done with; if there is none, it posts.
+ *
  * One call, or group of calls, of one thread at a time: coll_board_claim(). No other thread posts a
  * collective meanwhile, which has the next number.
  */
 #include <errno.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -233,14 +238,25 @@ uint64_t coll_board_next(const struct coll_comm *comm)
 
 /* ---- the word of a slot */
 
-enum state { FALLEN, OPEN, MET };
+enum state { FALLEN, OPEN, MET, BOUND };
 
 /* What @word says about @number, for which this rank has come. */
 static enum state state_of(uint64_t word, uint64_t number, uint32_t nranks)
 {
 	if (word >> BOARD_SHIFT != number + 1 || word & BOARD_FELL)
 		return FALLEN;
+	if (word & BOARD_BOUND)
+		return BOUND;
 	return (word & BOARD_COUNT) > nranks ? MET : OPEN;
+}
+
+/* The same for one that waits: for its root, the word may still be an older number's. */
+static enum state look(const struct board_slot *slot, uint64_t word, uint64_t number,
+		       uint32_t nranks)
+{
+	if (word >> BOARD_SHIFT > number)
+		return state_of(word, number, nranks);
+	return __atomic_load_n(&slot->fell, __ATOMIC_SEQ_CST) > number ? FALLEN : OPEN;
 }
 
 /* The half of it that changes when ranks come. */
@@ -269,7 +285,7 @@ static uint32_t wake(struct coll_comm *comm, struct board_slot *slot, uint32_t n
 	return woken;
 }
 
-/* Who does not wait any longer: FALLEN, or MET if that was faster. */
+/* Who does not wait any longer: FALLEN, or MET or BOUND if that was faster. */
 static enum state decide(struct coll_comm *comm, uint64_t number)
 {
 	struct board_slot *slot = slot_of(&comm->board, number);
@@ -286,12 +302,30 @@ static enum state decide(struct coll_comm *comm, uint64_t number)
 	return state;
 }
 
-/* This rank posts @number, for which it has not come: the others need not wait for it. */
-static void leave(struct coll_comm *comm, uint64_t number)
+/* Collectives of lower numbers are those that all ranks have done with. */
+static uint64_t all_done(const struct coll_comm *comm)
+{
+	uint64_t done = UINT64_MAX;
+
+	for (uint32_t r = 0; r < comm->nranks; r++) {
+		uint64_t next = get(&rank_of(&comm->board, r)->done);
+
+		if (next < done)
+			done = next;
+	}
+	return done;
+}
+
+/*
+ * This rank posts @number, for which it has not come: the others need not wait for it. Unless it
+ * is BOUND.
+ */
+static enum state leave(struct coll_comm *comm, uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct board_slot *slot = slot_of(b, number);
-	uint64_t fell = get(&slot->fell);
+	uint64_t fell = get(&slot->fell), word;
+	enum state state;
 
 	while (fell < number + 1 &&
 	       !__atomic_compare_exchange_n(&slot->fell, &fell, number + 1, true,
@@ -299,8 +333,18 @@ static void leave(struct coll_comm *comm, uint64_t number)
 		;
 	/* With the barrier of begin(): it sees that, or we see its word. */
 	atomic_thread_fence(memory_order_seq_cst);
-	decide(comm, number);
-	keep(&b->left, number + 1);
+	/* Who sleeps until the word changes has looked before. The last one to come can change it. */
+	word = get(&slot->word);
+	if (word >> BOARD_SHIFT <= number && peek(&slot->sleepers) &&
+	    word >> BOARD_SHIFT <= all_done(comm) &&
+	    __atomic_compare_exchange_n(&slot->word, &word,
+					(number + 1) << BOARD_SHIFT | BOARD_FELL, false,
+					__ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+		wake(comm, slot, UINT32_MAX);
+	state = decide(comm, number);
+	if (state == FALLEN)
+		keep(&b->left, number + 1);
+	return state;
 }
 
 /* ---- one operation */
@@ -347,22 +391,38 @@ static unsigned char *result_of(struct board_rank *rank, const struct coll_board
 static bool is_free(struct coll_board *b, const struct coll_comm *comm,
 		    const struct coll_board_call *call, uint64_t number, uint64_t word)
 {
-	uint64_t last = b->used[number % COLL_BOARD_SLOTS], done = UINT64_MAX;
+	uint64_t last = b->used[number % COLL_BOARD_SLOTS];
 
+	/* Nobody is done with anything who does not use it yet. */
+	if (call->led && !last)
+		last = 1;
 	if (is_wide(call) && last < b->used_wide[number % COLL_BOARD_WIDES])
 		last = b->used_wide[number % COLL_BOARD_WIDES];
 	if (word >> BOARD_SHIFT <= number && last < word >> BOARD_SHIFT)
 		last = word >> BOARD_SHIFT;
 	if (b->done >= last)
 		return true;
-	for (uint32_t r = 0; r < comm->nranks; r++) {
-		uint64_t next = get(&rank_of(b, r)->done);
+	b->done = all_done(comm);
+	return b->done >= last;
+}
 
-		if (next < done)
-			done = next;
+/* The same, for who waits for a little while: the others may be behind. */
+static COLL_HOT bool has_room(struct coll_board *b, const struct coll_comm *comm,
+			      const struct coll_board_call *call, uint64_t number, uint64_t word)
+{
+	uint64_t until = 0, now;
+
+	while (!is_free(b, comm, call, number, word)) {
+		if (b->crowded)
+			return false;
+		now = coll_now_ns();
+		if (!until)
+			until = now + SPIN_NS;
+		if (now >= until)
+			return false;
+		relax();
 	}
-	b->done = done;
-	return done >= last;
+	return true;
 }
 
 /* What rank @r brings, of which this rank needs what is at @from. */
@@ -483,6 +543,21 @@ static COLL_HOT bool begin(struct coll_comm *comm, uint64_t number, uint64_t *wo
 	return true;
 }
 
+/* What this rank brings, as the root, is there for all. */
+static COLL_HOT enum state bind(struct coll_comm *comm, const struct coll_board_call *call,
+				uint64_t number)
+{
+	struct board_slot *slot = slot_of(&comm->board, number);
+	uint64_t word = (number + 1) << BOARD_SHIFT | 1;
+
+	__atomic_store_n(&slot->code, call->code, __ATOMIC_RELAXED);
+	if (!__atomic_compare_exchange_n(&slot->word, &word, word | BOARD_BOUND, false,
+					 __ATOMIC_SEQ_CST, __ATOMIC_ACQUIRE))
+		return decide(comm, number);
+	wake_met(comm, slot);
+	return BOUND;
+}
+
 /* FALLEN: it has to be posted, as if there were no board. */
 static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_call *call,
 			       uint64_t number)
@@ -492,8 +567,12 @@ static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_c
 	uint64_t word = get(&slot->word);
 	enum state state = FALLEN;
 
+	if (word >> BOARD_SHIFT == number + 1 && word & BOARD_BOUND)
+		return BOUND;
+	if (call->led && call->root != comm->rank)
+		return look(slot, word, number, comm->nranks);
 	if (word >> BOARD_SHIFT > number + 1 || get(&slot->fell) > number ||
-	    !is_free(b, comm, call, number, word))
+	    !has_room(b, comm, call, number, word))
 		goto fallen;
 	if (word >> BOARD_SHIFT == number + 1 && word & BOARD_FELL)
 		goto fallen;
@@ -504,13 +583,12 @@ static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_c
 	if (is_wide(call))
 		b->used_wide[number % COLL_BOARD_WIDES] = number + 1;
 	if (word >> BOARD_SHIFT <= number && begin(comm, number, &word, &state))
-		return state;
+		return call->led && state == OPEN ? bind(comm, call, number) : state;
 	/* If the word has an older number by now, its rank has not done with it. */
-	if (word >> BOARD_SHIFT == number + 1 && !(word & BOARD_FELL))
+	if (!call->led && word >> BOARD_SHIFT == number + 1 && !(word & BOARD_FELL))
 		return arrive(comm, call, number, word);
 fallen:
-	leave(comm, number);
-	return FALLEN;
+	return leave(comm, number);
 }
 
 /* Looks for a little while. */
@@ -522,7 +600,7 @@ static enum state spin(struct coll_comm *comm, const struct board_slot *slot, ui
 	enum state state;
 
 	for (;;) {
-		state = state_of(get(&slot->word), number, comm->nranks);
+		state = look(slot, get(&slot->word), number, comm->nranks);
 		if (state != OPEN)
 			break;
 		if (--looks % RELAX_LOOKS == 0)
@@ -554,10 +632,12 @@ static COLL_HOT void make_way(struct coll_comm *comm, uint64_t number, uint32_t 
 	uint64_t i = kept(&b->swept);
 	uint32_t wanted = share, pause;
 
-	if (i + COLL_BOARD_SLOTS / 2 < number)
-		i = number - COLL_BOARD_SLOTS / 2;
+	if (i + COLL_BOARD_SLOTS < number)
+		i = number - COLL_BOARD_SLOTS;
+	/* Slots of the oldest may be those of a group by now, whose ranks sleep for good reason. */
 	for (; i < number && share; i++)
-		share -= wake(comm, slot_of(b, i), share);
+		if (get(&slot_of(b, i)->word) >> BOARD_SHIFT == i + 1)
+			share -= wake(comm, slot_of(b, i), share);
 	/* Where the last ones were there may be more. */
 	keep(&b->swept, share ? i : i - 1);
 	pause = peek(&b->memory->pause);
@@ -588,8 +668,8 @@ static void woken_by_nobody(struct coll_comm *comm, struct board_slot *slot)
 }
 
 /* Until the word is not @word any more and we are woken: 0; or for *@ns at most, or -errno. */
-static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, uint64_t word,
-			       uint64_t *ns)
+static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, uint64_t number,
+			       uint64_t word, uint64_t *ns)
 {
 	/* With the barrier of who changes the word and looks for us. The kernel looks again. */
 	uint32_t before = __atomic_fetch_add(&slot->sleepers, 1, __ATOMIC_SEQ_CST);
@@ -601,7 +681,10 @@ static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, 
 	 */
 	if (comm->board.crowded && (!before || comm->board.processors > 1) && *ns == SLEEP_NS)
 		*ns = BACKSTOP_NS;
-	rc = coll_drv_sleep(&comm->dev->drv, futex_of(slot), word, *ns);
+	/* With that of leave(), which need not change the word. */
+	rc = -EAGAIN;
+	if (look(slot, word, number, comm->nranks) == OPEN)
+		rc = coll_drv_sleep(&comm->dev->drv, futex_of(slot), word, *ns);
 	/* Who wakes us does it for us. */
 	if (rc)
 		__atomic_fetch_sub(&slot->sleepers, 1, __ATOMIC_RELAXED);
@@ -620,12 +703,12 @@ static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot
 		make_way(comm, number, share_of(comm));
 	for (;;) {
 		word = get(&slot->word);
-		state = state_of(word, number, comm->nranks);
+		state = look(slot, word, number, comm->nranks);
 		if (state != OPEN)
 			return state;
-		late = sleep_once(comm, slot, word, &ns) == -ETIMEDOUT;
-		state = state_of(get(&slot->word), number, comm->nranks);
-		if (state == MET && late && b->crowded)
+		late = sleep_once(comm, slot, number, word, &ns) == -ETIMEDOUT;
+		state = look(slot, get(&slot->word), number, comm->nranks);
+		if (state >= MET && late && b->crowded)
 			woken_by_nobody(comm, slot);
 		if (state != OPEN || has_failed(b))
 			return state;
@@ -655,7 +738,7 @@ static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
 		state = spin(comm, slot, number);
 	if (state == OPEN)
 		state = sleep_until(comm, slot, number);
-	return state == OPEN ? decide(comm, number) : state;
+	return state == OPEN ? leave(comm, number) : state;
 }
 
 /* This rank has read what it needs, or needs nothing as it fell. */
@@ -664,7 +747,7 @@ static void done(struct coll_board *b, uint64_t number)
 	set(&b->own->done, number + 1);
 }
 
-/* It is met: the result, which perhaps somebody has worked out. */
+/* It is met or bound: the result, which perhaps somebody has worked out. */
 static COLL_HOT void take(struct coll_comm *comm, const struct coll_board_call *call,
 			  uint64_t number)
 {
@@ -672,11 +755,14 @@ static COLL_HOT void take(struct coll_comm *comm, const struct coll_board_call *
 	uint64_t result = call->shared ? get(&slot_of(b, number)->result) : 0;
 	uint32_t by = (result & ((1 << BOARD_SHIFT) - 1)) - 1;
 
+	if (call->led && call->out)
+		copy(call->out, data_of(rank_of(b, call->root), call, number) + call->from,
+		     call->part);
 	/* It is others who say that. */
-	if (result >> BOARD_SHIFT == number + 1 && by < comm->nranks)
+	else if (!call->led && result >> BOARD_SHIFT == number + 1 && by < comm->nranks)
 		copy(call->out, result_of(rank_of(b, by), call, number) + call->from,
 		     call->reduce ? call->part : call->shared);
-	else
+	else if (!call->led && call->out)
 		combine(comm, call, number, call->out, call->from, call->part, call->count);
 	done(b, number);
 	raise_next(b, number + 1);
@@ -703,6 +789,30 @@ static COLL_HOT bool is_open(struct coll_comm *comm)
 	return true;
 }
 
+/* Is what is bound this call? */
+static COLL_HOT bool is_bound(const struct coll_board *b, const struct coll_board_call *call,
+			      uint64_t number)
+{
+	return __atomic_load_n(&slot_of(b, number)->code, __ATOMIC_RELAXED) == call->code;
+}
+
+/* False: it has to be posted, or another one is bound, which coll_board_follow() sees. */
+static COLL_HOT bool end(struct coll_comm *comm, const struct coll_board_call *call,
+			 uint64_t number, enum state state)
+{
+	struct coll_board *b = &comm->board;
+
+	if (state == MET || (state == BOUND && is_bound(b, call, number))) {
+		take(comm, call, number);
+		return true;
+	}
+	if (state != BOUND) {
+		keep(&b->left, number + 1);
+		done(b, number);
+	}
+	return false;
+}
+
 /* With a claim. */
 static COLL_HOT bool attempt(struct coll_comm *comm, const struct coll_board_call *call)
 {
@@ -711,13 +821,7 @@ static COLL_HOT bool attempt(struct coll_comm *comm, const struct coll_board_cal
 
 	if (state == OPEN)
 		state = meet(comm, number);
-	if (state == MET) {
-		take(comm, call, number);
-		return true;
-	}
-	keep(&comm->board.left, number + 1);
-	done(&comm->board, number);
-	return false;
+	return end(comm, call, number, state);
 }
 
 /* Tries it on the board. False: it has to be posted. */
@@ -791,10 +895,11 @@ void coll_board_end_post(struct coll_comm *comm)
 }
 
 /*
- * @op is posted under @number, and those who wait for this rank on the board are told. Between
- * coll_board_begin_post() and coll_board_end_post(), or with a claim.
+ * @op is posted under @number, and those who wait for this rank on the board are told. True: it is
+ * not, as its root has bound it, see coll_board_follow(). Between coll_board_begin_post() and
+ * coll_board_end_post(), or with a claim.
  */
-void coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number)
+bool coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number)
 {
 	struct coll_comm *comm = op->comm;
 	struct coll_board *b = &comm->board;
@@ -802,13 +907,73 @@ void coll_board_number(const struct coll_operation *op, struct npulink_post *pos
 	post->flags &= ~NPULINK_POST_NUMBER;
 	post->number = 0;
 	if (!b->open || !coll_op_numbered(op))
-		return;
+		return false;
 	post->flags |= NPULINK_POST_NUMBER;
 	post->number = number;
-	if (op->plan->board.code && kept(&b->left) != number + 1)
-		leave(comm, number);
+	/* What came before is posted, unless another thread takes it from the board. */
+	if (abs(atomic_load_explicit(&comm->posting, memory_order_acquire)) == 1 &&
+	    b->own->done < number)
+		set(&b->own->done, number);
+	if (kept(&b->left) != number + 1 && leave(comm, number) == BOUND && !has_failed(b))
+		return true;
 	if (b->crowded)
 		make_way(comm, number, UINT32_MAX);
+	return false;
+}
+
+/*
+ * What was to be posted is bound to the board, under the next number: its result goes to where the
+ * kernel would have put it. -EALREADY: to another thread, so post this one with the next number.
+ * -EPROTO: something else is bound; as its root has gone on, the others learn of that by this rank.
+ */
+int coll_board_follow(const struct coll_operation *op, uint64_t number)
+{
+	struct coll_comm *comm = op->comm;
+	struct coll_board *b = &comm->board;
+	struct coll_board_call call;
+	struct coll_copy in, out;
+
+	coll_board_prepare(op, &call);
+	if (!is_bound(b, &call, number)) {
+		coll_drv_comm_abort(&comm->dev->drv, comm->id,
+				    BOARD_DIFFERS | slot_of(b, number)->code);
+		return -EPROTO;
+	}
+	if (!atomic_compare_exchange_strong_explicit(&b->next, &(uint64_t) { number }, number + 1,
+						     memory_order_relaxed, memory_order_relaxed))
+		return -EALREADY;
+	coll_op_copies(op, &in, &out);
+	copy(out.len ? (void *)out.from : call.out,
+	     data_of(rank_of(b, call.root), &call, number) + call.from, call.part);
+	atomic_fetch_add_explicit(&b->met, 1, memory_order_relaxed);
+	return 0;
+}
+
+/*
+ * Posts @op, which is not in a group: as POST gives it, whose out_seq is 0 if it has ended, as it
+ * was bound.
+ */
+int coll_board_post(struct coll_operation *op)
+{
+	struct coll_comm *posting = coll_op_numbered(op), *comm = op->comm;
+	bool again, runs;
+	int rc;
+
+	coll_board_begin_post(posting);
+	do {
+		if (coll_board_number(op, &op->post, coll_board_next(comm))) {
+			rc = coll_board_follow(op, op->post.number);
+			op->post.out_seq = 0;
+			op->post.out_result.status = 0;
+			again = rc == -EALREADY;
+			continue;
+		}
+		rc = coll_drv_post(&comm->dev->drv, &op->post);
+		runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
+		again = (runs || rc == -EALREADY) && coll_board_posted(comm, &op->post, rc);
+	} while (again);
+	coll_board_end_post(posting);
+	return rc;
 }
 
 /*
@@ -856,17 +1021,11 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	for (i = 0; i < nput; i++) {
 		/* Who has to post one does not wait for the others any more. */
 		if (state[i] == OPEN && fell)
-			state[i] = decide(comm, first + i);
+			state[i] = leave(comm, first + i);
 		else if (state[i] == OPEN)
 			state[i] = meet(comm, first + i);
-		fell |= state[i] == FALLEN;
-		v[i]->met = state[i] == MET;
-		if (v[i]->met) {
-			take(comm, &v[i]->board, first + i);
-			continue;
-		}
-		keep(&b->left, first + i + 1);
-		done(b, first + i);
+		v[i]->met = end(comm, &v[i]->board, first + i, state[i]);
+		fell |= !v[i]->met;
 	}
 	return n - nput;
 }

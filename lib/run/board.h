@@ -23,11 +23,13 @@ struct coll_request;
  * @from: where in these those are that this rank needs
  * @part: how many
  * @in: the own
- * @out: result
+ * @out: result; NULL: this rank gets none
  * @count: elements
  * @shared: bytes of the result that all ranks need, or parts of them; 0: each its own, or none
  * @elements: of these
  * @reduce: adds one more rank's to the result; NULL: they are put one after the other
+ * @led: only @root brings anything, and waits for nobody
+ * @root: where there is one
  */
 struct coll_board_call {
 	uint32_t code;
@@ -37,6 +39,8 @@ struct coll_board_call {
 	size_t count;
 	uint32_t shared, elements;
 	void (*reduce)(void *out, const void *x, const void *y, size_t n);
+	bool led;
+	uint32_t root;
 };
 
 #define COLL_BOARD_SLOTS	16
@@ -87,6 +91,7 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 		      struct coll_board_call *call);
 void coll_board_plan(struct coll_cached *plan);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
+bool coll_board_decode(uint32_t code, struct coll_args *args);
 bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);
 unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, unsigned int n);
 bool coll_board_claim(struct coll_comm *comm);
@@ -94,7 +99,9 @@ void coll_board_let_go(struct coll_comm *comm);
 void coll_board_begin_post(struct coll_comm *comm);
 void coll_board_end_post(struct coll_comm *comm);
 uint64_t coll_board_next(const struct coll_comm *comm);
-void coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number);
+int coll_board_post(struct coll_operation *op);
+bool coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number);
+int coll_board_follow(const struct coll_operation *op, uint64_t number);
 bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc);
 void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc);
 

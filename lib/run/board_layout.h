@@ -6,7 +6,8 @@
  * For each collective one word decides whether all ranks meet: struct board_slot.word. It says how
  * many ranks have come, or that one of them does not wait any longer, and then all post. Each of
  * both excludes the other for good, so a collective that somebody has posted is not found to be
- * met, and one that has been met is posted by nobody.
+ * met, and one that has been met is posted by nobody. What only the root brings is bound to the
+ * board by it, likewise for good: the others come for it when they like.
  */
 #ifndef COLL_BOARD_LAYOUT_H
 #define COLL_BOARD_LAYOUT_H
@@ -19,26 +20,31 @@
  * Whatever changes in this file, or in what ranks do with it, changes this number. Ranks whose
  * libraries differ in it do not meet.
  */
-#define BOARD_LAYOUT	0x6e70756c626f0001ULL
+#define BOARD_LAYOUT	0x6e70756c626f0002ULL
 
 #define BOARD_BYTES	1024	/* that each of COLL_BOARD_SLOTS has for what a rank brings */
 #define BOARD_WIDE	8192	/* that COLL_BOARD_WIDES of them have beside them */
 
-/* Of struct board_slot.word: the number of the collective, + 1, FELL, and a count. */
-#define BOARD_SHIFT	8
+/* Of struct board_slot.word: the number of the collective, + 1, BOUND or FELL, and a count. */
+#define BOARD_SHIFT	9
+#define BOARD_BOUND	0x100
 #define BOARD_FELL	0x80
 #define BOARD_COUNT	0x7f
+
+/* Beside struct board_slot.code: why a rank that finds another call bound aborts. */
+#define BOARD_DIFFERS	(1U << 31)
 
 _Static_assert(NPULINK_BOARD_RANKS + 1 <= BOARD_COUNT, "the count can say one more than all ranks");
 
 /**
  * struct board_slot - what all ranks write about a collective
  * @word: its number, + 1; how many ranks have come, and one more: all have, with the same call;
- *	  or FELL. Only grows. Its lower half is a futex
+ *	  or BOUND, by its root; or FELL. Only grows. Its lower half is a futex
  * @fell: 1 + the last number of this slot that a rank is known to have posted. For a rank
  *	  that could not use @word, as it still said something else. Only grows
  * @result: a number, + 1, and 1 + the rank that has worked out the result for all, likewise
  * @swept: a number, + 1: somebody wakes all of its ranks that are still asleep
+ * @code: of the call that is BOUND
  * @sleepers: ranks that sleep until @word changes
  * @reserved: each slot has a cache line of its own
  */
@@ -47,8 +53,9 @@ struct board_slot {
 	uint64_t fell;
 	uint64_t result;
 	uint64_t swept;
+	uint64_t code;
 	uint32_t sleepers;
-	uint32_t reserved[7];
+	uint32_t reserved[5];
 };
 
 /**

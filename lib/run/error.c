@@ -408,12 +408,21 @@ static void describe_death(struct failure *f, const char *who, uint32_t signal)
 static void describe_cause(struct failure *f, const struct coll_comm *comm,
 			   const struct npulink_comm_status *st)
 {
-	char rank[96], peer[96];
+	char rank[96], peer[96], what[128];
+	struct coll_args args;
 
 	describe_rank(rank, sizeof(rank), comm, st->out_rank);
 	describe_rank(peer, sizeof(peer), comm, st->out_peer);
 	switch (st->out_cause) {
 	case NPULINK_CAUSE_ABORT:
+		if (coll_board_decode(st->out_code, &args)) {
+			coll_describe(&args, what, sizeof(what));
+			happened(f, "%s called something else than rank %u, which called %s", rank,
+				 args.root, what);
+			because(f, "make the same calls in the same order on all ranks",
+				"a program error in the application");
+			break;
+		}
 		happened(f, "%s aborted the communicator (code %u)", rank, st->out_code);
 		because(f, "see what it printed, and what the program means by that code",
 			"its program met an error of its own and called coll_comm_abort()");
@@ -492,6 +501,7 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 {
 	struct coll_comm *comm = op->comm;
 	struct npulink_comm_status st;
+	struct coll_args args;
 	char what[128], where[64] = "", words[128];
 	struct failure f = { .advice = "" };
 
@@ -499,6 +509,8 @@ int coll_fail_op(const struct coll_operation *op, int rc)
 	if (coll_is_failure(rc) &&
 	    !coll_drv_comm_status(&comm->dev->drv, comm->id, &st) && st.out_cause) {
 		describe_cause(&f, comm, &st);
+		if (st.out_cause == NPULINK_CAUSE_ABORT && coll_board_decode(st.out_code, &args))
+			rc = -EPROTO;
 		if (st.out_number != UINT64_MAX && st.out_step != UINT32_MAX)
 			snprintf(where, sizeof(where), " (operation %" PRIu64 ", step %u)",
 				 (uint64_t)st.out_number, st.out_step);

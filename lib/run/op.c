@@ -380,18 +380,10 @@ bool coll_make_room(struct coll_dev *dev, bool wait)
 static int post_and_wait(struct coll_operation *op, bool *refused)
 {
 	struct coll_drv *drv = &op->comm->dev->drv;
-	struct coll_comm *posting = coll_op_numbered(op);
 	struct npulink_result result;
-	bool runs;
-	int rc;
+	int rc = coll_board_post(op);
+	bool runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
 
-	coll_board_begin_post(posting);
-	do {
-		coll_board_number(op, &op->post, coll_board_next(op->comm));
-		rc = coll_drv_post(drv, &op->post);
-		runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
-	} while ((runs || rc == -EALREADY) && coll_board_posted(op->comm, &op->post, rc));
-	coll_board_end_post(posting);
 	*refused = !runs;
 	if (!rc)
 		return op->post.out_result.status;

@@ -223,7 +223,6 @@ static int post_request(struct coll_request *req)
 {
 	struct coll_dev *dev = req->dev;
 	struct coll_operation *op = &req->op;
-	struct coll_comm *posting = coll_op_numbered(op);
 	bool stale = false, copy = true;
 	int rc;
 
@@ -235,15 +234,12 @@ static int post_request(struct coll_request *req)
 		copy = false;
 		op->post.flags = 0;
 		op->post.wait_until_ns = 0;
-		coll_board_begin_post(posting);
-		do {
-			coll_board_number(op, &op->post, coll_board_next(op->comm));
-			rc = coll_drv_post(&dev->drv, &op->post);
-		} while ((!rc || rc == -EALREADY) && coll_board_posted(op->comm, &op->post, rc));
-		coll_board_end_post(posting);
+		rc = coll_board_post(op);
 		pthread_mutex_lock(&dev->lock);
 		if (!rc) {
 			req->seq = op->post.out_seq;
+			if (!req->seq)
+				coll_request_done(req, 0);
 			return 0;
 		}
 		coll_request_land(req, COLL_REQ_IDLE);
