@@ -33,8 +33,9 @@ bool coll_board_decode(uint32_t code, struct coll_args *args)
 		.count = code & 0x3fff, .dtype = code >> 14 & 0xf, .root = code >> 20 & 0x3f,
 		.collective = (code >> 26 & 0x1f) - 1,
 	};
-	return code & BOARD_DIFFERS && args->dtype < NPULINK_DTYPES && (args->collective == NPULINK_COLL_BROADCAST ||
-						args->collective == NPULINK_COLL_SCATTER);
+	return code & BOARD_DIFFERS && args->dtype < NPULINK_DTYPES &&
+	       (args->collective == NPULINK_COLL_BROADCAST ||
+		args->collective == NPULINK_COLL_SCATTER);
 }
 
 /* How much each rank brings, and what of it is for whom; false if it is nothing for us. */
@@ -80,8 +81,8 @@ static void set_in_place(const struct coll_args *a, struct coll_board_call *call
 
 /*
  * Is it for the board, if the ranks have one? More than fits into a slot only if it is reduced, or
- * there is a root, as what is only copied is copied once by a round, and twice here. Sums of floats depend on the order: here it is that of
- * ranks, and of two, all are the same. Equal on all ranks.
+ * there is a root, as what is only copied is copied once by a round, and twice here. Sums of floats
+ * depend on the order: here it is that of ranks, and of two, all are the same. Equal on all ranks.
  */
 bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *a,
 		      struct coll_board_call *call)

@@ -58,7 +58,7 @@ static int npulink_put_seq(u64 seq, struct npulink_post __user *user, struct npu
 
 /*
  * For the devices that will read or write it, as far as they are known: then no task is needed
- * when they do. Peers' may go, or come later; what is not mapped then, is by whoever runs the request.
+ * when they do. Peers' may go, or come later: whoever runs a request maps what is missing then.
  */
 static noinline int npulink_bind_dma(struct npulink_op *op, u32 slot, struct npulink_buf *buf)
 {
