@@ -265,13 +265,13 @@ export DESTDIR prefix bindir libdir includedir mandir sysconfdir udevdir moddir
 
 DKMS = $(DESTDIR)/usr/src/npulink-$(VERSION)
 
-# Every folder in kernel/ is one module; core is npulink, X is npulink_X. null is not for users.
+# Every folder in kernel/ is one module; core is npulink, X is npulink_X. null and edu are not for users.
 dkms:
 	install -d $(DKMS)
 	cp -r Kbuild kernel uapi LICENSES $(DKMS)
-	rm -r $(DKMS)/kernel/null
+	rm -r $(DKMS)/kernel/null $(DKMS)/kernel/edu
 	sed 's/@version@/$(VERSION)/' tools/install/dkms.conf >$(DKMS)/dkms.conf
-	n=0; for dir in $(filter-out null,$(patsubst kernel/%/Kbuild,%,$(wildcard kernel/*/Kbuild))); do \
+	n=0; for dir in $(filter-out null edu,$(patsubst kernel/%/Kbuild,%,$(wildcard kernel/*/Kbuild))); do \
 		case $$dir in core) name=npulink ;; *) name=npulink_$$dir ;; esac; \
 		printf '\nBUILT_MODULE_NAME[%d]="%s"\nBUILT_MODULE_LOCATION[%d]="kernel/%s"\n' \
 			$$n $$name $$n $$dir; \

@@ -13,6 +13,7 @@
 #include "file/account.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/mapping.h"
 #include "file/free.h"
 #include "file/port.h"
 #include "observe/deadlock.h"
@@ -62,7 +63,7 @@ static const struct npulink_device_events npulink_events = {
 	.fail = npulink_device_fail_work,
 	.flush = npulink_failures_flush,
 	.drained = npulink_device_drained,
-	.unmap = npulink_bufs_unmap,
+	.unmap = npulink_device_unmap_dma,
 	.special = npulink_board_special,
 	.link_changed = npulink_notify_link,
 	.link_lost = npulink_link_fail_work,

@@ -67,17 +67,6 @@ static const struct kernel_param_ops soft_inline_max_ops = {
 module_param_cb(inline_max, &soft_inline_max_ops, &inline_max, 0644);
 MODULE_PARM_DESC(inline_max, "up to this many bytes, complete without interrupt (16384)");
 
-static int soft_map(struct npulink_device *dev, struct npulink_buf *buf)
-{
-	atomic_inc(&to_soft_dev(dev)->mapped);
-	return 0;
-}
-
-static void soft_unmap(struct npulink_device *dev, struct npulink_buf *buf)
-{
-	WARN_ON_ONCE(atomic_dec_return(&to_soft_dev(dev)->mapped) < 0);
-}
-
 static void soft_quiesce(struct npulink_device *dev)
 {
 	struct soft_dev *sd = to_soft_dev(dev);
@@ -91,8 +80,6 @@ static const struct npulink_device_ops soft_device_ops = {
 	.submit = soft_submit,
 	.run = soft_run_now,
 	.cancel = soft_cancel,
-	.map = soft_map,
-	.unmap = soft_unmap,
 	.quiesce = soft_quiesce,
 };
 
@@ -158,7 +145,6 @@ static void soft_device_del(struct soft_dev *sd)
 	soft_debugfs_remove(sd);
 	npulink_device_unregister(dev);
 	soft_irq_exit(sd);
-	WARN_ON_ONCE(atomic_read(&sd->mapped));
 	mutex_lock(&soft_devices_lock);
 	list_for_each_entry(other, &soft_devices, node) {
 		soft_timing_set(other, sd, &none);

@@ -132,7 +132,6 @@ static_assert(sizeof(struct soft_req) <= sizeof_field(struct npulink_req, priv))
  * @vec: its interrupts
  * @irq_ns: SOFT_IRQ_NS, or what a test wants instead
  * @polled: events that a worker has reported
- * @mapped: buffers in use, to catch a core that unmaps what it did not map
  * @quiesced: nothing may be submitted any more
  * @special: a knob or the timing model is in use: leave the fast path. Written
  *	     under @lock
@@ -161,7 +160,6 @@ struct soft_dev {
 	struct soft_vector vec[SOFT_VECTORS];
 	u32 irq_ns;
 	atomic_t polled;
-	atomic_t mapped;
 	bool quiesced;
 	bool special;
 

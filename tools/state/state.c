@@ -326,6 +326,7 @@ static struct json_object *buf_json(const struct state_buf *b)
 	put_u64(obj, "len", b->len);
 	put_u64(obj, "pinned", b->pinned);
 	put_u64(obj, "users", b->users);
+	put_u64(obj, "devices", b->devices);
 	put_bool(obj, "readonly", b->readonly);
 	put_bool(obj, "unmapped", b->unmapped);
 	return obj;
@@ -376,12 +377,12 @@ static void file_text(const struct state_file *f, const struct state_buf *bufs, 
 	       human_bytes(f->pinned, e));
 	for (size_t i = 0; opts.details && i < nbufs; i++)
 		if (bufs[i].file == f->id)
-			printf("      buffer %u: %s%s%s, %s, %s pinned, %u users\n", bufs[i].id,
+			printf("      buffer %u: %s%s%s, %s, %s pinned, %u users, %u devices\n", bufs[i].id,
 			       bufs[i].kind == NPULINK_BUF_KIND_USER ? "memory of the process" :
 			       bufs[i].kind == NPULINK_BUF_KIND_KERNEL ? "memory of the kernel" :
 			       "dma-buf", bufs[i].readonly ? ", read only" : "",
 			       bufs[i].unmapped ? ", unmapped" : "", human_bytes(bufs[i].len, a),
-			       human_bytes(bufs[i].pinned, b), bufs[i].users);
+			       human_bytes(bufs[i].pinned, b), bufs[i].users, bufs[i].devices);
 }
 
 static int buf_once(uint32_t id)

@@ -97,7 +97,7 @@ struct state_file {
 };
 
 struct state_buf {
-	uint32_t file, id, kind, users;
+	uint32_t file, id, kind, users, devices;
 	uint64_t len, pinned;
 	bool readonly, unmapped;
 };

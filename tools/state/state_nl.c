@@ -257,6 +257,7 @@ static int parse_buf(struct nlattr **a, void *item)
 	buf->pinned = get_u64(a, NPULINK_A_BUF_PINNED);
 	buf->readonly = a[NPULINK_A_BUF_READONLY];
 	buf->unmapped = a[NPULINK_A_BUF_UNMAPPED];
+	buf->devices = get_u32(a, NPULINK_A_BUF_DEVICES);
 	return 0;
 }
 

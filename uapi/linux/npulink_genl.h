@@ -537,6 +537,7 @@ enum npulink_genl_file {
  * @NPULINK_A_BUF_USERS: u32, who keeps it: its id, operations, mappings, dma-bufs
  * @NPULINK_A_BUF_READONLY: flag, no step may write to it
  * @NPULINK_A_BUF_UNMAPPED: flag, its memory has been unmapped
+ * @NPULINK_A_BUF_DEVICES: u32, that it is mapped for, by addresses of their own
  * @__NPULINK_A_BUF_MAX: one more than the last
  * @NPULINK_A_BUF_MAX: the last
  */
@@ -551,6 +552,7 @@ enum npulink_genl_buf {
 	NPULINK_A_BUF_USERS,
 	NPULINK_A_BUF_READONLY,
 	NPULINK_A_BUF_UNMAPPED,
+	NPULINK_A_BUF_DEVICES,
 	__NPULINK_A_BUF_MAX,
 	NPULINK_A_BUF_MAX = __NPULINK_A_BUF_MAX - 1,
 };

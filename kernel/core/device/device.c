@@ -87,7 +87,8 @@ struct npulink_device *npulink_device_alloc(struct module *owner,
 	INIT_WORK(&dev->fail_work, npulink_device_events->fail);
 	mutex_init(&dev->lock);
 	INIT_LIST_HEAD(&dev->files);
-	INIT_LIST_HEAD(&dev->bufs);
+	mutex_init(&dev->mappings_lock);
+	INIT_LIST_HEAD(&dev->mappings);
 	ida_init(&dev->doorbells);
 	xa_init(&dev->links);
 	INIT_LIST_HEAD(&dev->ports);
@@ -117,7 +118,8 @@ int npulink_device_register(struct npulink_device *dev)
 {
 	int rc;
 
-	if (!dev->ops->submit == !dev->ops->queue || !dev->slice || dev->slice & (dev->slice - 1))
+	if (!dev->ops->submit == !dev->ops->queue || (dev->dma_dev && !dev->ops->queue) ||
+	    !dev->slice || dev->slice & (dev->slice - 1))
 		return -EINVAL;
 	/*
 	 * It is whole. Found first, then opened: who opens it can make links from it, which

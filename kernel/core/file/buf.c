@@ -20,6 +20,7 @@
 #include "file/account.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/mapping.h"
 
 #define NPULINK_PIN_BATCH	64
 
@@ -115,44 +116,6 @@ static void npulink_buf_free_memory(struct npulink_buf *buf)
 	buf->mem.nranges = 0;
 }
 
-/* Make it known to the device; undone when it is freed, or when the device goes. */
-int npulink_buf_map(struct npulink_buf *buf)
-{
-	struct npulink_device *dev = buf->dev;
-	int rc = 0;
-
-	mutex_lock(&dev->lock);
-	if (dev->gone)
-		rc = -ENODEV;
-	else if (dev->ops->map)
-		rc = dev->ops->map(dev, buf);
-	if (!rc)
-		list_add_tail(&buf->dev_node, &dev->bufs);
-	mutex_unlock(&dev->lock);
-	return rc;
-}
-
-static void npulink_buf_unmap(struct npulink_buf *buf)
-{
-	lockdep_assert_held(&buf->dev->lock);
-	if (list_empty(&buf->dev_node))
-		return;
-	list_del_init(&buf->dev_node);
-	if (buf->dev->ops->unmap)
-		buf->dev->ops->unmap(buf->dev, buf);
-}
-
-/* The device is going, nothing is in flight on it. */
-void npulink_bufs_unmap(struct npulink_device *dev)
-{
-	struct npulink_buf *buf, *next;
-
-	mutex_lock(&dev->lock);
-	list_for_each_entry_safe(buf, next, &dev->bufs, dev_node)
-		npulink_buf_unmap(buf);
-	mutex_unlock(&dev->lock);
-}
-
 /* Nobody needs the memory any more. */
 static void npulink_buf_free(struct npulink_buf *buf)
 {
@@ -160,9 +123,7 @@ static void npulink_buf_free(struct npulink_buf *buf)
 
 	if (buf->mn.mm)
 		mmu_interval_notifier_remove(&buf->mn);
-	mutex_lock(&buf->dev->lock);
-	npulink_buf_unmap(buf);
-	mutex_unlock(&buf->dev->lock);
+	npulink_buf_unmap_dma(buf);
 	if (buf->kind == NPULINK_BUF_DMABUF)
 		npulink_buf_dmabuf_release(buf);
 	npulink_buf_free_memory(buf);
@@ -243,7 +204,8 @@ struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
 	buf->kind = kind;
 	buf->dev = file->dev;
 	get_device(&buf->dev->dev);
-	INIT_LIST_HEAD(&buf->dev_node);
+	spin_lock_init(&buf->mappings_lock);
+	INIT_LIST_HEAD(&buf->mappings);
 	mutex_init(&buf->mutex);
 	buf->quota = npulink_quota_get(file->quota);
 	return buf;
@@ -521,9 +483,6 @@ int npulink_buf_register_ioctl(struct npulink_ucmd *ucmd)
 	rc = npulink_check_vmas(cmd->addr, end);
 	if (rc)
 		goto err_unuse;
-	rc = npulink_buf_map(buf);
-	if (rc)
-		goto err_unuse;
 	cmd->out_id = buf->obj.id;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc)
@@ -586,8 +545,6 @@ struct npulink_buf *npulink_buf_alloc_pages(struct npulink_file *file, u64 len, 
 	}
 	npulink_ranges_finish(&rs, &buf->mem);
 	if (!rc)
-		rc = npulink_buf_map(buf);
-	if (!rc)
 		return buf;
 	npulink_buf_discard(buf);
 	return ERR_PTR(rc);
@@ -600,7 +557,7 @@ int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len)
 	int rc = npulink_ranges_add(&rs, va, len);
 
 	npulink_ranges_finish(&rs, &buf->mem);
-	return rc ?: npulink_buf_map(buf);
+	return rc;
 }
 
 /* The memory of @from, which the caller keeps. */
@@ -614,7 +571,7 @@ int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from
 		rc = npulink_ranges_add(&rs, from->mem.ranges[i].va,
 					npulink_range_len(&from->mem, i));
 	npulink_ranges_finish(&rs, &buf->mem);
-	return rc ?: npulink_buf_map(buf);
+	return rc;
 }
 
 int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)

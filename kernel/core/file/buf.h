@@ -14,7 +14,7 @@ enum npulink_buf_kind { NPULINK_BUF_USER, NPULINK_BUF_KERNEL, NPULINK_BUF_DMABUF
  * @users: who needs the memory: the id, each operation, each request, each
  *	   mapping, each dma-buf made of it. The last one frees it (by npulink_buf_free_work())
  * @suspect: the notifier saw an unmap or clear: compare pages before use
- * @mutex: revalidation
+ * @mutex: revalidation, adding to @mappings
  */
 struct npulink_buf {
 	struct npulink_object obj;
@@ -25,9 +25,10 @@ struct npulink_buf {
 	bool suspect;
 	bool unmapped;
 	struct npulink_device *dev;
-	struct list_head dev_node;	/* dev->bufs, if mapped */
+	spinlock_t mappings_lock;
+	struct list_head mappings;	/* for devices (mapping.c) */
 	struct npulink_charge charge;
-	struct mutex mutex;		/* see above */
+	struct mutex mutex;
 	unsigned long uaddr;
 	struct mmu_interval_notifier mn;
 	struct npulink_quota *quota;
@@ -70,8 +71,6 @@ static inline void *npulink_operand_va(const struct npulink_operand *o)
 
 void npulink_buf_drop_base(struct npulink_buf *buf);
 struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind);
-int npulink_buf_map(struct npulink_buf *buf);
-void npulink_bufs_unmap(struct npulink_device *dev);
 int npulink_buf_mmap(struct npulink_buf *buf, struct vm_area_struct *vma);
 int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len);
 int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from);

@@ -10,6 +10,7 @@
 #include "file/account.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/mapping.h"
 #include "observe/genl.h"
 
 /* ---- open files -------------------------------------------------------------------- */
@@ -87,6 +88,7 @@ static int npulink_genl_fill_buf(struct sk_buff *skb, u32 file, const struct npu
 			      (u64)READ_ONCE(buf->charge.npages) << PAGE_SHIFT,
 			      NPULINK_A_BUF_PAD) ||
 	    nla_put_u32(skb, NPULINK_A_BUF_USERS, refcount_read(&buf->users)) ||
+	    nla_put_u32(skb, NPULINK_A_BUF_DEVICES, npulink_buf_count_dma(buf)) ||
 	    (buf->readonly && nla_put_flag(skb, NPULINK_A_BUF_READONLY)) ||
 	    (READ_ONCE(buf->unmapped) && nla_put_flag(skb, NPULINK_A_BUF_UNMAPPED)))
 		return -EMSGSIZE;

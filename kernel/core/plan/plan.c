@@ -295,10 +295,13 @@ static u32 npulink_unit_inputs(const struct npulink_plan *plan, const struct npu
 	return n;
 }
 
-static void npulink_plan_align(struct npulink_plan *plan, const struct npulink_step *st)
+/* What @st asks of the slots. */
+static void npulink_plan_use_slots(struct npulink_plan *plan, const struct npulink_step *st)
 {
 	u32 size = npulink_dtype_size(st->dtype);
 
+	if (st->op & NPULINK_STEP_SEND)
+		plan->offered |= 1U << (st->op == NPULINK_STEP_SEND ? st->src_slot : st->dst_slot);
 	if (!(st->op & NPULINK_STEP_REDUCE))
 		return;
 	plan->align[st->src_slot] = max(plan->align[st->src_slot], size);
@@ -345,7 +348,7 @@ static int npulink_plan_make_units(struct npulink_plan *plan)
 			un->ndeps++;
 		}
 		un->drain = plan->ndrains;
-		npulink_plan_align(plan, st);
+		npulink_plan_use_slots(plan, st);
 	}
 	for (u = 0; u < plan->nunits; u++) {
 		npulink_plan_edges(plan, u, npulink_edge_count);

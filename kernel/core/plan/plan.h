@@ -69,6 +69,7 @@ struct npulink_plan {
 	u32 nslots;
 	struct npulink_slot slots[NPULINK_MAX_SLOTS];
 	u32 align[NPULINK_MAX_SLOTS];	/* of the bound offset */
+	u32 offered;		/* slots that peers read, a bit for each */
 	u32 nsteps;
 	struct npulink_step *steps;
 	struct npulink_step_pos *pos;

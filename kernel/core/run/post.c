@@ -11,6 +11,7 @@
 #include "comm/comm.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/mapping.h"
 #include "observe/trace.h"
 #include "plan/plan.h"
 #include "run/event.h"
@@ -53,6 +54,40 @@ static int npulink_put_seq(u64 seq, struct npulink_post __user *user, struct npu
 		npulink_run(run);
 	}
 	return put_user(seq, &user->out_seq);
+}
+
+/*
+ * For the devices that will read or write it, as far as they are known: then no task is needed
+ * when they do. Peers' may go, or come later; what is not mapped then, is by whoever runs the request.
+ */
+static noinline int npulink_bind_dma(struct npulink_op *op, u32 slot, struct npulink_buf *buf)
+{
+	struct npulink_device *dev = op->rank->dev;
+	const struct npulink_plan *plan = op->plan;
+	int rc = npulink_buf_map_dma(buf, dev);
+	u32 i;
+
+	if (!(plan->offered & 1U << slot))
+		return rc;
+	for (i = 0; !rc && i < plan->npeers; i++) {
+		struct npulink_link *link;
+		struct npulink_device *peer = NULL;
+
+		rcu_read_lock();
+		link = READ_ONCE(plan->peers[i].conn->link);
+		if (link && !READ_ONCE(link->down) && link->peer != dev) {
+			peer = link->peer;
+			get_device(&peer->dev);
+		}
+		rcu_read_unlock();
+		if (!peer)
+			continue;
+		rc = npulink_buf_map_dma(buf, peer);
+		put_device(&peer->dev);
+		if (rc == -ENODEV)
+			rc = 0;
+	}
+	return rc;
 }
 
 static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u32 slot,
@@ -108,6 +143,15 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 			goto out;
 		}
 		op->foreign = true;
+	}
+	if (unlikely(file->dev->dma_dev)) {
+		/* It may take long. */
+		npulink_run(run);
+		rc = npulink_bind_dma(op, slot, buf);
+		if (rc) {
+			npulink_buf_unuse(buf);
+			goto out;
+		}
 	}
 	op->binds[slot].off = bind->off;
 	WRITE_ONCE(op->binds[slot].buf, buf);

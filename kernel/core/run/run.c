@@ -15,6 +15,7 @@
 #include "comm/comm.h"
 #include "device/device_core.h"
 #include "file/file.h"
+#include "file/mapping.h"
 #include "observe/trace.h"
 #include "run/checksum.h"
 #include "run/event.h"
@@ -449,6 +450,7 @@ void npulink_step_done(struct npulink_req *req, int status)
 {
 	NPULINK_DEFINE_RUN_IRQ(run);
 
+	npulink_req_sync_for_cpu(req);
 	req->core.status = status;
 	rcu_read_lock();
 	npulink_deliver(&req->ev, req->core.op, &run);

@@ -5,6 +5,7 @@
 #ifndef NPULINK_RUN_H
 #define NPULINK_RUN_H
 
+#include "file/mapping.h"
 #include "run/op.h"
 
 /* Ranks that the present context has to run, and what it may do. */
@@ -86,8 +87,15 @@ static inline void npulink_run_spent(struct npulink_run *run)
 static inline int npulink_engine_submit(struct npulink_req *req)
 {
 	const struct npulink_device_ops *ops = req->dev->ops;
+	int rc;
 
-	return likely(ops->submit) ? ops->submit(req->dev, req) : ops->queue(req->dev, req);
+	if (likely(ops->submit))
+		return ops->submit(req->dev, req);
+	rc = npulink_req_map(req);
+	if (rc)
+		return rc;
+	npulink_req_sync_for_device(req);
+	return ops->queue(req->dev, req);
 }
 
 void npulink_run_rank_new(struct npulink_rank *rank);

@@ -11,6 +11,7 @@
 #include "device/device_core.h"
 #include "file/buf.h"
 #include "file/file.h"
+#include "file/mapping.h"
 #include "observe/trace.h"
 #include "plan/plan.h"
 #include "run/checksum.h"
@@ -288,6 +289,7 @@ static void npulink_req_queue(struct npulink_req *req, struct npulink_run *run)
 
 	req->core.start_ns = npulink_run_now(run);
 	req->core.state = NPULINK_REQ_RUNNING;
+	npulink_req_sync_for_device(req);
 	rc = req->dev->ops->queue(req->dev, req);
 	if (likely(rc == -EINPROGRESS))
 		return;
@@ -327,9 +329,9 @@ static void npulink_unit_issue(struct npulink_op *op, u32 unit, u64 n, struct np
 	req->nontemporal = false;
 	req->small = n * req->nsrc <= READ_ONCE(dev->inline_max);
 	trace_npulink_issue(req);
-	if (dev->ops->queue && likely(!req->core.check)) {
+	if (dev->ops->queue && likely(!req->core.check) && likely(npulink_req_mapped(req))) {
 		npulink_req_queue(req, run);
-	} else if (req->small) {
+	} else if (req->small && !dev->dma_dev) {
 		req->core.state = NPULINK_REQ_TODO;
 		list_add_tail(&req->core.node, &op->rank->todo);
 		npulink_rank_kick(op->rank, run);

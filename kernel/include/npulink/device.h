@@ -121,7 +121,8 @@ struct npulink_req {
  * struct npulink_device_ops - a device, as its backend implements it
  *
  * An engine of its own has @queue; one that is the host's processor has @submit instead, and may
- * have @run. All others may be NULL.
+ * have @run. All others may be NULL. Where the bytes of an operand are, an engine of its own asks
+ * npulink_buf_dma(), a processor npulink_buf_mem().
  */
 struct npulink_device_ops {
 	/**
@@ -163,10 +164,6 @@ struct npulink_device_ops {
 	 * called and will not be; false: it was called, or will be soon.
 	 */
 	bool (*cancel)(struct npulink_device *dev, struct npulink_req *req);
-	/** @map: @buf is now used with this device. Task context, may sleep. */
-	int (*map)(struct npulink_device *dev, struct npulink_buf *buf);
-	/** @unmap: undo @map. Task context, may sleep, nothing is in flight. */
-	void (*unmap)(struct npulink_device *dev, struct npulink_buf *buf);
 	/**
 	 * @doorbell: physical address of a page that rings for one file only.
 	 * Task context. 0: no more pages.
@@ -290,6 +287,8 @@ struct npulink_device_stats {
  * @link_ops: links between devices of equal @fabric
  * @fabric: devices with the same fabric are linked to each other
  * @owner: the backend's module
+ * @dma_dev: reads and writes memory for it, by addresses of the DMA API; its masks are set. NULL:
+ *	     the host's processor does, by kernel addresses
  * @backend: name of the backend
  * @engine: what does the work, set by the backend
  * @dtypes: mask of data types that it reduces
@@ -316,6 +315,7 @@ struct npulink_device {
 	const struct npulink_link_ops *link_ops;
 	const void *fabric;
 	struct module *owner;
+	struct device *dma_dev;
 	char backend[16];
 	char engine[32];
 	u32 dtypes;
@@ -334,9 +334,11 @@ struct npulink_device {
 	bool gone;
 	atomic64_t failure;		/* cause << 32 | errno */
 	struct work_struct fail_work;
-	struct mutex lock;		/* files, bufs, adding links */
+	struct mutex lock;		/* files, adding links */
 	struct list_head files;
-	struct list_head bufs;		/* those that are mapped */
+	struct mutex mappings_lock;
+	struct list_head mappings;	/* buffers as it sees them */
+	bool dma_sync;			/* some of them want to know who uses the bytes */
 	struct ida doorbells;		/* pages given out */
 	struct xarray links;		/* by id of the peer device */
 	struct list_head ports;		/* to other machines; npulink_ports_lock */
@@ -458,6 +460,63 @@ const struct npulink_buf_mem *npulink_buf_mem(const struct npulink_buf *buf);
  * Return: index of the range. O(log nranges).
  */
 static inline u32 npulink_mem_range(const struct npulink_buf_mem *mem, u64 off)
+{
+	u32 lo = 0, hi = mem->nranges;
+
+	while (hi - lo > 1) {
+		u32 mid = lo + (hi - lo) / 2;
+
+		if (mem->ranges[mid].off <= off)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/**
+ * struct npulink_dma_range - piece of a buffer, as a device sees it
+ * @addr: address for the device
+ * @off: offset in the buffer
+ */
+struct npulink_dma_range {
+	dma_addr_t addr;
+	u64 off;
+};
+
+/**
+ * struct npulink_dma_mem - the memory of a buffer, as a device sees it
+ * @len: bytes
+ * @nranges: entries of @ranges
+ * @ranges: ascending by offset, no gaps; ranges[nranges].off is @len
+ */
+struct npulink_dma_mem {
+	u64 len;
+	u32 nranges;
+	struct npulink_dma_range *ranges;
+};
+
+/**
+ * npulink_buf_dma() - where a buffer's bytes are for a device
+ * @buf: buffer of an operand
+ * @dev: the request's device, which has a &npulink_device.dma_dev
+ *
+ * Any context. The core has the bytes synchronised (dma_sync_single_for_device() and its like)
+ * before a request is queued and after it is done; a backend does not.
+ *
+ * Return: never NULL for an operand of a request that was queued, as long as it runs.
+ */
+const struct npulink_dma_mem *npulink_buf_dma(const struct npulink_buf *buf,
+					      const struct npulink_device *dev);
+
+/**
+ * npulink_dma_range() - find the range that holds a byte
+ * @mem: memory
+ * @off: offset below mem->len
+ *
+ * Return: index of the range. O(log nranges).
+ */
+static inline u32 npulink_dma_range(const struct npulink_dma_mem *mem, u64 off)
 {
 	u32 lo = 0, hi = mem->nranges;
 
