@@ -128,6 +128,7 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 								dev_to_node(&fn->pdev->dev))));
 	ndev->link_ops = &pci_link_ops;
 	ndev->fabric = fn;
+	ndev->dma_dev = &fn->pdev->dev;
 	strscpy(ndev->backend, "pci", sizeof(ndev->backend));
 	snprintf(ndev->engine, sizeof(ndev->engine), "card %s.%u", pci_name(fn->pdev), index);
 	ndev->dtypes = l->dtypes;

@@ -56,17 +56,11 @@ static u32 pci_unit(const struct npulink_req *req)
 static u64 pci_at(const struct npulink_device *ndev, const struct npulink_operand *o, u64 at,
 		  u64 *left)
 {
-	const struct npulink_buf_mem *mem = npulink_buf_mem(o->buf);
-	const struct npulink_range *r = &mem->ranges[npulink_mem_range(mem, o->off + at)];
-	void *va = r->va + (o->off + at - r->off);
+	const struct npulink_dma_mem *mem = npulink_buf_dma(o->buf, ndev);
+	const struct npulink_dma_range *r = &mem->ranges[npulink_dma_range(mem, o->off + at)];
 
 	*left = r[1].off - (o->off + at);
-	/* Ranges of a kernel mapping are not contiguous beyond a page. */
-	if (is_vmalloc_addr(va)) {
-		*left = min_t(u64, *left, PAGE_SIZE - offset_in_page(va));
-		return page_to_phys(vmalloc_to_page(va)) + offset_in_page(va);
-	}
-	return virt_to_phys(va);
+	return r->addr + (o->off + at - r->off);
 }
 
 static u64 pci_left(const struct npulink_device *ndev, const struct npulink_operand *o, u64 at)
