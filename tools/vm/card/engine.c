@@ -4,6 +4,7 @@
  * order, and reports. Whatever the driver has written is copied once, then checked.
  */
 #include <stddef.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 #include <linux/npulink_step.h>
@@ -189,9 +190,14 @@ static void take(struct card *card)
 void *card_engine(void *arg)
 {
 	struct card *card = arg;
+	struct pollfd poller = { .fd = card->doorbell, .events = POLLIN };
 	uint64_t rings;
 
-	while (read(card->doorbell, &rings, sizeof(rings)) == sizeof(rings)) {
+	/* QEMU has the same eventfd, and makes it one that does not wait. */
+	for (;;) {
+		if (poll(&poller, 1, -1) < 1 ||
+		    read(card->doorbell, &rings, sizeof(rings)) != sizeof(rings))
+			continue;
 		card->doorbells += rings;
 		store(&card->regs->doorbells, card->doorbells);
 		take(card);
