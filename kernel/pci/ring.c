@@ -221,20 +221,21 @@ static void pci_lose(struct pci_card *card, struct list_head *done)
 	struct pci_work *work;
 
 	card->dead = true;
-	list_for_each_entry(work, &card->waiting, node) {
+	while (!list_empty(&card->waiting)) {
+		work = list_first_entry(&card->waiting, struct pci_work, node);
+		list_del(&work->node);
 		work->queued = false;
+		work->status = -EIO;
 		/* Those with pieces on the ring come below. */
-		work->at = to_req(work)->len;
+		if (!work->pieces)
+			list_add_tail(&work->node, done);
 	}
 	while (card->cq_head != card->sq_tail) {
 		work = to_work(card->slots[card->cq_head++ & (card->entries - 1)]);
 		work->status = -EIO;
 		if (--work->pieces == 0)
-			list_move_tail(&work->node, done);
+			list_add_tail(&work->node, done);
 	}
-	list_for_each_entry(work, &card->waiting, node)
-		work->status = -EIO;
-	list_splice_tail_init(&card->waiting, done);
 }
 
 /* All that the card has reported. False: it is lost. */
