@@ -165,7 +165,18 @@ PROGRAMS := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/demo/*.c))
 BENCHES := $(patsubst tools/%.c,$(B)/tools/%,$(wildcard tools/benchmarks/*.c))
 
 tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/bench/measure-npulink \
-	$(B)/bench/steps
+	$(B)/bench/steps $(B)/tools/vm-card
+
+# The card reduces as npulink_soft does: its loops, and as there no contraction.
+CARD_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/vm/card/*.c))
+
+$(B)/obj/tools/vm/card/%.o: CPPFLAGS += -Iselftests
+$(B)/obj/tools/vm/card/%.o: override CFLAGS += -ffp-contract=off
+
+$(B)/tools/vm-card: $(CARD_OBJECTS)
+	@$(call say,LD,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * pci.h - what the parts of npulink_pci.ko share.
+ */
+#ifndef NPULINK_PCI_H
+#define NPULINK_PCI_H
+
+#include <linux/pci.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <npulink/device.h>
+#include "card.h"
+
+/**
+ * struct pci_card - a card, at npulink_device.priv
+ * @ndev: the device
+ * @fn: its PCI function
+ * @regs: its registers in the window
+ * @sq: ring of requests
+ * @cq: ring of completions
+ * @slots: whose each entry of @sq is
+ * @entries: of the rings
+ * @max_len: bytes of a request to the card
+ * @index: number of the card in its function
+ * @lock: all that follows, and what the driver writes of the rings. Innermost
+ * @waiting: requests that are not, or not wholly, on the ring
+ * @sq_tail: entries that were put on the ring
+ * @cq_head: those that were reported
+ * @dead: nothing is asked of it any more
+ * @seen: @cq_head, when the watchdog looked last
+ * @since: jiffies, when that changed last
+ * @doorbells: times that it was rung
+ */
+struct pci_card {
+	struct npulink_device *ndev;
+	struct pci_fn *fn;
+	struct card_regs *regs;
+	struct card_desc *sq;
+	struct card_done *cq;
+	struct npulink_req **slots;
+	u32 entries;
+	u32 max_len;
+	unsigned int index;
+	spinlock_t lock;
+	struct list_head waiting;
+	u32 sq_tail;
+	u32 cq_head;
+	bool dead;
+	u32 seen;
+	unsigned long since;
+	u64 doorbells;
+};
+
+/**
+ * struct pci_fn - a PCI function with cards
+ * @pdev: the function
+ * @bar: its doorbell registers
+ * @window: header, rings and memory of the cards
+ * @window_len: bytes of that
+ * @ncards: how many cards
+ * @nirqs: for so many cards, the interrupt was requested
+ * @watchdog: looks for cards that do not answer
+ * @cards: those that are registered
+ */
+struct pci_fn {
+	struct pci_dev *pdev;
+	void __iomem *bar;
+	void *window;
+	u64 window_len;
+	u32 ncards;
+	u32 nirqs;
+	struct delayed_work watchdog;
+	struct npulink_device *cards[CARD_MAX];
+};
+
+extern const struct npulink_device_ops pci_device_ops;
+
+int pci_card_start(struct pci_card *card);
+void pci_card_stop(struct pci_card *card);
+irqreturn_t pci_card_irq(int irq, void *arg);
+void pci_card_watch(struct pci_card *card, unsigned int ms);
+
+#endif /* NPULINK_PCI_H */
