@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * edu.c - a backend for QEMU's edu device, a PCI function that is there to be programmed: its engine
- * copies up to 2 KiB between memory and a buffer of its own, and interrupts. That makes it an NPU
+ * edu.c - a backend for QEMU's edu device, a PCI function that is there to be programmed: its
+ * engine copies up to 2 KiB between memory and a buffer of its own, and interrupts. That makes it an NPU
  * which copies and cannot reduce, as null.c, but one that reads and writes memory by itself: below
  * an IOMMU, with few address bits, by bounce buffers. It is slow (0.1 s a copy), and not installed.
  */
@@ -51,7 +51,7 @@ MODULE_PARM_DESC(dma_bits, "bits of an address, as in QEMU's -device edu,dma_mas
 struct edu_dev {
 	struct npulink_device *dev;
 	void __iomem *regs;
-	spinlock_t lock;
+	spinlock_t lock;	/* see above */
 	struct npulink_req *first, **last;
 	u64 done;
 	u32 piece;

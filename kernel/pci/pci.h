@@ -58,7 +58,6 @@ struct pci_card {
  * @window: header, rings and memory of the cards
  * @window_len: bytes of that
  * @ncards: how many cards
- * @nirqs: for so many cards, the interrupt was requested
  * @watchdog: looks for cards that do not answer
  * @cards: those that are registered
  */
@@ -68,7 +67,6 @@ struct pci_fn {
 	void *window;
 	u64 window_len;
 	u32 ncards;
-	u32 nirqs;
 	struct delayed_work watchdog;
 	struct npulink_device *cards[CARD_MAX];
 };

@@ -377,7 +377,8 @@ static void file_text(const struct state_file *f, const struct state_buf *bufs, 
 	       human_bytes(f->pinned, e));
 	for (size_t i = 0; opts.details && i < nbufs; i++)
 		if (bufs[i].file == f->id)
-			printf("      buffer %u: %s%s%s, %s, %s pinned, %u users, %u devices\n", bufs[i].id,
+			printf("      buffer %u: %s%s%s, %s, %s pinned, %u users, %u devices\n",
+			       bufs[i].id,
 			       bufs[i].kind == NPULINK_BUF_KIND_USER ? "memory of the process" :
 			       bufs[i].kind == NPULINK_BUF_KIND_KERNEL ? "memory of the kernel" :
 			       "dma-buf", bufs[i].readonly ? ", read only" : "",

@@ -25,10 +25,10 @@ struct npulink_buf {
 	bool suspect;
 	bool unmapped;
 	struct npulink_device *dev;
-	spinlock_t mappings_lock;
+	spinlock_t mappings_lock;	/* mappings */
 	struct list_head mappings;	/* for devices (mapping.c) */
 	struct npulink_charge charge;
-	struct mutex mutex;
+	struct mutex mutex;		/* see above */
 	unsigned long uaddr;
 	struct mmu_interval_notifier mn;
 	struct npulink_quota *quota;

@@ -336,7 +336,7 @@ struct npulink_device {
 	struct work_struct fail_work;
 	struct mutex lock;		/* files, adding links */
 	struct list_head files;
-	struct mutex mappings_lock;
+	struct mutex mappings_lock;	/* mappings */
 	struct list_head mappings;	/* buffers as it sees them */
 	bool dma_sync;			/* some of them want to know who uses the bytes */
 	struct ida doorbells;		/* pages given out */
