@@ -69,11 +69,11 @@ static struct npulink_req **edu_next(struct npulink_req *req)
 static dma_addr_t edu_at(const struct npulink_req *req, const struct npulink_operand *o, u64 at,
 			 u64 *left)
 {
-	const struct npulink_dma_mem *mem = npulink_buf_dma(o->buf, req->dev);
-	const struct npulink_dma_range *r = &mem->ranges[npulink_dma_range(mem, o->off + at)];
+	const struct npulink_buf_mem *mem = npulink_buf_dma(o->buf, req->dev);
+	const struct npulink_range *r = &mem->ranges[npulink_mem_range(mem, o->off + at)];
 
 	*left = r[1].off - (o->off + at);
-	return r->addr + (o->off + at - r->off);
+	return r->dma + (o->off + at - r->off);
 }
 
 /* The next piece of the first request, on its first or its second way. Under the lock. */
@@ -163,17 +163,6 @@ static const struct npulink_device_ops edu_device_ops = {
 	.queue = edu_queue,
 };
 
-/* The far end's doorbell: the core may deliver the event itself. */
-static int edu_ring(struct npulink_link *link, struct npulink_event *ev, u64 bytes)
-{
-	return 0;
-}
-
-static const struct npulink_link_ops edu_link_ops = {
-	.publish = edu_ring,
-	.credit = edu_ring,
-};
-
 static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct npulink_device *dev;
@@ -199,7 +188,6 @@ static int edu_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ed->last = &ed->first;
 	dev->slice = EDU_BYTES;
 	dev->dma_dev = &pdev->dev;
-	dev->link_ops = &edu_link_ops;
 	dev->fabric = &edu_fabric;
 	strscpy(dev->backend, "edu", sizeof(dev->backend));
 	strscpy(dev->engine, "edu", sizeof(dev->engine));

@@ -94,17 +94,6 @@ static const struct npulink_device_ops null_device_ops = {
 	.quiesce = null_quiesce,
 };
 
-/* The far end's doorbell: the core may deliver the event itself. */
-static int null_ring(struct npulink_link *link, struct npulink_event *ev, u64 bytes)
-{
-	return 0;
-}
-
-static const struct npulink_link_ops null_link_ops = {
-	.publish = null_ring,
-	.credit = null_ring,
-};
-
 static void null_del(struct npulink_device *dev)
 {
 	npulink_device_unregister(dev);
@@ -124,7 +113,6 @@ static struct npulink_device *null_add(void)
 	init_llist_head(&nd->ring);
 	init_irq_work(&nd->irq, null_irq);
 	dev->slice = NULL_SLICE;
-	dev->link_ops = &null_link_ops;
 	dev->fabric = &null_fabric;
 	strscpy(dev->backend, "null", sizeof(dev->backend));
 	strscpy(dev->engine, "memmove", sizeof(dev->engine));

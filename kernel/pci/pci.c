@@ -70,17 +70,6 @@ static int pci_read_layout(const struct pci_fn *fn, struct pci_layout *l)
 	return 0;
 }
 
-/* The far end's doorbell: the core may deliver the event itself. */
-static int pci_link_ring(struct npulink_link *link, struct npulink_event *ev, u64 bytes)
-{
-	return 0;
-}
-
-static const struct npulink_link_ops pci_link_ops = {
-	.publish = pci_link_ring,
-	.credit = pci_link_ring,
-};
-
 static void pci_watchdog(struct work_struct *work)
 {
 	struct pci_fn *fn = container_of(to_delayed_work(work), struct pci_fn, watchdog);
@@ -126,7 +115,6 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 		goto err_stop;
 	irq_set_affinity_and_hint(irq, cpumask_of(cpumask_local_spread(index % num_online_cpus(),
 								dev_to_node(&fn->pdev->dev))));
-	ndev->link_ops = &pci_link_ops;
 	ndev->fabric = fn;
 	ndev->dma_dev = &fn->pdev->dev;
 	strscpy(ndev->backend, "pci", sizeof(ndev->backend));
@@ -237,6 +225,8 @@ static int pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	for (i = 0; i < fn->ncards; i++) {
 		rc = pci_card_add(fn, &layout, i);
 		if (rc) {
+			/* Somebody may use those that are there by now. */
+			schedule_delayed_work(&fn->watchdog, 0);
 			pci_del_cards(fn);
 			pci_free_irq_vectors(pdev);
 			return rc;

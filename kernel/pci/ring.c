@@ -13,6 +13,7 @@
 #include <linux/io.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
+#include <npulink/verify.h>
 #include "pci.h"
 
 #define PCI_DOORBELL	12	/* register: peer << 16 | vector */
@@ -47,20 +48,18 @@ static bool pci_copies(const struct npulink_req *req)
 /* Bytes of an element. */
 static u32 pci_unit(const struct npulink_req *req)
 {
-	static const u8 bytes[NPULINK_DTYPES] = { 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
-
-	return pci_copies(req) ? 1 : bytes[req->dtype];
+	return pci_copies(req) ? 1 : npulink_dtype_size(req->dtype);
 }
 
 /* Address of byte @at of an operand, and how many bytes follow it in one piece. */
 static u64 pci_at(const struct npulink_device *ndev, const struct npulink_operand *o, u64 at,
 		  u64 *left)
 {
-	const struct npulink_dma_mem *mem = npulink_buf_dma(o->buf, ndev);
-	const struct npulink_dma_range *r = &mem->ranges[npulink_dma_range(mem, o->off + at)];
+	const struct npulink_buf_mem *mem = npulink_buf_dma(o->buf, ndev);
+	const struct npulink_range *r = &mem->ranges[npulink_mem_range(mem, o->off + at)];
 
 	*left = r[1].off - (o->off + at);
-	return r->addr + (o->off + at - r->off);
+	return r->dma + (o->off + at - r->off);
 }
 
 static u64 pci_left(const struct npulink_device *ndev, const struct npulink_operand *o, u64 at)

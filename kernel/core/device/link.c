@@ -52,18 +52,21 @@ void npulink_link_fail(struct npulink_link *link)
 		refcount_dec(&link->refs);
 }
 
+/* The core delivers events itself. */
+static const struct npulink_link_ops npulink_plain_link;
+
 static struct npulink_link *npulink_link_new(struct npulink_device *dev,
 					     struct npulink_device *peer)
 {
 	struct npulink_link *link;
 	int rc = 0;
 
-	if (!dev->link_ops || !dev->fabric || dev->fabric != peer->fabric)
+	if (!dev->fabric || dev->fabric != peer->fabric)
 		return ERR_PTR(-EHOSTUNREACH);
 	link = kzalloc(sizeof(*link), GFP_KERNEL);
 	if (!link)
 		return ERR_PTR(-ENOMEM);
-	link->ops = dev->link_ops;
+	link->ops = dev->link_ops ?: &npulink_plain_link;
 	link->dev = dev;
 	link->peer = peer;
 	refcount_set(&link->refs, 1);

@@ -37,7 +37,7 @@ struct npulink_mapping {
 	struct npulink_buf *buf;
 	struct list_head buf_node;
 	struct list_head dev_node;
-	struct npulink_dma_mem mem;
+	struct npulink_buf_mem mem;
 	struct sg_table sgt;
 	struct dma_buf_attachment *att;
 	struct sg_table *foreign;
@@ -120,7 +120,7 @@ static int npulink_mapping_foreign(struct npulink_mapping *m)
 static int npulink_mapping_ranges(struct npulink_mapping *m)
 {
 	const struct sg_table *sgt = m->foreign ?: &m->sgt;
-	struct npulink_dma_range *last = NULL;
+	struct npulink_range *last = NULL;
 	struct scatterlist *sg;
 	u64 off = 0;
 	u32 i;
@@ -134,9 +134,9 @@ static int npulink_mapping_ranges(struct npulink_mapping *m)
 
 		if (!m->foreign && dma_need_sync(m->dev->dma_dev, addr))
 			m->sync = true;
-		if (!last || last->addr + (off - last->off) != addr) {
+		if (!last || last->dma + (off - last->off) != addr) {
 			last = &m->mem.ranges[m->mem.nranges++];
-			*last = (struct npulink_dma_range) { .addr = addr, .off = off };
+			*last = (struct npulink_range) { .dma = addr, .off = off };
 		}
 		off += sg_dma_len(sg);
 		if (!(i & 0xfff))
@@ -190,7 +190,7 @@ static struct npulink_mapping *npulink_mapping_get(const struct npulink_buf *buf
 	return m;
 }
 
-const struct npulink_dma_mem *npulink_buf_dma(const struct npulink_buf *buf,
+const struct npulink_buf_mem *npulink_buf_dma(const struct npulink_buf *buf,
 					      const struct npulink_device *dev)
 {
 	struct npulink_mapping *m = npulink_mapping_get(buf, dev);
@@ -359,16 +359,16 @@ static void npulink_operand_sync(const struct npulink_req *req, const struct npu
 {
 	const struct npulink_mapping *m = npulink_mapping_get(o->buf, req->dev);
 	u64 off = o->off, end = o->off + req->len, n;
-	const struct npulink_dma_range *r;
+	const struct npulink_range *r;
 	dma_addr_t addr;
 
 	if (!m || !m->sync)
 		return;
-	r = &m->mem.ranges[npulink_dma_range(&m->mem, off)];
+	r = &m->mem.ranges[npulink_mem_range(&m->mem, off)];
 	for (; off < end; off += n) {
 		while (r[1].off <= off)
 			r++;
-		addr = r->addr + (off - r->off);
+		addr = r->dma + (off - r->off);
 		n = min3(end - off, r[1].off - off, (u64)PAGE_SIZE - offset_in_page(addr));
 		sync(m->dev->dma_dev, addr, n, npulink_dma_dir(o->buf));
 	}

@@ -45,8 +45,9 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	struct npulink_conn *conn = op->plan->peers[s->peer].conn;
 	struct npulink_op *peer_op = op->streams[stream].peer;
 	struct npulink_link *link = conn->link;
+	int (*ring)(struct npulink_link *link, struct npulink_event *ev, u64 bytes);
 	struct npulink_event *ev;
-	int rc;
+	int rc = 0;
 
 	if (!peer_op)
 		return;	/* it will look when it is posted */
@@ -58,12 +59,12 @@ static void npulink_bell(struct npulink_op *op, u32 stream, u32 step, bool credi
 	if (atomic_xchg(&ev->pending, 1))
 		return;	/* has not looked yet at the last one */
 	npulink_op_get(peer_op);
-	if (unlikely(READ_ONCE(link->down)))
-		rc = 0;		/* its device is going, and so is the operation */
-	else if (credit)
-		rc = link->ops->credit(link, ev, bytes);
-	else
-		rc = link->ops->publish(link, ev, bytes);
+	/* If its device is going, so is the operation. */
+	if (likely(!READ_ONCE(link->down))) {
+		ring = credit ? link->ops->credit : link->ops->publish;
+		if (ring)
+			rc = ring(link, ev, bytes);
+	}
 	if (likely(!rc)) {
 		npulink_deliver(ev, peer_op, run);
 	} else if (rc != -EINPROGRESS) {

@@ -183,11 +183,13 @@ struct npulink_device_ops {
 
 /**
  * struct npulink_link_ops - the way from one device to another
+ *
+ * All may be NULL. Without @publish and @credit the core itself delivers events to the far end.
  */
 struct npulink_link_ops {
-	/** @open: first plan that uses the link. May sleep. May be NULL. */
+	/** @open: first plan that uses the link. May sleep. */
 	int (*open)(struct npulink_link *link);
-	/** @close: the link goes away, nothing uses it. May sleep. May be NULL. */
+	/** @close: the link goes away, nothing uses it. May sleep. */
 	void (*close)(struct npulink_link *link);
 	/**
 	 * @publish: bytes of the near end can be fetched by the far end: ring
@@ -284,7 +286,7 @@ struct npulink_device_stats {
  * @cdev: its node
  * @id: N
  * @ops: the backend's, NULL once it has gone; read under @users
- * @link_ops: links between devices of equal @fabric
+ * @link_ops: links between devices of equal @fabric; NULL: as if all of its members were
  * @fabric: devices with the same fabric are linked to each other
  * @owner: the backend's module
  * @dma_dev: reads and writes memory for it, by addresses of the DMA API; its masks are set. NULL:
@@ -425,12 +427,16 @@ void npulink_link_event(struct npulink_link *link, int event, struct npulink_eve
 void npulink_fault(struct npulink_device *dev, int status);
 
 /**
- * struct npulink_range - physically contiguous piece of a buffer
- * @va: kernel address
+ * struct npulink_range - piece of a buffer without gaps
+ * @va: kernel address, for processors
+ * @dma: address of the DMA API, for a device
  * @off: offset in the buffer
  */
 struct npulink_range {
-	void *va;
+	union {
+		void *va;
+		dma_addr_t dma;
+	};
 	u64 off;
 };
 
@@ -447,54 +453,12 @@ struct npulink_buf_mem {
 };
 
 /**
- * npulink_buf_mem() - where a buffer's bytes are
+ * npulink_buf_mem() - where a buffer's bytes are for the host's processors
  * @buf: buffer
+ *
+ * Return: ranges with &npulink_range.va.
  */
 const struct npulink_buf_mem *npulink_buf_mem(const struct npulink_buf *buf);
-
-/**
- * npulink_mem_range() - find the range that holds a byte
- * @mem: memory
- * @off: offset below mem->len
- *
- * Return: index of the range. O(log nranges).
- */
-static inline u32 npulink_mem_range(const struct npulink_buf_mem *mem, u64 off)
-{
-	u32 lo = 0, hi = mem->nranges;
-
-	while (hi - lo > 1) {
-		u32 mid = lo + (hi - lo) / 2;
-
-		if (mem->ranges[mid].off <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-/**
- * struct npulink_dma_range - piece of a buffer, as a device sees it
- * @addr: address for the device
- * @off: offset in the buffer
- */
-struct npulink_dma_range {
-	dma_addr_t addr;
-	u64 off;
-};
-
-/**
- * struct npulink_dma_mem - the memory of a buffer, as a device sees it
- * @len: bytes
- * @nranges: entries of @ranges
- * @ranges: ascending by offset, no gaps; ranges[nranges].off is @len
- */
-struct npulink_dma_mem {
-	u64 len;
-	u32 nranges;
-	struct npulink_dma_range *ranges;
-};
 
 /**
  * npulink_buf_dma() - where a buffer's bytes are for a device
@@ -504,19 +468,20 @@ struct npulink_dma_mem {
  * Any context. The core has the bytes synchronised (dma_sync_single_for_device() and its like)
  * before a request is queued and after it is done; a backend does not.
  *
- * Return: never NULL for an operand of a request that was queued, as long as it runs.
+ * Return: ranges with &npulink_range.dma. Never NULL for an operand of a request that was
+ * queued, as long as it runs.
  */
-const struct npulink_dma_mem *npulink_buf_dma(const struct npulink_buf *buf,
+const struct npulink_buf_mem *npulink_buf_dma(const struct npulink_buf *buf,
 					      const struct npulink_device *dev);
 
 /**
- * npulink_dma_range() - find the range that holds a byte
+ * npulink_mem_range() - find the range that holds a byte
  * @mem: memory
  * @off: offset below mem->len
  *
  * Return: index of the range. O(log nranges).
  */
-static inline u32 npulink_dma_range(const struct npulink_dma_mem *mem, u64 off)
+static inline u32 npulink_mem_range(const struct npulink_buf_mem *mem, u64 off)
 {
 	u32 lo = 0, hi = mem->nranges;
 
