@@ -333,7 +333,7 @@ static enum state leave(struct coll_comm *comm, uint64_t number)
 		;
 	/* With the barrier of begin(): it sees that, or we see its word. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* Who sleeps until the word changes has looked before. The last one to come can change it. */
+	/* Who sleeps until the word changes has looked before. The last one can change it. */
 	word = get(&slot->word);
 	if (word >> BOARD_SHIFT <= number && peek(&slot->sleepers) &&
 	    word >> BOARD_SHIFT <= all_done(comm) &&

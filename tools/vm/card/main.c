@@ -149,7 +149,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	ncards = atoi(argv[2]);
 	if (ncards < 1 || ncards > CARD_MAX)
-		return fprintf(stderr, "vm-card: 1 to %u cards\n", CARD_MAX), 2;
+		return fprintf(stderr, "vm-card: 1 to %d cards\n", CARD_MAX), 2;
 	memory.ram_len = strtoull(argv[3], NULL, 0) << 20;
 	memory.low_len = memory.ram_len >= LOW_ALL ? LOW_PART : memory.ram_len;
 	memory.ram = shared("ram", memory.ram_len, &ram);
