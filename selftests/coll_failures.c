@@ -392,7 +392,7 @@ static int descriptor_taken(struct ranks *ranks, struct coll_comm *comm)
 		if (!i)
 			close(fd);
 	}
-	rc = rc ? rc : coll_mem_alloc(comms[1], 4096, &mem);
+	rc = rc ? rc : coll_mem_alloc(comms[1], COLL_MEMORY_HOST, 4096, &mem);
 	rc = rc ? rc : coll_comm_destroy(comms[0]);
 	rc = rc ? rc : coll_comm_status(comms[1], &state);
 	rc = rc ? rc : coll_mem_free(comms[1], mem);

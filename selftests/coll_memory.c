@@ -229,9 +229,9 @@ static int allocated(struct ranks *ranks, struct coll_comm *comm)
 {
 	struct coll_comm_info before = COLL_COMM_INFO_INIT, after = COLL_COMM_INFO_INIT;
 	void *a, *b, *c;
-	int rc = coll_mem_alloc(comm, LEN, &a);
+	int rc = coll_mem_alloc(comm, COLL_MEMORY_HOST, LEN, &a);
 
-	rc = rc ? rc : coll_mem_alloc(comm, LEN, &b);
+	rc = rc ? rc : coll_mem_alloc(comm, COLL_MEMORY_HOST, LEN, &b);
 	if (rc)
 		return rc;
 	coll_comm_info(comm, &before);
@@ -241,7 +241,7 @@ static int allocated(struct ranks *ranks, struct coll_comm *comm)
 	if (!rc && after.registrations != before.registrations)
 		return rank_fail(ranks, coll_comm_rank(comm), "was pinned");
 	rc = rc ? rc : coll_mem_free(comm, a);
-	rc = rc ? rc : coll_mem_alloc(comm, 4096, &c);
+	rc = rc ? rc : coll_mem_alloc(comm, COLL_MEMORY_HOST, 4096, &c);
 	rc = rc ? rc : swap(ranks, comm, c, b, 4096, 4);
 	rc = rc ? rc : coll_mem_free(comm, c);
 	return rc ? rc : coll_mem_free(comm, b);

@@ -18,6 +18,7 @@
 #include "comm/comm.h"
 #include "device/device_core.h"
 #include "file/buf.h"
+#include "file/devmem.h"
 #include "file/file.h"
 #include "file/port.h"
 #include "observe/deadlock.h"
@@ -45,6 +46,7 @@ static int npulink_open(struct inode *inode, struct file *filp)
 	file = npulink_file_new(dev);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
+	file->mapping = filp->f_mapping;
 	npulink_watchdog_init(file);
 	npulink_worker_init_file(file);
 	INIT_WORK(&file->death_work, npulink_file_death_work);
@@ -138,6 +140,7 @@ static int npulink_device_info_ioctl(struct npulink_ucmd *ucmd)
 		.out_graph_bytes = npulink_graph_bytes,
 		.out_gathers = NPULINK_COLLS_ALWAYS,
 		.out_gathers_large = NPULINK_COLLS_LARGE,
+		.out_memory = dev->memory,
 	};
 	memcpy(cmd->out_node_id, npulink_node_id, sizeof(cmd->out_node_id));
 	strscpy(cmd->out_name, dev_name(&dev->dev), sizeof(cmd->out_name));
@@ -334,7 +337,9 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 {
 	struct npulink_file *file = filp->private_data;
 	u64 off = (u64)vma->vm_pgoff << PAGE_SHIFT;
+	bool devmem = off & NPULINK_MMAP_DEVMEM;
 	struct npulink_object *obj;
+	struct npulink_buf *buf;
 	u32 id;
 	int rc;
 
@@ -356,15 +361,20 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 	}
 	if (off >= NPULINK_MMAP_BOARD(0) && off < NPULINK_MMAP_BUF(0ULL))
 		return npulink_board_mmap(file, off, vma);
+	off &= ~NPULINK_MMAP_DEVMEM;
 	if (off < NPULINK_MMAP_BUF(0ULL))
 		return -EINVAL;
-	id = (off - NPULINK_MMAP_BUF(0ULL)) / (NPULINK_MMAP_BUF(1ULL) - NPULINK_MMAP_BUF(0ULL));
+	id = (off - NPULINK_MMAP_BUF(0ULL)) >> NPULINK_MMAP_BUF_SHIFT;
 	if (off != NPULINK_MMAP_BUF((u64)id))
 		return -EINVAL;
 	obj = npulink_object_get(file, id, &npulink_buf_type);
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
-	rc = npulink_buf_mmap(container_of(obj, struct npulink_buf, obj), vma);
+	buf = container_of(obj, struct npulink_buf, obj);
+	if (devmem != (buf->kind == NPULINK_BUF_DEVMEM))
+		rc = -EINVAL;
+	else
+		rc = devmem ? npulink_devmem_mmap(buf, vma) : npulink_buf_mmap(buf, vma);
 	npulink_object_put(obj);
 	return rc;
 }

@@ -12,6 +12,7 @@
 #include "device/device_core.h"
 #include "file/account.h"
 #include "file/buf.h"
+#include "file/devmem.h"
 #include "file/file.h"
 #include "file/mapping.h"
 #include "file/free.h"
@@ -56,6 +57,12 @@ static void npulink_device_drained(void)
 	npulink_failures_flush();
 }
 
+static void npulink_device_unmap(struct npulink_device *dev)
+{
+	npulink_device_unmap_devmem(dev);
+	npulink_device_unmap_dma(dev);
+}
+
 static const struct npulink_device_events npulink_events = {
 	.fops = &npulink_fops,
 	.added = npulink_device_added,
@@ -63,7 +70,7 @@ static const struct npulink_device_events npulink_events = {
 	.fail = npulink_device_fail_work,
 	.flush = npulink_failures_flush,
 	.drained = npulink_device_drained,
-	.unmap = npulink_device_unmap_dma,
+	.unmap = npulink_device_unmap,
 	.special = npulink_board_special,
 	.link_changed = npulink_notify_link,
 	.link_lost = npulink_link_fail_work,

@@ -13,8 +13,6 @@
 
 #define PCI_VENDOR	0x1af4
 #define PCI_DEVICE_IVSHMEM	0x1110
-#define PCI_REGS	0	/* BARs */
-#define PCI_WINDOW	2
 #define PCI_POSITION	8	/* register: our number among the peers */
 #define PCI_ENTRIES_MAX	4096
 #define PCI_SLICE	(1 << 20)
@@ -27,6 +25,7 @@ MODULE_PARM_DESC(timeout, "milliseconds until a card that does not answer is los
 struct pci_layout {
 	u32 cards, entries, max_len, dtypes, redops;
 	u64 area_off, area_len, sq_off, cq_off;
+	u64 mem_off, mem_len;	/* of each card */
 };
 
 static bool pci_fits(u64 at, u64 len, u64 all)
@@ -56,6 +55,8 @@ static int pci_read_layout(const struct pci_fn *fn, struct pci_layout *l)
 	l->area_len = le64_to_cpu(header.area_len);
 	l->sq_off = le64_to_cpu(header.sq_off);
 	l->cq_off = le64_to_cpu(header.cq_off);
+	l->mem_off = le64_to_cpu(header.mem_off);
+	l->mem_len = le64_to_cpu(header.mem_len);
 	if (!l->cards || l->cards > CARD_MAX || !is_power_of_2(l->entries) ||
 	    l->entries > PCI_ENTRIES_MAX || l->max_len < PAGE_SIZE ||
 	    l->area_len > fn->window_len)
@@ -67,6 +68,10 @@ static int pci_read_layout(const struct pci_fn *fn, struct pci_layout *l)
 	    !pci_fits(l->cq_off, (u64)l->entries * sizeof(struct card_done), l->area_len) ||
 	    l->cq_off < l->sq_off + (u64)l->entries * sizeof(struct card_desc))
 		return -EINVAL;
+	if (!pci_fits(l->mem_off, l->mem_len, fn->window_len) || !PAGE_ALIGNED(l->mem_off) ||
+	    l->mem_off < l->area_off + areas)
+		return -EINVAL;
+	l->mem_len = round_down(l->mem_len / l->cards, PAGE_SIZE);
 	return 0;
 }
 
@@ -107,9 +112,12 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 		rc = -ENOMEM;
 		goto err_put;
 	}
-	rc = pci_card_start(card);
+	rc = pci_memory_init(card, l->mem_off + index * l->mem_len, l->mem_len);
 	if (rc)
 		goto err_slots;
+	rc = pci_card_start(card);
+	if (rc)
+		goto err_memory;
 	rc = request_irq(irq, pci_card_irq, 0, "npulink_pci", card);
 	if (rc)
 		goto err_stop;
@@ -122,6 +130,7 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 	ndev->dtypes = l->dtypes;
 	ndev->redops = l->redops;
 	ndev->slice = PCI_SLICE;
+	ndev->memory = l->mem_len;
 	fn->cards[index] = ndev;
 	rc = npulink_device_register(ndev);
 	if (!rc)
@@ -131,6 +140,8 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 	free_irq(irq, card);
 err_stop:
 	pci_card_stop(card);
+err_memory:
+	pci_memory_exit(card);
 err_slots:
 	kfree(card->slots);
 err_put:
@@ -153,6 +164,7 @@ static void pci_del_cards(struct pci_fn *fn)
 		irq_update_affinity_hint(irq, NULL);
 		free_irq(irq, card);
 		pci_card_stop(card);
+		pci_memory_exit(card);
 		kfree(card->slots);
 		npulink_device_put(fn->cards[i]);
 		fn->cards[i] = NULL;

@@ -5,6 +5,7 @@
 #ifndef NPULINK_PCI_H
 #define NPULINK_PCI_H
 
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -30,6 +31,10 @@
  * @seen: @cq_head, when the watchdog looked last
  * @since: jiffies, when that changed last
  * @doorbells: times that it was rung
+ * @mem_lock: @mem_used
+ * @mem_off: where its memory is in the window
+ * @mem_pages: of it
+ * @mem_used: pages that are given out, a bit for each
  */
 struct pci_card {
 	struct npulink_device *ndev;
@@ -49,6 +54,10 @@ struct pci_card {
 	u32 seen;
 	unsigned long since;
 	u64 doorbells;
+	struct mutex mem_lock;
+	u64 mem_off;
+	unsigned long mem_pages;
+	unsigned long *mem_used;
 };
 
 /**
@@ -71,11 +80,19 @@ struct pci_fn {
 	struct npulink_device *cards[CARD_MAX];
 };
 
+#define PCI_REGS	0	/* BARs */
+#define PCI_WINDOW	2
+
 extern const struct npulink_device_ops pci_device_ops;
 
 int pci_card_start(struct pci_card *card);
 void pci_card_stop(struct pci_card *card);
 irqreturn_t pci_card_irq(int irq, void *arg);
 void pci_card_watch(struct pci_card *card, unsigned int ms);
+
+int pci_memory_init(struct pci_card *card, u64 off, u64 len);
+void pci_memory_exit(struct pci_card *card);
+int pci_memory_alloc(struct npulink_device *ndev, struct npulink_device_memory *mem);
+void pci_memory_free(struct npulink_device *ndev, const struct npulink_device_memory *mem);
 
 #endif /* NPULINK_PCI_H */

@@ -348,4 +348,6 @@ void pci_card_stop(struct pci_card *card)
 const struct npulink_device_ops pci_device_ops = {
 	.queue = pci_queue,
 	.cancel = pci_cancel,
+	.memory_alloc = pci_memory_alloc,
+	.memory_free = pci_memory_free,
 };

@@ -101,6 +101,7 @@ static int prepare(struct coll_operation *op, struct coll_comm *comm,
 		bad = "the peer is not below the number of ranks";
 	else
 		coll_buffers_sort(op, send, recv);
+	coll_op_set_local(op);
 	if (!bad && (op->buf[0] == COLL_IN_PLACE || op->buf[1] == COLL_IN_PLACE))
 		bad = "COLL_IN_PLACE is not for this buffer, or not at this rank (see coll.h)";
 	if (!bad && (is_self(a) || coll_op_is_local(op)))

@@ -493,18 +493,48 @@ int coll_comm_algorithm(struct coll_comm *comm, const char *collective, size_t b
 /* ---- Memory */
 
 /**
+ * enum coll_memory - where memory is
+ * @COLL_MEMORY_HOST: in the machine's memory; counts against RLIMIT_MEMLOCK
+ * @COLL_MEMORY_DEVICE: in the memory of an NPU that has its own
+ */
+enum coll_memory { COLL_MEMORY_HOST, COLL_MEMORY_DEVICE };
+
+/**
  * coll_mem_alloc() - memory that never has to be pinned
  * @comm: communicator; memory is for it and for those that share its device
+ * @kind: where it is to be
  * @len: bytes, rounded up to pages
  * @addr: result, page aligned, zeroed
  *
- * Counts against RLIMIT_MEMLOCK. Not inherited by fork().
+ * Not inherited by fork(). All calls take memory of both kinds, and both in one call. What is in
+ * the device's memory is moved by devices alone, however little it is, so ranks have to be
+ * on one machine, and without COLL_CHECKSUM. Where a processor can see that memory, it is mapped, and
+ * each look goes over the bus; otherwise a look at @addr is SIGSEGV. When the device is taken away, a
+ * look is SIGBUS.
  *
- * Return: 0, -EINVAL, -ENOMEM.
+ * Return: 0, -EINVAL, -ENOMEM; -EOPNOTSUPP: the device has no memory of its own.
  */
-int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr);
+int coll_mem_alloc(struct coll_comm *comm, enum coll_memory kind, size_t len, void **addr);
 
-/* Returns 0; -EINVAL: not from coll_mem_alloc(); -EBUSY: used by a request. */
+/**
+ * coll_mem_import() - memory of another driver
+ * @comm: communicator; memory is for it and for those that share its device
+ * @fd: a dma-buf, of which a reference is taken
+ * @readonly: not 0: nothing is to be received there
+ * @addr: result, stands for the first byte in all calls
+ * @len: result, bytes, unless NULL
+ *
+ * As with the device's memory, libcoll has no processor look at the bytes. Where the other driver
+ * lets a process map them, they are mapped at @addr, for looks between DMA_BUF_IOCTL_SYNC.
+ *
+ * Return: 0; -EBADF, -EINVAL: @fd is no dma-buf; -EOPNOTSUPP: its driver cannot give the device
+ * access; -ENOMEM.
+ */
+int coll_mem_import(struct coll_comm *comm, int fd, int readonly, void **addr, size_t *len);
+
+/*
+ * Returns 0; -EINVAL: not from coll_mem_alloc() or coll_mem_import(); -EBUSY: used by a request.
+ */
 int coll_mem_free(struct coll_comm *comm, void *addr);
 
 /**

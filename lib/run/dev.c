@@ -296,7 +296,7 @@ void coll_arena_put(struct coll_dev *dev, size_t off, size_t len)
 #define SCRATCH_IDLE_MAX	(64ULL << 20)
 
 /* The smallest idle buffer that is large enough but not wastefully so, or a new one. */
-int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scratch)
+int coll_scratch_get(struct coll_dev *dev, size_t len, bool device, struct coll_scratch **scratch)
 {
 	struct coll_scratch **p, **best = NULL, *s;
 	uint64_t offset;
@@ -307,7 +307,7 @@ int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scr
 	while (size < len)
 		size *= 2;
 	for (p = &dev->scratch; *p; p = &(*p)->next)
-		if ((*p)->len >= len && (*p)->len / 4 <= size &&
+		if ((*p)->device == device && (*p)->len >= len && (*p)->len / 4 <= size &&
 		    (!best || (*p)->len < (*best)->len))
 			best = p;
 	if (best) {
@@ -321,9 +321,11 @@ int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scr
 	if (!s)
 		return -ENOMEM;
 	s->len = size;
+	s->device = device;
 	do
-		rc = coll_drv_buf_alloc(&dev->drv, size, &s->id, &offset);
-	while (rc == -ENOMEM && coll_reg_reclaim(dev, &tries));
+		rc = coll_drv_buf_alloc(&dev->drv, device ? NPULINK_BUF_DEVICE : 0, size, &s->id,
+					&offset);
+	while (rc == -ENOMEM && (device ? coll_scratch_trim(dev) : coll_reg_reclaim(dev, &tries)));
 	if (rc) {
 		free(s);
 		return rc;

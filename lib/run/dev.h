@@ -30,6 +30,7 @@ struct coll_scratch {
 	size_t len;
 	uint64_t offset;
 	void *map;
+	bool device;	/* in the memory of the device */
 };
 
 /**
@@ -86,7 +87,15 @@ void coll_dev_limit(struct coll_dev *dev, unsigned int nranks);
 bool coll_dev_is_child(const struct coll_dev *dev);
 ptrdiff_t coll_arena_get(struct coll_dev *dev, size_t len);
 void coll_arena_put(struct coll_dev *dev, size_t off, size_t len);
-int coll_scratch_get(struct coll_dev *dev, size_t len, struct coll_scratch **scratch);
+int coll_scratch_get(struct coll_dev *dev, size_t len, bool device, struct coll_scratch **scratch);
+
+/* Is one of two buffers, each of which may be NULL, for devices only? Without the lock. */
+static inline bool coll_mem_on_device(struct coll_dev *dev, const void *send, const void *recv)
+{
+	return atomic_load_explicit(&dev->regs.ndevice, memory_order_relaxed) &&
+	       coll_reg_is_device(dev, send, recv);
+}
+
 int coll_scratch_map(struct coll_dev *dev, struct coll_scratch *scratch);
 void coll_scratch_put(struct coll_dev *dev, struct coll_scratch *scratch);
 bool coll_scratch_trim(struct coll_dev *dev);

@@ -170,6 +170,30 @@ int coll_drv_map_read(struct coll_drv *drv, uint64_t offset, size_t len, void **
 	return 0;
 }
 
+/* Not inherited by fork(), as our own mappings. */
+int coll_drv_map_dmabuf(int fd, size_t len, bool readonly, void **addr)
+{
+	void *p = mmap(NULL, len, PROT_READ | (readonly ? 0 : PROT_WRITE), MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	madvise(p, len, MADV_DONTFORK);
+	*addr = p;
+	return 0;
+}
+
+/* Addresses for what no processor can see. */
+int coll_drv_reserve(size_t len, void **addr)
+{
+	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	madvise(p, len, MADV_DONTFORK);
+	*addr = p;
+	return 0;
+}
+
 void coll_drv_unmap(void *addr, size_t len)
 {
 	munmap(addr, len);
@@ -220,13 +244,24 @@ int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool
 	return rc;
 }
 
-int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset)
+int coll_drv_buf_alloc(struct coll_drv *drv, uint32_t flags, size_t len, uint32_t *id,
+		       uint64_t *offset)
 {
-	struct npulink_buf_alloc arg = { .size = sizeof(arg), .len = len };
+	struct npulink_buf_alloc arg = { .size = sizeof(arg), .flags = flags, .len = len };
 	int rc = drv_call_again(drv, NPULINK_BUF_ALLOC, &arg);
 
 	*id = arg.out_id;
 	*offset = arg.out_mmap_offset;
+	return rc;
+}
+
+int coll_drv_buf_import(struct coll_drv *drv, uint32_t flags, int fd, uint32_t *id, size_t *len)
+{
+	struct npulink_buf_import arg = { .size = sizeof(arg), .flags = flags, .fd = fd };
+	int rc = drv_call_again(drv, NPULINK_BUF_IMPORT, &arg);
+
+	*id = arg.out_id;
+	*len = arg.out_len;
 	return rc;
 }
 

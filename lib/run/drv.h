@@ -40,7 +40,11 @@ void coll_drv_marker_free(unsigned char *marker);
 int coll_drv_info(struct coll_drv *drv, struct npulink_device_info *info);
 int coll_drv_buf_register(struct coll_drv *drv, uintptr_t addr, size_t len, bool readonly,
 			  uint32_t *id);
-int coll_drv_buf_alloc(struct coll_drv *drv, size_t len, uint32_t *id, uint64_t *offset);
+int coll_drv_buf_alloc(struct coll_drv *drv, uint32_t flags, size_t len, uint32_t *id,
+		       uint64_t *offset);
+int coll_drv_buf_import(struct coll_drv *drv, uint32_t flags, int fd, uint32_t *id, size_t *len);
+int coll_drv_map_dmabuf(int fd, size_t len, bool readonly, void **addr);
+int coll_drv_reserve(size_t len, void **addr);
 int coll_drv_comm_create(struct coll_drv *drv, const uint8_t *secret, uint32_t rank,
 			 uint32_t nranks, uint32_t flags, uint32_t peer_timeout_ms, uint32_t *id);
 int coll_drv_port(struct coll_drv *drv, uint32_t index, struct npulink_port_info *port);

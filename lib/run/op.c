@@ -58,7 +58,8 @@ static size_t op_pack(struct coll_operation *op, unsigned int slot)
 			return 0;
 	}
 	op->args.packed[slot] = span / SPARSE > sum &&
-				!coll_reg_has(op->comm->dev, op->buf[slot], span);
+				!coll_reg_has(op->comm->dev, op->buf[slot], span) &&
+				!coll_reg_touch(op->comm->dev, op->buf[slot]);
 	return span;
 }
 
@@ -139,6 +140,15 @@ static void bind_set(struct coll_operation *op, unsigned int slot, uint32_t id, 
 	};
 }
 
+/* Is one of the buffers for devices only? Then no processor is to work on any. */
+static bool on_device(const struct coll_operation *op)
+{
+	for (unsigned int i = 0; i < 2; i++)
+		if (slot_len(op, i) && coll_reg_touch(op->comm->dev, op->buf[i]))
+			return true;
+	return false;
+}
+
 /* Room in the arena for payload and scratch, for one of them, or for none. */
 static void bind_arena(struct coll_operation *op)
 {
@@ -179,7 +189,7 @@ static int bind_staged(struct coll_operation *op, unsigned int slot)
 {
 	struct coll_dev *dev = op->comm->dev;
 	size_t len = slot_len(op, slot);
-	int rc = coll_scratch_get(dev, len, &op->staged[slot]);
+	int rc = coll_scratch_get(dev, len, false, &op->staged[slot]);
 
 	if (!rc)
 		rc = coll_scratch_map(dev, op->staged[slot]);
@@ -214,9 +224,11 @@ static int bind_pinned(struct coll_operation *op, unsigned int slot)
 int coll_op_bind(struct coll_operation *op)
 {
 	size_t scratch = slot_len(op, NPULINK_SLOT_SCRATCH);
+	bool device = on_device(op);
 	int rc = 0;
 
-	bind_arena(op);
+	if (!device)
+		bind_arena(op);
 	if (!op->copied) {
 		rc = bind_pinned(op, NPULINK_SLOT_SEND);
 		if (!rc)
@@ -225,7 +237,11 @@ int coll_op_bind(struct coll_operation *op)
 	if (!rc && !op->scratched) {
 		bind_set(op, NPULINK_SLOT_SCRATCH, 0, 0);
 		if (scratch) {
-			rc = coll_scratch_get(op->comm->dev, scratch, &op->scratch);
+			rc = coll_scratch_get(op->comm->dev, scratch, device && op->comm->dev->info.out_memory,
+					      &op->scratch);
+			/* The host's will do. */
+			if (rc == -ENOMEM && device)
+				rc = coll_scratch_get(op->comm->dev, scratch, false, &op->scratch);
 			if (rc)
 				coll_fail_pin(op->comm, &op->args, NULL, scratch, rc);
 			else
@@ -513,10 +529,14 @@ COLL_HOT int coll_op_run_again(struct coll_repeat *repeat)
 
 /* ---- without the kernel */
 
-/* With one rank nobody else is concerned, and there is nothing to wait for. */
-bool coll_op_is_local(const struct coll_operation *op)
+/*
+ * With one rank nobody else is concerned, and there is nothing to wait for, unless only devices can
+ * touch the buffers.
+ */
+void coll_op_set_local(struct coll_operation *op)
 {
-	return op->comm->nranks == 1 && op->args.collective != NPULINK_COLL_P2P;
+	op->local = op->comm->nranks == 1 && op->args.collective != NPULINK_COLL_P2P &&
+		    !coll_mem_on_device(op->comm->dev, op->buf[0], op->buf[1]);
 }
 
 int coll_op_local(struct coll_operation *op)

@@ -31,6 +31,7 @@ struct coll_scratch;
  * @arena_len: bytes there
  * @copied: the payload is in the arena
  * @scratched: so is scratch
+ * @local: nobody else is concerned, and a processor can do it
  * @slot_off: where in the arena the payload of each slot is
  * @post: what the kernel gets
  * @status: result
@@ -47,7 +48,7 @@ struct coll_operation {
 	struct coll_reg *reg[2];
 	struct coll_scratch *staged[2], *scratch;
 	size_t arena_off, arena_len;
-	bool copied, scratched;
+	bool copied, scratched, local;
 	size_t slot_off[2];
 	struct npulink_post post;
 	int status;
@@ -110,7 +111,13 @@ void coll_op_finish(struct coll_operation *op, int status);
 int coll_op_run_again(struct coll_repeat *repeat);
 int coll_op_run(struct coll_operation *op);
 int coll_op_local(struct coll_operation *op);
-bool coll_op_is_local(const struct coll_operation *op);
+void coll_op_set_local(struct coll_operation *op);
+
+static inline bool coll_op_is_local(const struct coll_operation *op)
+{
+	return op->local;
+}
+
 bool coll_make_room(struct coll_dev *dev, bool wait);
 
 #endif /* COLL_RUN_OP_H */

@@ -142,13 +142,14 @@ static void reg_unlist(struct coll_dev *dev, unsigned int i)
 	struct coll_regs *regs = &dev->regs;
 	struct coll_reg *reg = regs->v[i];
 
+	regs->ndevice -= reg->device;
 	memmove(&regs->v[i], &regs->v[i + 1], (--regs->n - i) * sizeof(*regs->v));
 	reg->listed = false;
 	if (!reg->refs)
 		reg_free(dev, reg);
 }
 
-static int reg_list(struct coll_dev *dev, struct coll_reg *reg)
+int coll_reg_list(struct coll_dev *dev, struct coll_reg *reg)
 {
 	struct coll_regs *regs = &dev->regs;
 	unsigned int i;
@@ -166,6 +167,7 @@ static int reg_list(struct coll_dev *dev, struct coll_reg *reg)
 	memmove(&regs->v[i + 1], &regs->v[i], (regs->n++ - i) * sizeof(*regs->v));
 	regs->v[i] = reg;
 	reg->listed = true;
+	regs->ndevice += reg->device;
 	reg->pins = asked_in(regs, reg->start, reg->end);
 	reg->used = ++regs->clock;
 	regs->bytes += reg->end - reg->start;
@@ -238,7 +240,7 @@ static int reg_pin(struct coll_dev *dev, uintptr_t start, uintptr_t end, bool wr
 }
 
 /* Drops all that overlap. */
-static void reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
+void coll_reg_clear(struct coll_dev *dev, uintptr_t start, uintptr_t end)
 {
 	struct coll_regs *regs = &dev->regs;
 	unsigned int i = reg_find(regs, start);
@@ -269,8 +271,8 @@ static int reg_replace(struct coll_dev *dev, struct coll_reg *reg)
 	if (reg_beside(dev, reg)) {
 		dev->regs.bytes += reg->end - reg->start;
 	} else {
-		reg_clear(dev, reg->start, reg->end);
-		rc = reg_list(dev, reg);
+		coll_reg_clear(dev, reg->start, reg->end);
+		rc = coll_reg_list(dev, reg);
 	}
 	if (rc) {
 		coll_drv_destroy(&dev->drv, reg->id);
@@ -370,6 +372,31 @@ bool coll_reg_has(const struct coll_dev *dev, const void *addr, size_t len)
 	return reg && reg->start <= (uintptr_t)addr && reg->end - (uintptr_t)addr >= len;
 }
 
+enum coll_touch coll_reg_touch(const struct coll_dev *dev, const void *addr)
+{
+	const struct coll_reg *reg;
+	unsigned int i;
+
+	if (!atomic_load_explicit(&dev->regs.ndevice, memory_order_relaxed))
+		return COLL_TOUCH_FREELY;
+	i = reg_find(&dev->regs, (uintptr_t)addr);
+	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+	if (!reg || reg->start > (uintptr_t)addr || !reg->device)
+		return COLL_TOUCH_FREELY;
+	return reg->hidden ? COLL_TOUCH_NEVER : COLL_TOUCH_SLOWLY;
+}
+
+/* Is one of two buffers, each of which may be NULL, for devices only? Without the lock. */
+bool coll_reg_is_device(struct coll_dev *dev, const void *send, const void *recv)
+{
+	bool device;
+
+	pthread_mutex_lock(&dev->lock);
+	device = coll_reg_touch(dev, send) || coll_reg_touch(dev, recv);
+	pthread_mutex_unlock(&dev->lock);
+	return device;
+}
+
 void coll_reg_put(struct coll_dev *dev, struct coll_reg *reg)
 {
 	if (--reg->refs)
@@ -389,6 +416,21 @@ void coll_reg_stale(struct coll_dev *dev, struct coll_reg *reg)
 	dev->regs.stale++;
 	if (reg->listed && i < dev->regs.n && dev->regs.v[i] == reg)
 		reg_unlist(dev, i);
+}
+
+/* Takes what was allocated at @addr away. -EINVAL: nothing was. -EBUSY: it is in use. */
+int coll_reg_free(struct coll_dev *dev, void *addr)
+{
+	unsigned int i = reg_find(&dev->regs, (uintptr_t)addr);
+	struct coll_reg *reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
+
+	if (!reg || !reg->alloc || reg->start != (uintptr_t)addr)
+		return -EINVAL;
+	if (reg->refs)
+		return -EBUSY;
+	coll_drv_unmap(addr, reg->end - reg->start);
+	reg_unlist(dev, i);
+	return 0;
 }
 
 /* When the file is closed: the kernel frees its side. */
@@ -466,81 +508,4 @@ int coll_deregister(struct coll_comm *comm, void *addr, size_t len)
 	return rc ? coll_fail(comm, rc,
 			      "%s: coll_register() was not called for these %zu bytes at %p, or that was undone",
 			      __func__, len, addr) : 0;
-}
-
-int coll_mem_alloc(struct coll_comm *comm, size_t len, void **addr)
-{
-	struct coll_dev *dev;
-	struct coll_reg *reg;
-	unsigned int tries = 0;
-	uint64_t offset;
-	void *map;
-	int rc = coll_comm_enter(comm);
-
-	if (rc)
-		return rc;
-	dev = comm->dev;
-	*addr = NULL;
-	if (!len || len > SIZE_MAX / 2)
-		return coll_fail(comm, -EINVAL, "%s: %zu bytes", __func__, len);
-	reg = calloc(1, sizeof(*reg));
-	if (!reg)
-		return coll_fail(comm, -ENOMEM, "out of memory");
-	len = (len + PAGE - 1) & ~(PAGE - 1);
-	pthread_mutex_lock(&dev->lock);
-	do
-		rc = coll_drv_buf_alloc(&dev->drv, len, &reg->id, &offset);
-	while (rc == -ENOMEM && coll_reg_reclaim(dev, &tries));
-	if (rc)
-		goto err_free;
-	rc = coll_drv_map(&dev->drv, offset, len, &map);
-	if (rc)
-		goto err_destroy;
-	reg->start = (uintptr_t)map;
-	reg->end = reg->start + len;
-	reg->alloc = true;
-	/* What is left of memory that the caller has unmapped. */
-	reg_clear(dev, reg->start, reg->end);
-	rc = reg_list(dev, reg);
-	if (rc)
-		goto err_unmap;
-	pthread_mutex_unlock(&dev->lock);
-	*addr = map;
-	return 0;
-
-err_unmap:
-	coll_drv_unmap(map, len);
-err_destroy:
-	coll_drv_destroy(&dev->drv, reg->id);
-err_free:
-	pthread_mutex_unlock(&dev->lock);
-	free(reg);
-	return coll_fail_pin(comm, NULL, NULL, len, rc);
-}
-
-int coll_mem_free(struct coll_comm *comm, void *addr)
-{
-	struct coll_dev *dev;
-	struct coll_reg *reg;
-	unsigned int i;
-	int rc = coll_comm_enter(comm);
-
-	if (rc || !addr)
-		return rc;
-	dev = comm->dev;
-	pthread_mutex_lock(&dev->lock);
-	i = reg_find(&dev->regs, (uintptr_t)addr);
-	reg = i < dev->regs.n ? dev->regs.v[i] : NULL;
-	if (!reg || !reg->alloc || reg->start != (uintptr_t)addr) {
-		rc = -EINVAL;
-	} else if (reg->refs) {
-		rc = -EBUSY;
-	} else {
-		coll_drv_unmap(addr, reg->end - reg->start);
-		reg_unlist(dev, i);
-	}
-	pthread_mutex_unlock(&dev->lock);
-	if (rc == -EBUSY)
-		return coll_fail(comm, rc, "%s: a request still uses %p", __func__, addr);
-	return rc ? coll_fail(comm, rc, "%s: %p is not from coll_mem_alloc", __func__, addr) : 0;
 }

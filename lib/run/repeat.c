@@ -55,7 +55,8 @@ COLL_HOT struct coll_repeat *coll_repeat_get(struct coll_comm *comm, const struc
 {
 	struct coll_repeats *r = &comm->repeats;
 
-	if (!take(r))
+	/* It may be at the place of what was kept. */
+	if (coll_mem_on_device(comm->dev, send, recv) || !take(r))
 		return NULL;
 	for (unsigned int i = 0; i < r->n; i++) {
 		struct coll_repeat *repeat = &r->v[i];

@@ -41,6 +41,9 @@ void coll_self_start(struct coll_request *req)
 	to = sends ? &other->op : &req->op;
 	if (from->args.count != to->args.count || from->args.dtype != to->args.dtype)
 		rc = -EPROTO;
+	else if (coll_reg_touch(comm->dev, from->buf[NPULINK_SLOT_SEND]) == COLL_TOUCH_NEVER ||
+		 coll_reg_touch(comm->dev, to->buf[NPULINK_SLOT_RECV]) == COLL_TOUCH_NEVER)
+		rc = -EOPNOTSUPP;
 	else if (from->args.count)
 		memmove(to->buf[NPULINK_SLOT_RECV], from->buf[NPULINK_SLOT_SEND],
 			from->args.count * npulink_dtype_size(from->args.dtype));

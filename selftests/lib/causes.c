@@ -290,7 +290,7 @@ static int call_alloc(void)
 {
 	void *addr;
 
-	return coll_mem_alloc(comms[0], 8192, &addr);
+	return coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 8192, &addr);
 }
 
 static int call_register(void)

@@ -77,7 +77,7 @@ static bool is_taken(void)
 	syscall(SYS_close, fd);
 	if (comms_make(new, 1, config) || coll_comm_fd(new[0]) != fd)
 		return false;
-	ok = !coll_mem_alloc(new[0], 4096, &mem) && !coll_comm_destroy(old);
+	ok = !coll_mem_alloc(new[0], COLL_MEMORY_HOST, 4096, &mem) && !coll_comm_destroy(old);
 	comms[0] = NULL;
 	ok = ok && !coll_comm_status(new[0], &state) && !coll_mem_free(new[0], mem);
 	return !comms_free(new, 1) && ok;

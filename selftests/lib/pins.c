@@ -17,7 +17,7 @@ static void test_beyond_alloc(void)
 
 	setup(NULL);
 	dev = comms[0]->dev;
-	bad = coll_mem_alloc(comms[0], 8192, &mem);
+	bad = coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 8192, &mem);
 	bad |= coll_reg_get(dev, (char *)mem + 4096, 8192, true, &reg) != -EOPNOTSUPP;
 	bad |= coll_register(comms[0], (char *)mem + 4096, 8192) != -EOPNOTSUPP;
 	ksft_test_result(!bad && dev->regs.n == 1 && dev->regs.v[0]->alloc &&
@@ -108,7 +108,7 @@ static void test_deregister(void)
 	ksft_test_result(!bad && !coll_deregister(comms[0], mem, 65536) && !dev->regs.nasked,
 			 "deregister: comes back as a whole after it was unmapped, until then\n");
 
-	bad = coll_mem_alloc(comms[0], 8192, &alloc) || coll_register(comms[0], alloc, 8192) ||
+	bad = coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 8192, &alloc) || coll_register(comms[0], alloc, 8192) ||
 	      coll_deregister(comms[0], alloc, 8192) || left(dev) != 1;
 	bad |= coll_deregister(comms[0], alloc, 8192) != -ENOENT;
 	bad |= coll_register(comms[0], alloc, 100) || coll_mem_free(comms[0], alloc);
@@ -171,7 +171,7 @@ static void test_registrations(void)
 	ksft_test_result(!coll_deregister(comms[0], mem, 4096) && !dev->regs.n &&
 			 coll_deregister(comms[0], mem, 4096) == -ENOENT, "register: undone\n");
 
-	bad = coll_mem_alloc(comms[0], 50000, &alloc);
+	bad = coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 50000, &alloc);
 	ksft_test_result(!bad && alloc && !((uintptr_t)alloc & 4095), "mem_alloc\n");
 	bad = coll_reg_get(dev, (char *)alloc + 1000, 40000, true, &a);
 	ksft_test_result(!bad && a->alloc && coll_mem_free(comms[0], alloc) == -EBUSY,

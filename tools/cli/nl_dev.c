@@ -31,6 +31,8 @@ static int parse_dev_attrs(struct nlattr **attrs, void *item)
 	dev->interrupts = get_u64(attrs, NPULINK_A_DEV_INTERRUPTS);
 	dev->bytes_read = get_u64(attrs, NPULINK_A_DEV_BYTES_READ);
 	dev->bytes_written = get_u64(attrs, NPULINK_A_DEV_BYTES_WRITTEN);
+	dev->memory = get_u64(attrs, NPULINK_A_DEV_MEMORY);
+	dev->memory_used = get_u64(attrs, NPULINK_A_DEV_MEMORY_USED);
 	return 0;
 }
 

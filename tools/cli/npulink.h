@@ -101,6 +101,7 @@ struct dev {
 	char engine[64];
 	uint32_t dtypes, redops, slice, inline_max, doorbells;
 	uint64_t requests, inline_done, interrupts, bytes_read, bytes_written;
+	uint64_t memory, memory_used;
 };
 
 /* What NPULINK_GENL_CMD_LINK_GET tells: one direction. */

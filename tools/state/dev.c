@@ -78,6 +78,9 @@ static void show_text(const struct dev *dev)
 	printf("    requests %" PRIu64 " inline %" PRIu64 " interrupts %" PRIu64
 	       " read %s written %s\n", dev->requests, dev->inline_done, dev->interrupts,
 	       human_bytes(dev->bytes_read, a), human_bytes(dev->bytes_written, b));
+	if (dev->memory)
+		printf("    memory %s used %s\n", human_bytes(dev->memory, a),
+		       human_bytes(dev->memory_used, b));
 	if (!opts.details)
 		return;
 	print_names("dtypes", dev->dtypes, coll_dtype_name);
@@ -115,6 +118,8 @@ static struct json_object *show_json(const struct dev *dev)
 	put_u64(obj, "interrupts", dev->interrupts);
 	put_u64(obj, "bytes_read", dev->bytes_read);
 	put_u64(obj, "bytes_written", dev->bytes_written);
+	put_u64(obj, "memory", dev->memory);
+	put_u64(obj, "memory_used", dev->memory_used);
 	json_object_object_add(obj, "dtypes", json_names(dev->dtypes, coll_dtype_name));
 	json_object_object_add(obj, "redops", json_names(dev->redops, coll_redop_name));
 	if (!opts.details)

@@ -318,7 +318,7 @@ static int op_show(int argc, char **argv)
 
 static struct json_object *buf_json(const struct state_buf *b)
 {
-	static const char *const kinds[] = { "unknown", "user", "kernel", "dmabuf" };
+	static const char *const kinds[] = { "unknown", "user", "kernel", "dmabuf", "device" };
 	struct json_object *obj = json_object_new_object();
 
 	put_u64(obj, "id", b->id);
@@ -351,6 +351,7 @@ static struct json_object *file_json(const struct state_file *f, const struct st
 	put_u64(obj, "registered", f->registered);
 	put_u64(obj, "allocated", f->allocated);
 	put_u64(obj, "imported", f->imported);
+	put_u64(obj, "device", f->device);
 	put_u64(obj, "arena", f->arena);
 	put_u64(obj, "ring", f->ring);
 	put_u64(obj, "pinned", f->pinned);
@@ -366,21 +367,22 @@ static struct json_object *file_json(const struct state_file *f, const struct st
 
 static void file_text(const struct state_file *f, const struct state_buf *bufs, size_t nbufs)
 {
-	char a[16], b[16], c[16], d[16], e[16], user[16];
+	char a[16], b[16], c[16], d[16], e[16], g[16], user[16];
 	struct proc proc;
 
 	proc_read(f->pid, &proc);
-	printf("%5u npu%-4u %7u %-15s %-10s %5u %9s %9s %9s %9s %9s\n", f->id, f->dev, f->pid,
+	printf("%5u npu%-4u %7u %-15s %-10s %5u %9s %9s %9s %9s %9s %9s\n", f->id, f->dev, f->pid,
 	       *proc.name ? proc.name : "-", user_name(f->uid, user), f->bufs,
 	       human_bytes(f->registered, a), human_bytes(f->allocated, b),
-	       human_bytes(f->imported, c), human_bytes(f->arena + f->ring, d),
-	       human_bytes(f->pinned, e));
+	       human_bytes(f->imported, c), human_bytes(f->device, g),
+	       human_bytes(f->arena + f->ring, d), human_bytes(f->pinned, e));
 	for (size_t i = 0; opts.details && i < nbufs; i++)
 		if (bufs[i].file == f->id)
 			printf("      buffer %u: %s%s%s, %s, %s pinned, %u users, %u devices\n",
 			       bufs[i].id,
 			       bufs[i].kind == NPULINK_BUF_KIND_USER ? "memory of the process" :
 			       bufs[i].kind == NPULINK_BUF_KIND_KERNEL ? "memory of the kernel" :
+			       bufs[i].kind == NPULINK_BUF_KIND_DEVICE ? "memory of the device" :
 			       "dma-buf", bufs[i].readonly ? ", read only" : "",
 			       bufs[i].unmapped ? ", unmapped" : "", human_bytes(bufs[i].len, a),
 			       human_bytes(bufs[i].pinned, b), bufs[i].users, bufs[i].devices);
@@ -397,9 +399,9 @@ static int buf_once(uint32_t id)
 	if (!rc && (opts.details || id != ANY_DEV))
 		rc = state_bufs(id, &bufs, &nbufs);
 	if (!rc && !array)
-		printf("%5s %-7s %7s %-15s %-10s %5s %9s %9s %9s %9s %9s\n", "FILE", "DEVICE",
-		       "PID", "PROCESS", "USER", "BUFS", "REGISTER", "ALLOC", "IMPORT", "INTERNAL",
-		       "PINNED");
+		printf("%5s %-7s %7s %-15s %-10s %5s %9s %9s %9s %9s %9s %9s\n", "FILE", "DEVICE",
+		       "PID", "PROCESS", "USER", "BUFS", "REGISTER", "ALLOC", "IMPORT", "DEVMEM",
+		       "INTERNAL", "PINNED");
 	for (size_t i = 0; !rc && i < nfiles; i++) {
 		if (id != ANY_DEV && files[i].id != id)
 			continue;

@@ -93,7 +93,7 @@ struct state_op {
 
 struct state_file {
 	uint32_t id, dev, pid, uid, ops, bufs;
-	uint64_t registered, allocated, imported, arena, ring, pinned;
+	uint64_t registered, allocated, imported, device, arena, ring, pinned;
 };
 
 struct state_buf {

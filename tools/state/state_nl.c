@@ -242,6 +242,7 @@ static int parse_file(struct nlattr **a, void *item)
 	file->arena = get_u64(a, NPULINK_A_FILE_ARENA);
 	file->ring = get_u64(a, NPULINK_A_FILE_RING);
 	file->pinned = get_u64(a, NPULINK_A_FILE_PINNED);
+	file->device = get_u64(a, NPULINK_A_FILE_DEVICE);
 	return 0;
 }
 

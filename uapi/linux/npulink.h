@@ -116,6 +116,7 @@ enum {
  * @out_gathers_large: the same of collectives of which all ranks carry out those of more bytes
  *		       together, if the call's count comes to out_graph_bytes, too, and nobody
  *		       carries out less for others
+ * @out_memory: bytes that the device has of its own, for NPULINK_BUF_DEVICE
  *
  * May be called by a process that does not own the file.
  */
@@ -143,6 +144,7 @@ struct npulink_device_info {
 	__u32 out_graph_bytes;
 	__u32 out_gathers;
 	__u32 out_gathers_large;
+	__aligned_u64 out_memory;
 };
 #define NPULINK_DEVICE_INFO _IO(NPULINK_TYPE, NPULINK_CMD_DEVICE_INFO)
 
@@ -178,15 +180,26 @@ struct npulink_buf_register {
 #define NPULINK_BUF_REGISTER _IO(NPULINK_TYPE, NPULINK_CMD_BUF_REGISTER)
 
 #define NPULINK_BUF_READONLY	(1 << 0)
+#define NPULINK_BUF_DEVICE	(1 << 1)
 
 /**
  * struct npulink_buf_alloc - ioctl(NPULINK_BUF_ALLOC)
  * @size: sizeof(struct npulink_buf_alloc)
- * @flags: 0
+ * @flags: NPULINK_BUF_DEVICE: memory of the device's own
  * @len: bytes, rounded up to pages
  * @out_mmap_offset: offset to mmap() it, whole
  * @out_id: buffer id
  * @reserved: 0
+ *
+ * Zeroed. Memory of the device counts against no limit of the user's but that of objects: there is
+ * as much as DEVICE_INFO says, for whoever comes first. Its mapping is for a processor's few looks,
+ * as each goes over the bus; when the device goes, it raises SIGBUS.
+ *
+ *  - EOPNOTSUPP: the device has no memory of its own; from mmap(): processors cannot see it. From
+ *    POST: other nodes have a part in the plan, or the communicator has checksums: processors
+ *    would have to touch the bytes
+ *  - ESTALE, from POST: the device whose memory it is has gone
+ *  - ENOMEM: it has not as much that is free, in one piece
  */
 struct npulink_buf_alloc {
 	__u32 size;
@@ -210,7 +223,8 @@ struct npulink_buf_alloc {
  * fences), and gives it back to them before its result is told.
  *
  *  - EBADF: not an open file; EINVAL: not a dma-buf
- *  - EOPNOTSUPP: its exporter cannot give the device access
+ *  - EOPNOTSUPP: its exporter cannot give the device access, or it is memory of a device that has
+ *    no link to this one
  */
 struct npulink_buf_import {
 	__u32 size;
@@ -226,7 +240,7 @@ struct npulink_buf_import {
  * @size: sizeof(struct npulink_buf_export)
  * @flags: 0
  * @id: a buffer made by BUF_ALLOC
- * @out_fd: a dma-buf, close on exec
+ * @out_fd: a dma-buf, close on exec; of memory of the device, for BUF_IMPORT alone
  *
  *  - EOPNOTSUPP: not made by BUF_ALLOC
  *  - EMFILE: too many open files

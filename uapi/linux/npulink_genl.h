@@ -126,6 +126,7 @@ enum npulink_genl_cmd {
 #define NPULINK_BUF_KIND_USER	1	/* memory of the process */
 #define NPULINK_BUF_KIND_KERNEL	2	/* memory of the kernel */
 #define NPULINK_BUF_KIND_DMABUF	3	/* of another driver */
+#define NPULINK_BUF_KIND_DEVICE	4	/* the device's own */
 
 /* What has happened. */
 #define NPULINK_EVENT_DEV_ADD	1
@@ -164,6 +165,8 @@ enum npulink_genl_cmd {
  * @NPULINK_A_DEV_INTERRUPTS: u64, completions and doorbells that came by interrupt
  * @NPULINK_A_DEV_BYTES_READ: u64, bytes read by the engine, all inputs counted
  * @NPULINK_A_DEV_BYTES_WRITTEN: u64, bytes written by the engine
+ * @NPULINK_A_DEV_MEMORY: u64, bytes that it has of its own, ..
+ * @NPULINK_A_DEV_MEMORY_USED: u64, .. and how many of them are in buffers
  * @__NPULINK_A_DEV_MAX: one more than the last
  * @NPULINK_A_DEV_MAX: the last
  */
@@ -184,6 +187,8 @@ enum npulink_genl_dev {
 	NPULINK_A_DEV_INTERRUPTS,
 	NPULINK_A_DEV_BYTES_READ,
 	NPULINK_A_DEV_BYTES_WRITTEN,
+	NPULINK_A_DEV_MEMORY,
+	NPULINK_A_DEV_MEMORY_USED,
 	__NPULINK_A_DEV_MAX,
 	NPULINK_A_DEV_MAX = __NPULINK_A_DEV_MAX - 1,
 };
@@ -503,6 +508,8 @@ enum npulink_genl_wait {
  * @NPULINK_A_FILE_ARENA: u64, bytes of the arena
  * @NPULINK_A_FILE_RING: u64, bytes of the completion ring
  * @NPULINK_A_FILE_PINNED: u64, bytes charged against RLIMIT_MEMLOCK for all of these
+ * @NPULINK_A_FILE_DEVICE: u64, bytes in buffers of the device's own memory, which are
+ *	not charged
  * @__NPULINK_A_FILE_MAX: one more than the last
  * @NPULINK_A_FILE_MAX: the last
  */
@@ -521,6 +528,7 @@ enum npulink_genl_file {
 	NPULINK_A_FILE_ARENA,
 	NPULINK_A_FILE_RING,
 	NPULINK_A_FILE_PINNED,
+	NPULINK_A_FILE_DEVICE,
 	__NPULINK_A_FILE_MAX,
 	NPULINK_A_FILE_MAX = __NPULINK_A_FILE_MAX - 1,
 };

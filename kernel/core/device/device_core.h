@@ -18,7 +18,7 @@
  * @fail: as npulink_device.fail_work: end all communicators that have a rank on it
  * @flush: wait until all failures that were reported have reached everybody
  * @drained: nothing is in flight on it, and its interrupts have ended. Task context
- * @unmap: it is to see no buffer any more. Task context
+ * @unmap: it is to see no buffer any more, and nobody its memory. Task context
  * @special: see npulink_device_set_special(). Any context but NMI
  * @link_changed: a link is up, or not. Any context but NMI
  * @link_lost: as npulink_link.fail_work, with a reference to the link: end what goes over it

@@ -19,6 +19,7 @@
 #include <npulink/verify.h>
 #include "file/account.h"
 #include "file/buf.h"
+#include "file/devmem.h"
 #include "file/file.h"
 #include "file/mapping.h"
 
@@ -28,7 +29,7 @@ static struct workqueue_struct *npulink_buf_wq;
 
 const struct npulink_buf_mem *npulink_buf_mem(const struct npulink_buf *buf)
 {
-	return &buf->mem;
+	return WARN_ON_ONCE(buf->opaque) ? NULL : &buf->mem;
 }
 EXPORT_SYMBOL_NPULINK(npulink_buf_mem);
 
@@ -100,7 +101,7 @@ static void npulink_buf_free_memory(struct npulink_buf *buf)
 	u32 i;
 
 	for (i = 0; i < buf->mem.nranges; i++) {
-		if (buf->kind == NPULINK_BUF_DMABUF)
+		if (buf->kind != NPULINK_BUF_USER && buf->kind != NPULINK_BUF_KERNEL)
 			break;
 		page = npulink_range_pages(&buf->mem, i, &n);
 		if (buf->kind == NPULINK_BUF_USER) {
@@ -126,6 +127,8 @@ static void npulink_buf_free(struct npulink_buf *buf)
 	npulink_buf_unmap_dma(buf);
 	if (buf->kind == NPULINK_BUF_DMABUF)
 		npulink_buf_dmabuf_release(buf);
+	if (buf->kind == NPULINK_BUF_DEVMEM)
+		npulink_devmem_free(buf);
 	npulink_buf_free_memory(buf);
 	npulink_uncharge(&buf->charge);
 	npulink_object_put(&buf->obj);
@@ -212,7 +215,7 @@ struct npulink_buf *npulink_buf_new(struct npulink_file *file, u8 kind)
 }
 
 /* Undo npulink_buf_new() and what was done since. */
-static void npulink_buf_discard(struct npulink_buf *buf)
+void npulink_buf_discard(struct npulink_buf *buf)
 {
 	npulink_buf_drop_base(buf);
 	npulink_object_put(&buf->obj);
@@ -560,6 +563,20 @@ int npulink_buf_from_va(struct npulink_buf *buf, void *va, u64 len)
 	return rc;
 }
 
+/* Memory that devices see at one address. */
+int npulink_buf_from_dma(struct npulink_buf *buf, dma_addr_t dma, u64 len)
+{
+	struct npulink_range *r = kvmalloc_array(2, sizeof(*r), GFP_KERNEL_ACCOUNT);
+
+	if (!r)
+		return -ENOMEM;
+	r[0] = (struct npulink_range) { .dma = dma };
+	r[1] = (struct npulink_range) { .off = len };
+	buf->mem = (struct npulink_buf_mem) { .len = len, .nranges = 1, .ranges = r };
+	buf->opaque = true;
+	return 0;
+}
+
 /* The memory of @from, which the caller keeps. */
 int npulink_buf_from_buf(struct npulink_buf *buf, const struct npulink_buf *from)
 {
@@ -580,11 +597,14 @@ int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)
 	struct npulink_buf *buf;
 	int rc;
 
-	if (cmd->flags || cmd->reserved)
+	if (cmd->flags & ~NPULINK_BUF_DEVICE || cmd->reserved)
 		return -EOPNOTSUPP;
 	if (!cmd->len || cmd->len > NPULINK_MAX_LEN)
 		return -EINVAL;
-	buf = npulink_buf_alloc_pages(ucmd->file, cmd->len, true);
+	if (cmd->flags & NPULINK_BUF_DEVICE)
+		buf = npulink_devmem_alloc(ucmd->file, cmd->len);
+	else
+		buf = npulink_buf_alloc_pages(ucmd->file, cmd->len, true);
 	if (IS_ERR(buf))
 		return PTR_ERR(buf);
 	rc = npulink_object_reserve(ucmd->file, &buf->obj, &npulink_buf_type);
@@ -594,6 +614,8 @@ int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)
 	}
 	cmd->out_id = buf->obj.id;
 	cmd->out_mmap_offset = NPULINK_MMAP_BUF((u64)buf->obj.id);
+	if (cmd->flags & NPULINK_BUF_DEVICE)
+		cmd->out_mmap_offset |= NPULINK_MMAP_DEVMEM;
 	rc = npulink_ucmd_respond(ucmd, sizeof(*cmd));
 	if (rc) {
 		npulink_buf_drop_base(buf);
@@ -604,14 +626,14 @@ int npulink_buf_alloc_ioctl(struct npulink_ucmd *ucmd)
 	return 0;
 }
 
-static void npulink_buf_vm_open(struct vm_area_struct *vma)
+void npulink_buf_vm_open(struct vm_area_struct *vma)
 {
 	struct npulink_buf *buf = vma->vm_private_data;
 
 	refcount_inc(&buf->users);
 }
 
-static void npulink_buf_vm_close(struct vm_area_struct *vma)
+void npulink_buf_vm_close(struct vm_area_struct *vma)
 {
 	npulink_buf_unuse(vma->vm_private_data);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * dmabuf.c - buffers that are shared with other drivers: our pages as a dma-buf, and
- * dma-bufs as buffers. Those of other drivers are used through their kernel mapping,
- * so exporters that have none are refused.
+ * dma-bufs as buffers. A processor uses those of other drivers through their kernel mapping, so
+ * exporters that have none are refused then; a device has them mapped for it (mapping.c).
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -13,11 +13,20 @@
 #include <linux/vmalloc.h>
 #include <npulink/compat.h>
 #include "file/buf.h"
+#include "file/devmem.h"
 #include "file/file.h"
 
 NPULINK_IMPORT_NS(DMA_BUF);
 
 /* ---- export ------------------------------------------------------------------------- */
+
+/* Memory of a device has no pages that others could be given. */
+static int npulink_dmabuf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment *att)
+{
+	const struct npulink_buf *buf = dmabuf->priv;
+
+	return buf->memory_of ? -EOPNOTSUPP : 0;
+}
 
 static struct sg_table *npulink_dmabuf_map(struct dma_buf_attachment *att,
 					   enum dma_data_direction dir)
@@ -77,6 +86,8 @@ static int npulink_dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	void *va;
 	u32 i;
 
+	if (buf->opaque)
+		return -EOPNOTSUPP;
 	if (buf->mem.nranges == 1) {
 		iosys_map_set_vaddr(map, buf->mem.ranges[0].va);
 		return 0;
@@ -107,6 +118,7 @@ static void npulink_dmabuf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
 }
 
 static const struct dma_buf_ops npulink_dmabuf_ops = {
+	.attach = npulink_dmabuf_attach,
 	.map_dma_buf = npulink_dmabuf_map,
 	.unmap_dma_buf = npulink_dmabuf_unmap,
 	.release = npulink_dmabuf_release,
@@ -131,7 +143,7 @@ int npulink_buf_export_ioctl(struct npulink_ucmd *ucmd)
 		return PTR_ERR(obj);
 	buf = container_of(obj, struct npulink_buf, obj);
 	rc = -EOPNOTSUPP;
-	if (buf->kind != NPULINK_BUF_KERNEL)
+	if (buf->kind != NPULINK_BUF_KERNEL && buf->kind != NPULINK_BUF_DEVMEM)
 		goto out_put;
 	rc = -ENOENT;
 	if (!npulink_buf_tryget(buf))
@@ -205,8 +217,18 @@ static int npulink_buf_import(struct npulink_buf *buf)
 	int rc;
 
 	/* Ours needs no mapping. And dma_buf_vmap() warns if there is no memory for one. */
-	if (dmabuf->ops == &npulink_dmabuf_ops)
-		return npulink_buf_from_buf(buf, dmabuf->priv);
+	if (buf->ours) {
+		const struct npulink_buf *from = dmabuf->priv;
+
+		return from->memory_of ? npulink_devmem_share(buf, from) :
+					 npulink_buf_from_buf(buf, from);
+	}
+	/* A device needs no kernel addresses: mapping.c attaches it. */
+	if (buf->dev->dma_dev) {
+		buf->mem.len = dmabuf->size;
+		buf->opaque = true;
+		return 0;
+	}
 	rc = npulink_dma_buf_vmap(dmabuf, &map);
 	if (rc)
 		return rc == -EINVAL ? -EOPNOTSUPP : rc;
@@ -236,6 +258,7 @@ int npulink_buf_import_ioctl(struct npulink_ucmd *ucmd)
 		return -ENOMEM;
 	}
 	buf->dmabuf = dmabuf;
+	buf->ours = dmabuf->ops == &npulink_dmabuf_ops;
 	buf->readonly = cmd->flags & NPULINK_BUF_READONLY;
 	rc = npulink_object_reserve(ucmd->file, &buf->obj, &npulink_buf_type);
 	if (rc) {

@@ -122,6 +122,7 @@ struct npulink_file {
 	const struct cred *cred;
 	struct npulink_quota *quota;
 	struct net *net;		/* where it may be called; under npulink_ports_lock */
+	struct address_space *mapping;	/* that its mmap()s are found by */
 	struct pid *tgid;
 	struct pid *opener;		/* the thread */
 	bool dead;

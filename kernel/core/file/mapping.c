@@ -19,6 +19,7 @@
 #include <linux/slab.h>
 #include <npulink/compat.h>
 #include "file/account.h"
+#include "file/devmem.h"
 #include "file/mapping.h"
 
 /*
@@ -193,8 +194,11 @@ static struct npulink_mapping *npulink_mapping_get(const struct npulink_buf *buf
 const struct npulink_buf_mem *npulink_buf_dma(const struct npulink_buf *buf,
 					      const struct npulink_device *dev)
 {
-	struct npulink_mapping *m = npulink_mapping_get(buf, dev);
+	struct npulink_mapping *m;
 
+	if (npulink_devmem_reaches(buf, dev))
+		return &buf->mem;
+	m = npulink_mapping_get(buf, dev);
 	return m ? &m->mem : NULL;
 }
 EXPORT_SYMBOL_NPULINK(npulink_buf_dma);
@@ -240,6 +244,8 @@ int npulink_buf_map_dma(struct npulink_buf *buf, struct npulink_device *dev)
 	struct npulink_mapping *m;
 	int rc = 0;
 
+	if (buf->memory_of)
+		return npulink_devmem_reaches(buf, dev) ? 0 : -EOPNOTSUPP;
 	if (!dev->dma_dev || npulink_mapping_get(buf, dev))
 		return 0;
 	/* Whoever takes the device away waits for us. */
@@ -331,11 +337,9 @@ bool npulink_req_mapped(const struct npulink_req *req)
 
 	if (!req->dev->dma_dev)
 		return true;
-	rcu_read_lock();
-	mapped = npulink_mapping_find(req->dst.buf, req->dev);
+	mapped = npulink_buf_dma(req->dst.buf, req->dev);
 	for (i = 0; mapped && i < req->nsrc; i++)
-		mapped = npulink_mapping_find(req->src[i].buf, req->dev);
-	rcu_read_unlock();
+		mapped = npulink_buf_dma(req->src[i].buf, req->dev);
 	return mapped;
 }
 

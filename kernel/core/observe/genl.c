@@ -63,6 +63,9 @@ static int npulink_genl_fill_dev(struct sk_buff *skb, struct npulink_device *dev
 	    nla_put_u32(skb, NPULINK_A_DEV_SLICE, dev->slice) ||
 	    nla_put_u32(skb, NPULINK_A_DEV_INLINE_MAX, READ_ONCE(dev->inline_max)) ||
 	    nla_put_u32(skb, NPULINK_A_DEV_DOORBELLS, dev->ndoorbells) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_DEV_MEMORY, dev->memory, NPULINK_A_DEV_PAD) ||
+	    npulink_genl_put_u64(skb, NPULINK_A_DEV_MEMORY_USED, &dev->memory_used,
+				 NPULINK_A_DEV_PAD) ||
 	    npulink_genl_put_u64(skb, NPULINK_A_DEV_REQUESTS, &stats->requests,
 				 NPULINK_A_DEV_PAD) ||
 	    npulink_genl_put_u64(skb, NPULINK_A_DEV_INLINE_DONE, &stats->inline_done,

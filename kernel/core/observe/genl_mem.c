@@ -17,7 +17,7 @@
 
 static int npulink_genl_fill_file(struct sk_buff *skb, struct npulink_file *file)
 {
-	u64 pinned = READ_ONCE(file->arena_len), arena = pinned, ring, len[3] = {};
+	u64 pinned = READ_ONCE(file->arena_len), arena = pinned, ring, len[NPULINK_BUF_KINDS] = {};
 	struct npulink_object *obj;
 	unsigned long id;
 	u32 n = 0, ops;
@@ -49,6 +49,8 @@ static int npulink_genl_fill_file(struct sk_buff *skb, struct npulink_file *file
 			      NPULINK_A_FILE_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_FILE_IMPORTED, len[NPULINK_BUF_DMABUF],
 			      NPULINK_A_FILE_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_FILE_DEVICE, len[NPULINK_BUF_DEVMEM],
+			      NPULINK_A_FILE_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_FILE_ARENA, arena, NPULINK_A_FILE_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_FILE_RING, ring, NPULINK_A_FILE_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_FILE_PINNED, pinned, NPULINK_A_FILE_PAD))
@@ -78,6 +80,7 @@ static int npulink_genl_fill_buf(struct sk_buff *skb, u32 file, const struct npu
 		[NPULINK_BUF_USER] = NPULINK_BUF_KIND_USER,
 		[NPULINK_BUF_KERNEL] = NPULINK_BUF_KIND_KERNEL,
 		[NPULINK_BUF_DMABUF] = NPULINK_BUF_KIND_DMABUF,
+		[NPULINK_BUF_DEVMEM] = NPULINK_BUF_KIND_DEVICE,
 	};
 
 	if (nla_put_u32(skb, NPULINK_A_BUF_FILE, file) ||

@@ -90,6 +90,14 @@ static noinline int npulink_bind_dma(struct npulink_op *op, u32 slot, struct npu
 	return rc;
 }
 
+/* Memory that only devices can touch: not if a processor would have to. */
+static int npulink_check_opaque(const struct npulink_plan *plan, const struct npulink_buf *buf)
+{
+	if (plan->mirror || plan->check)
+		return -EOPNOTSUPP;
+	return buf->memory_of && READ_ONCE(buf->memory_of->gone) ? -ESTALE : 0;
+}
+
 static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u32 slot,
 			    const struct npulink_bind *bind, struct npulink_run *run)
 {
@@ -123,6 +131,11 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 	rc = -EINVAL;
 	if (op->plan->align[slot] && bind->off & (op->plan->align[slot] - 1))
 		goto out;
+	if (unlikely(buf->opaque)) {
+		rc = npulink_check_opaque(op->plan, buf);
+		if (rc)
+			goto out;
+	}
 	rc = npulink_buf_use(buf);
 	if (rc < 0)
 		goto out;

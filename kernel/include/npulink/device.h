@@ -114,6 +114,20 @@ struct npulink_req {
 	struct npulink_operand src[];
 };
 
+/**
+ * struct npulink_device_memory - a piece of a device's own memory
+ * @dma: where it is for the device, and for all of the same fabric
+ * @phys: where it is for the host's processors, 0: nowhere
+ * @len: bytes, whole pages
+ * @cached: @phys may be mapped as memory is, not as registers are
+ */
+struct npulink_device_memory {
+	dma_addr_t dma;
+	phys_addr_t phys;
+	u64 len;
+	bool cached;
+};
+
 /* For so few bytes, letting go of locks and taking them again takes longer than the work. */
 #define NPULINK_DIRECT_BYTES	512U
 
@@ -169,6 +183,16 @@ struct npulink_device_ops {
 	 * Task context. 0: no more pages.
 	 */
 	phys_addr_t (*doorbell)(struct npulink_device *dev, unsigned int index);
+	/**
+	 * @memory_alloc: @mem->len bytes of the device's memory, zeroed, in one piece. Task
+	 * context, may sleep.
+	 */
+	int (*memory_alloc)(struct npulink_device *dev, struct npulink_device_memory *mem);
+	/**
+	 * @memory_free: nobody uses it any more. Task context, may sleep. What is not freed when
+	 * the device is unregistered never will be.
+	 */
+	void (*memory_free)(struct npulink_device *dev, const struct npulink_device_memory *mem);
 	/**
 	 * @quiesce: stop raising interrupts and wait for handlers. Called
 	 * by npulink_device_unregister() when nothing is in flight. May sleep.
@@ -301,6 +325,7 @@ struct npulink_device_stats {
  * @special: requests are to be seen one by one, by @submit; changed at any time by
  *	     npulink_device_set_special()
  * @ndoorbells: doorbell pages, 0 if it has none
+ * @memory: bytes of its own, for &npulink_device_ops.memory_alloc
  * @processors: of the host, which do the work of all devices of this backend; 0: each has
  *		an engine of its own
  * @stats: kept by the backend
@@ -326,6 +351,7 @@ struct npulink_device {
 	u32 inline_max;
 	bool special;
 	u32 ndoorbells;
+	u64 memory;
 	u32 processors;
 	struct npulink_device_stats stats;
 	void *priv;
@@ -341,6 +367,7 @@ struct npulink_device {
 	struct mutex mappings_lock;	/* mappings */
 	struct list_head mappings;	/* buffers as it sees them */
 	bool dma_sync;			/* some of them want to know who uses the bytes */
+	atomic64_t memory_used;
 	struct ida doorbells;		/* pages given out */
 	struct xarray links;		/* by id of the peer device */
 	struct list_head ports;		/* to other machines; npulink_ports_lock */

@@ -27,7 +27,7 @@
 #define AREA_LEN	(AREA_CQ + 4096)
 #define AREA_OFF	4096
 #define RINGS_LEN	(8ULL << 20)
-#define WINDOW_LEN	(64ULL << 20)
+#define WINDOW_LEN	(2ULL << 30)	/* of the host only what is touched */
 #define MACHINE		1	/* its number */
 
 /* q35 puts all memory below 4 GiB, or, of 2816 MiB and more, 2 GiB. */
