@@ -171,20 +171,31 @@ static inline size_t trial_block(const struct coll_case *c, unsigned int from, u
 struct trial_buf {
 	unsigned char *mem, *want, *p;
 	size_t len;
+	bool device;
 };
 
-static inline void trial_buf_new(struct trial_buf *b, size_t len)
+/* @device: in the memory of @comm's device. */
+static inline void trial_buf_new(struct coll_comm *comm, struct trial_buf *b, size_t len,
+				 bool device)
 {
 	b->len = len + 2 * CASE_GUARD;
-	b->mem = malloc(b->len);
+	b->device = device;
+	b->mem = NULL;
+	if (!device)
+		b->mem = malloc(b->len);
+	else if (coll_mem_alloc(comm, COLL_MEMORY_DEVICE, b->len, (void **)&b->mem))
+		fprintf(stderr, "# %s\n", coll_comm_last_error(comm));
 	b->want = malloc(b->len);
 	b->p = b->mem + CASE_GUARD;
 	memset(b->mem, CASE_FILL, b->len);
 }
 
-static inline void trial_buf_free(struct trial_buf *b)
+static inline void trial_buf_free(struct coll_comm *comm, struct trial_buf *b)
 {
-	free(b->mem);
+	if (b->device)
+		coll_mem_free(comm, b->mem);
+	else
+		free(b->mem);
 	free(b->want);
 }
 
@@ -272,8 +283,10 @@ static inline struct trial_buf *trial_source(struct trial_run *r)
 	return r->c->in_place ? &r->recv : &r->send;
 }
 
-static inline void trial_setup(struct trial_run *r)
+/* NPULINK_MEMORY: of "s" and "r", which buffer is to be in the memory of the device. */
+static inline void trial_setup(struct coll_comm *comm, struct trial_run *r)
 {
+	const char *memory = getenv("NPULINK_MEMORY");
 	const struct coll_case *c = r->c;
 	bool root = r->rank == c->root, in = c->in_place;
 	size_t large_send, large_recv, own, ns = 0, nr = 0, i;
@@ -320,8 +333,8 @@ static inline void trial_setup(struct trial_run *r)
 		nr = large_recv;
 		break;
 	}
-	trial_buf_new(&r->send, ns * r->esize);
-	trial_buf_new(&r->recv, nr * r->esize);
+	trial_buf_new(comm, &r->send, ns * r->esize, memory && strchr(memory, 's'));
+	trial_buf_new(comm, &r->recv, nr * r->esize, memory && strchr(memory, 'r'));
 
 	/* Input. */
 	switch (c->collective) {
@@ -535,7 +548,7 @@ static inline int trial_begin(struct coll_comm *comm, const struct coll_case *c,
 		.rdispls = v + 3 * nranks,
 	};
 	trial_encode(r);
-	trial_setup(r);
+	trial_setup(comm, r);
 	trial_expect(r);
 	return trial_call(comm, r);
 }
@@ -563,8 +576,8 @@ static inline int trial_end(struct coll_comm *comm, struct trial_run *r, int rc,
 			 bad_send ? (ssize_t)bad_send - 1 - CASE_GUARD : -1000,
 			 bad_recv ? (ssize_t)bad_recv - 1 - CASE_GUARD : -1000,
 			 r->recv.len - 2 * CASE_GUARD, rc ? coll_comm_last_error(comm) : "");
-	trial_buf_free(&r->send);
-	trial_buf_free(&r->recv);
+	trial_buf_free(comm, &r->send);
+	trial_buf_free(comm, &r->recv);
 	free(r->scounts);
 	return rc ? rc : bad_send || bad_recv ? -EILSEQ : 0;
 }
