@@ -4,7 +4,7 @@
  *
  * The core sequences steps and never touches a payload byte. It breaks every
  * step into: wait until bytes have ARRIVED from the peer (link), have the ENGINE
- * of the own device move or reduce them (npulink_device_ops.submit), PUBLISH
+ * of the own device move or reduce them (npulink_device_ops.queue or submit), PUBLISH
  * them to the next rank (link). A backend provides devices, links or both, and
  * reports back through exactly three calls, all safe in hard interrupt context:
  * npulink_step_done(), npulink_link_event(), npulink_fault().
@@ -422,7 +422,7 @@ static inline bool npulink_device_runs(const struct npulink_device *dev)
 void npulink_device_put(struct npulink_device *dev);
 
 /**
- * npulink_step_done() - a request has ended that submit answered -EINPROGRESS
+ * npulink_step_done() - a request has ended that queue or submit answered -EINPROGRESS
  * @req: request
  * @status: 0 or -errno, which fails the communicator
  *
