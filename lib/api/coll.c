@@ -80,15 +80,28 @@ static const char *check_local(const struct coll_operation *op)
 	return a.count && !op->buf[!a.send] ? "the buffer is NULL" : NULL;
 }
 
+/*
+ * With one rank nobody else is concerned, and there is nothing to wait for, unless only devices can
+ * touch the buffers. Without the lock.
+ */
+static bool is_local(struct coll_comm *comm, const struct coll_args *args, const void *send,
+		     const void *recv)
+{
+	return comm->nranks == 1 && args->collective != NPULINK_COLL_P2P &&
+	       !coll_mem_on_device(comm->dev, send, recv);
+}
+
 /* An operation of what was called. */
 static int prepare(struct coll_operation *op, struct coll_comm *comm,
-		   const struct coll_args *args, const void *send, void *recv)
+		   const struct coll_args *args, const void *send, void *recv, bool local)
 {
 	const struct coll_args *a = &op->args;
 	const char *bad = NULL;
 	char what[128];
 
-	*op = (struct coll_operation) { .comm = comm, .args = *args, .called = { send, recv } };
+	*op = (struct coll_operation) {
+		.comm = comm, .args = *args, .called = { send, recv }, .local = local,
+	};
 	op->args.nranks = comm->nranks;
 	op->args.rank = comm->rank;
 
@@ -101,7 +114,6 @@ static int prepare(struct coll_operation *op, struct coll_comm *comm,
 		bad = "the peer is not below the number of ranks";
 	else
 		coll_buffers_sort(op, send, recv);
-	coll_op_set_local(op);
 	if (!bad && (op->buf[0] == COLL_IN_PLACE || op->buf[1] == COLL_IN_PLACE))
 		bad = "COLL_IN_PLACE is not for this buffer, or not at this rank (see coll.h)";
 	if (!bad && (is_self(a) || coll_op_is_local(op)))
@@ -127,6 +139,7 @@ static int call_later(struct coll_comm *comm, const struct coll_args *args, cons
 		      void *recv, enum form form, struct coll_request **request)
 {
 	bool grouped = form != PERSISTENT && coll_group_mine(comm);
+	bool local = is_local(comm, args, send, recv);
 	struct coll_request *req;
 	char what[128];
 	int rc;
@@ -143,7 +156,7 @@ static int call_later(struct coll_comm *comm, const struct coll_args *args, cons
 	} else {
 		req->persistent = form == PERSISTENT;
 		req->blocking = form == BLOCKING;
-		rc = prepare(&req->op, comm, args, send, recv);
+		rc = prepare(&req->op, comm, args, send, recv, local);
 		if (!rc)
 			rc = plan_locked(&req->op);
 		if (rc)
@@ -195,7 +208,7 @@ static __attribute__((noinline)) int call_now(struct coll_comm *comm,
 					      void *recv)
 {
 	struct coll_operation op;
-	int rc = prepare(&op, comm, args, send, recv);
+	int rc = prepare(&op, comm, args, send, recv, is_local(comm, args, send, recv));
 
 	if (rc)
 		return rc;

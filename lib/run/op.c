@@ -529,16 +529,6 @@ COLL_HOT int coll_op_run_again(struct coll_repeat *repeat)
 
 /* ---- without the kernel */
 
-/*
- * With one rank nobody else is concerned, and there is nothing to wait for, unless only devices can
- * touch the buffers.
- */
-void coll_op_set_local(struct coll_operation *op)
-{
-	op->local = op->comm->nranks == 1 && op->args.collective != NPULINK_COLL_P2P &&
-		    !coll_mem_on_device(op->comm->dev, op->buf[0], op->buf[1]);
-}
-
 int coll_op_local(struct coll_operation *op)
 {
 	int failed = atomic_load_explicit(&op->comm->failed, memory_order_relaxed), rc;

@@ -111,8 +111,6 @@ void coll_op_finish(struct coll_operation *op, int status);
 int coll_op_run_again(struct coll_repeat *repeat);
 int coll_op_run(struct coll_operation *op);
 int coll_op_local(struct coll_operation *op);
-void coll_op_set_local(struct coll_operation *op);
-
 static inline bool coll_op_is_local(const struct coll_operation *op)
 {
 	return op->local;

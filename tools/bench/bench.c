@@ -78,6 +78,7 @@ static const char usage[] =
 	"  -d, --datatype TYPE      int8 .. uint64, half, bfloat16, float or double (float)\n"
 	"  -r, --root RANK          root, where there is one (0)\n"
 	"  -a, --algorithm NAME     this one; see: npulink plan list\n"
+	"  -m, --memory KIND        buffers in host memory, or device memory (host)\n"
 	"  -I, --iter_timing        also time every operation by itself\n"
 	"  -T, --timeout SECONDS    fail if an operation takes longer\n"
 	"  -J, --output_file FILE   write the results there, in JSON\n"
@@ -109,6 +110,7 @@ static const struct option long_opts[] = {
 	{ "datatype", required_argument, NULL, 'd' },
 	{ "root", required_argument, NULL, 'r' },
 	{ "algorithm", required_argument, NULL, 'a' },
+	{ "memory", required_argument, NULL, 'm' },
 	{ "iter_timing", no_argument, NULL, 'I' },
 	{ "timeout", required_argument, NULL, 'T' },
 	{ "output_file", required_argument, NULL, 'J' },
@@ -167,6 +169,9 @@ static bool set_option(struct bench *b, int c, const char *arg)
 	case 'a':
 		b->algorithm = arg;
 		return *arg;
+	case 'm':
+		b->device = !strcmp(arg, "device");
+		return b->device || !strcmp(arg, "host");
 	case 'I':
 		b->per_iter = true;
 		return true;
@@ -333,7 +338,7 @@ int bench_cmd(int argc, char **argv)
 	words[0] = "bench";
 	memcpy(words + 1, argv, argc * sizeof(*argv));
 	words[argc + 1] = NULL;
-	while ((c = cmd_option(argc + 1, words, "p:b:e:f:i:n:w:c:o:d:r:a:IT:J:", long_opts,
+	while ((c = cmd_option(argc + 1, words, "p:b:e:f:i:n:w:c:o:d:r:a:m:IT:J:", long_opts,
 			       usage)) != -1) {
 		if (c == 'h')
 			return EXIT_SUCCESS;

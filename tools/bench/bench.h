@@ -49,6 +49,7 @@ struct bench {
 	uint64_t min_bytes, max_bytes, step_bytes, step_factor;
 	uint32_t iters, warmup, check;
 	bool per_iter;
+	bool device;		/* buffers in the memory of the devices */
 	enum coll_dtype dtype;
 	enum coll_op op;
 	uint32_t root, nranks;

@@ -348,12 +348,23 @@ static void tell_choices(struct self *self)
 	}
 }
 
-static uint8_t *buf_alloc(size_t len)
+/* In the host's memory; in the device's it takes a communicator. */
+static uint8_t *buf_alloc(struct self *self, size_t len)
 {
-	void *addr = mmap(NULL, len + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			  -1, 0);
+	void *addr;
 
+	if (self->comm)
+		return coll_mem_alloc(self->comm, COLL_MEMORY_DEVICE, len + GUARD, &addr) ? NULL :
+		       addr;
+	addr = mmap(NULL, len + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return addr == MAP_FAILED ? NULL : addr;
+}
+
+static bool bufs_alloc(struct self *self)
+{
+	self->bufs.send = buf_alloc(self, self->bufs.send_len);
+	self->bufs.recv = self->bufs.send ? buf_alloc(self, self->bufs.recv_len) : NULL;
+	return self->bufs.recv;
 }
 
 static int tell_who(struct self *self, const struct bench_who *mine)
@@ -383,10 +394,8 @@ static int init(struct self *self)
 	self->size = coll_dtype_size(b->dtype);
 	self->bufs.send_len = nsend * self->size;
 	self->bufs.recv_len = nrecv * self->size;
-	self->bufs.send = buf_alloc(self->bufs.send_len);
-	self->bufs.recv = buf_alloc(self->bufs.recv_len);
 	self->data = bench_data_new(b, self->rank);
-	if (!self->bufs.send || !self->bufs.recv || !self->data)
+	if (!self->data || (!b->device && !bufs_alloc(self)))
 		return failed(self, 0, 0, -ENOMEM, "not enough memory for the buffers");
 
 	who.pid = getpid();
@@ -406,6 +415,8 @@ static int init(struct self *self)
 		rc = meet_as(&self->comm, self->rank, b->nranks, &b->at, &config);
 	if (rc)
 		return failed(self, 0, 0, rc, text);
+	if (b->device && !bufs_alloc(self))
+		return failed(self, 0, 0, -ENOMEM, coll_comm_last_error(self->comm));
 	coll_comm_info(self->comm, &info);
 	memcpy(who.engine, info.engine, sizeof(who.engine));
 	memcpy(who.backend, info.backend, sizeof(who.backend));

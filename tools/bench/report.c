@@ -299,6 +299,7 @@ struct json_object *bench_json(const struct bench *b, int argc, char **argv)
 	put_u64(config, "validation", b->check);
 	put_str(config, "algorithm", b->algorithm);
 	put_bool(config, "per_iter_timing", b->per_iter);
+	put_str(config, "memory", b->device ? "device" : "host");
 	json_object_object_add(root, "config", config);
 	return root;
 }
