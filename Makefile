@@ -176,7 +176,7 @@ $(B)/obj/tools/vm/card/%.o: override CFLAGS += -ffp-contract=off
 $(B)/tools/vm-card: $(CARD_OBJECTS)
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)
