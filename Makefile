@@ -170,7 +170,7 @@ tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/benc
 # The card reduces as npulink_soft does: its loops, and as there no contraction.
 CARD_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/vm/card/*.c))
 
-$(B)/obj/tools/vm/card/%.o: CPPFLAGS += -Iselftests
+$(B)/obj/tools/vm/card/%.o $(B)/san/tools/vm/card/%.o: CPPFLAGS += -Iselftests
 $(B)/obj/tools/vm/card/%.o: override CFLAGS += -ffp-contract=off
 
 $(B)/tools/vm-card: $(CARD_OBJECTS)
