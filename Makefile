@@ -40,7 +40,8 @@ help:
 ##		make lib tools selftests
 ##		make setup		install the Debian packages that are missing
 ##		make clean
-## Use:		make demo		collectives on 8 software NPUs in a virtual machine
+## Use:		make demo		collectives on 8 software NPUs in a virtual machine, or on
+##					NPU cards [CARDS=8]
 ##		make install		prefix=/usr/local DESTDIR= KDIR=
 ##		make dkms		put a DKMS source tree into $(DESTDIR)/usr/src
 ## Test:	make test		natively and in a virtual machine [TESTS="name ..."]
@@ -300,7 +301,8 @@ demo: setup
 	@echo "demo: builds what is not there yet$(if $(HERE),, and starts a virtual machine)"
 	$(Q)+$(MAKE) $(jobs) lib tools $(for-vm)
 	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
-	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout 300 -- tools/demo.sh)
+	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout $(if $(CARDS),900,300) \
+		$(if $(CARDS),--mem 2560 --cards $(CARDS) --env DEMO_CARDS=$(CARDS)) -- tools/demo.sh)
 
 test: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)
