@@ -281,6 +281,7 @@ void pci_card_end(struct pci_card *card)
 /* All that the card has reported. False: it is lost. */
 static bool pci_take(struct pci_card *card, struct list_head *done)
 {
+	/* Completions are read after their number. */
 	u32 tail = le32_to_cpu(smp_load_acquire(&card->regs->cq_tail));
 
 	if (READ_ONCE(card->regs->error) || tail - card->cq_head > card->sq_tail - card->cq_head)
@@ -306,6 +307,7 @@ static bool pci_take(struct pci_card *card, struct list_head *done)
 		if (!work->pieces && work->at == req->len)
 			list_add_tail(&work->node, done);
 	}
+	/* They may be overwritten. */
 	smp_store_release(&card->regs->cq_head, cpu_to_le32(card->cq_head));
 	return true;
 }
