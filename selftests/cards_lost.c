@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * cards_lost - NPU cards that hang, die or go mad (kernel/pci, tools/vm/card): memory that a request
- * named is its owner's again when the request has failed, and not before the card writes
- * nowhere any more; after a reset of the function, new files work.
+ * cards_lost - NPU cards that hang, die or go mad (kernel/pci, tools/vm/card): memory that a
+ * request named is its owner's again when the request has failed, and not before the card
+ * writes nowhere any more; after a reset of the function, new files work.
  *
  * npulink-test: cards=4 modules=none mem=1024 timeout=240
  */

@@ -65,7 +65,8 @@ TEST_F(card, addresses_lead_into_memory)
 {
 	static const uint64_t bad[] = {
 		RAM, RAM - 4095, RAM + 4096, ~0ULL, ~0ULL - 4094, 1ULL << 32, (1ULL << 32) - 1,
-		1ULL << 63, BUS, BUS + 4096, BUS + DATA - 1, BUS + WINDOW, BUS + WINDOW - 4095, BUS - 1, BUS - 4096,
+		1ULL << 63, BUS, BUS + 4096, BUS + DATA - 1, BUS + WINDOW, BUS + WINDOW - 4095,
+		BUS - 1, BUS - 4096,
 	};
 	struct card_desc good = self->desc;
 	unsigned int i;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * engine.c - a card, which is a process: takes requests off its ring when its doorbell rings, carries
- * them out in their order, and reports. Whatever the driver has written is copied once, then
- * checked.
+ * engine.c - a card, which is a process: takes requests off its ring when its doorbell rings,
+ * carries them out in their order, and reports. Whatever the driver has written is copied
+ * once, then checked.
  */
 #include <stddef.h>
 #include <poll.h>

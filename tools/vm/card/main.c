@@ -5,8 +5,8 @@
  *	vm-card FOLDER CARDS MEMORY-MIB [RESULTS]
  *
  * FOLDER gets a socket for ivshmem-doorbell (card.sock) and the machine's memory (card.ram, a
- * link), and may have QEMU's monitor (monitor). It ends when the machine leaves. In RESULTS,
- * it takes orders (card.do) and answers (card.done), and leaves its counts (card.log).
+ * link). It ends when the machine leaves. In RESULTS, it takes orders (card.do) and answers
+ * (card.done), and leaves its counts (card.log).
  */
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +18,6 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include "machine.h"
 
@@ -43,8 +42,7 @@ static struct memory memory;
 static struct card *cards;
 static unsigned int ncards;
 static struct card_header header;
-static const char *folder;
-static int sock, window, resets;
+static int resets;
 
 static void die(const char *what)
 {
@@ -135,40 +133,6 @@ static void write_counts(const char *folder, const char *name)
 	rename(part, path);
 }
 
-/* A line for QEMU's monitor. */
-static void monitor(const char *line)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	char answer[4096];
-
-	snprintf(addr.sun_path, sizeof(addr.sun_path), "%.90s/monitor", folder);
-	if (fd < 0 || connect(fd, (void *)&addr, sizeof(addr)))
-		die(addr.sun_path);
-	dprintf(fd, "%s\n", line);
-	/* It has been obeyed when there is nothing more to read. */
-	while (poll(&(struct pollfd) { .fd = fd, .events = POLLIN }, 1, 300) > 0) {
-		ssize_t n = read(fd, answer, sizeof(answer));
-
-		if (n <= 0)
-			break;
-		fwrite(answer, 1, n, stdout);
-	}
-	fflush(stdout);
-	close(fd);
-}
-
-static void plug(void)
-{
-	char line[128];
-
-	if (server_welcome(sock, MACHINE, window, cards, ncards, resets))
-		die("the machine");
-	snprintf(line, sizeof(line), "device_add ivshmem-doorbell,id=npus,bus=cardport,"
-		 "chardev=cards,vectors=%u", ncards + 1);
-	monitor(line);
-}
-
 /* A header of which a word is wrong, until the next reset. */
 static void damage(unsigned int word, unsigned int value)
 {
@@ -205,10 +169,6 @@ static void obey(const char *results)
 		damage(card, value);
 	else if (!strcmp(name, "restore"))
 		header_write();
-	else if (!strcmp(name, "unplug"))
-		monitor("device_del npus");
-	else if (!strcmp(name, "plug"))
-		plug();
 	else if (!strcmp(name, "vanish"))
 		exit(0);
 	write_counts(results, "card.done");
@@ -218,13 +178,12 @@ int main(int argc, char **argv)
 {
 	const char *results = argc > 4 ? argv[4] : NULL;
 	char path[4096], target[64];
-	int ram, listener;
+	int ram, window, listener, sock;
 	unsigned int i;
 
 	if (argc < 4)
 		return fprintf(stderr, "usage: vm-card FOLDER CARDS MEMORY-MIB [RESULTS]\n"), 2;
 	signal(SIGPIPE, SIG_IGN);
-	folder = argv[1];
 	ncards = atoi(argv[2]);
 	if (ncards < 1 || ncards > CARD_MAX)
 		return fprintf(stderr, "vm-card: 1 to %d cards\n", CARD_MAX), 2;
@@ -236,10 +195,10 @@ int main(int argc, char **argv)
 	memory.window = shared("window", WINDOW_LEN, &window);
 	lay_out();
 	snprintf(target, sizeof(target), "/proc/%d/fd/%d", getpid(), ram);
-	snprintf(path, sizeof(path), "%s/card.ram", folder);
+	snprintf(path, sizeof(path), "%s/card.ram", argv[1]);
 	if (symlink(target, path))
 		die(path);
-	snprintf(path, sizeof(path), "%s/card.sock", folder);
+	snprintf(path, sizeof(path), "%s/card.sock", argv[1]);
 	listener = server_listen(path);
 	if (listener < 0)
 		die(path);
