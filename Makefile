@@ -40,7 +40,8 @@ help:
 ##		make lib tools selftests
 ##		make setup		install the Debian packages that are missing
 ##		make clean
-## Use:		make demo		collectives on 8 software NPUs in a virtual machine
+## Use:		make demo		collectives on 8 software NPUs in a virtual machine, or on
+##					NPU cards [CARDS=8]
 ##		make install		prefix=/usr/local DESTDIR= KDIR=
 ##		make dkms		put a DKMS source tree into $(DESTDIR)/usr/src
 ## Test:	make test		natively and in a virtual machine [TESTS="name ..."]
@@ -170,13 +171,13 @@ tools: $(if $(TOOL_OBJECTS),$(B)/tools/npulink) $(PROGRAMS) $(BENCHES) $(B)/benc
 # The card reduces as npulink_soft does: its loops, and as there no contraction.
 CARD_OBJECTS := $(patsubst %.c,$(B)/obj/%.o,$(wildcard tools/vm/card/*.c))
 
-$(B)/obj/tools/vm/card/%.o: CPPFLAGS += -Iselftests
+$(B)/obj/tools/vm/card/%.o $(B)/san/tools/vm/card/%.o: CPPFLAGS += -Iselftests
 $(B)/obj/tools/vm/card/%.o: override CFLAGS += -ffp-contract=off
 
 $(B)/tools/vm-card: $(CARD_OBJECTS)
 	@$(call say,LD,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ -pthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^
 
 $(PROGRAMS): $(B)/tools/%: $(B)/obj/tools/%.o $(B)/lib/libcoll.so
 	@$(call say,LD,$@)
@@ -300,7 +301,8 @@ demo: setup
 	@echo "demo: builds what is not there yet$(if $(HERE),, and starts a virtual machine)"
 	$(Q)+$(MAKE) $(jobs) lib tools $(for-vm)
 	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
-	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout 300 -- tools/demo.sh)
+	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout $(if $(CARDS),900,300) \
+		$(if $(CARDS),--mem 2560 --cards $(CARDS) --env DEMO_CARDS=$(CARDS)) -- tools/demo.sh)
 
 test: setup
 	$(Q)+$(MAKE) $(jobs) lib tools selftests selftests-san $(for-vm)

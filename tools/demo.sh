@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# make demo: loads npulink with 8 software NPUs and shows what it does, as root,
-# in a virtual machine or (HERE=1) on this one. Exit status 0 only if all of it
+# make demo: loads npulink with 8 software NPUs, or (CARDS=N) with N NPU cards, and shows what it
+# does, as root, in a virtual machine or (HERE=1) on this one. Exit status 0 only if all of it
 # was right. The modules and programs are those in build/.
 
 set -eu -o pipefail
@@ -11,7 +11,8 @@ cd "$(dirname "$0")/.."
 npulink=build/tools/npulink
 bytepairs=build/tools/demo/bytepairs
 modules=${DEMO_MODULES:-/lib/modules/$(uname -r)}
-ranks=8
+cards=${DEMO_CARDS-}
+ranks=${cards:-8}
 failures=0
 loaded=
 
@@ -38,7 +39,10 @@ load()
 		echo "demo: loading modules needs root" >&2
 		exit 1
 	fi
-	if [ ! -d /sys/module/npulink_soft ]; then
+	if [ -n "$cards" ]; then
+		tools/vm/modules insert npulink_pci timeout=120000
+		loaded=1
+	elif [ ! -d /sys/module/npulink_soft ]; then
 		tools/vm/modules load ndev=$ranks
 		loaded=1
 	fi
@@ -84,12 +88,51 @@ count()
 	fi
 }
 
+# Times of all processors since the start, in hundredths of a second: idle, and in all.
+processors()
+{
+	awk '/^cpu / { for (i = 2; i <= 9; i++) all += $i; print $5 + $6, all }' /proc/stat
+}
+
+# How much of the machine the cards need while they work: three seconds in the middle of it.
+watch_processors()
+{
+	local idle all idle_then all_then rung pid tries
+
+	say "processors of the machine during allreduces of 64 MiB, in host memory"
+	rung=$(awk '{ sum += $1 } END { print sum }' $doorbells)
+	$npulink bench allreduce -p "$ranks" -b 64M -e 64M -n 1000 -w 0 -c 0 >/dev/null 2>&1 &
+	pid=$!
+	for ((tries = 0; tries < 300; tries++)); do
+		[ "$(awk '{ sum += $1 } END { print sum }' $doorbells)" -lt $((rung + 100)) ] || break
+		sleep 0.2
+	done
+	read -r idle_then all_then < <(processors)
+	sleep 3
+	read -r idle all < <(processors)
+	kill $pid && ! wait $pid || bad "allreduce had ended"
+	awk -v idle=$((idle - idle_then)) -v all=$((all - all_then)) \
+		'BEGIN { printf "   %.1f %% busy\n", 100 * (all - idle) / all }'
+}
+
+same_doorbells()
+{
+	local rung heard
+
+	say "doorbells of each card, as the driver rang and the card heard them"
+	rung=$(cat $doorbells)
+	heard=$(tools/vm/card/order none 0 | awk '{ print $4 }') || bad "no cards"
+	paste <(echo "$rung") <(echo "$heard")
+	[ "$rung" = "$heard" ] || bad "the counts differ"
+}
+
 # (c) What the kernel did for that.
 look()
 {
 	say "interrupts per device, from /proc/interrupts"
 	sed -n -e 1p -e '/npu/p' /proc/interrupts
 	grep -q npu /proc/interrupts || bad "no interrupts of our devices"
+	[ -z "$cards" ] || same_doorbells
 	say "links: what left npu0"
 	$npulink link show npu0
 	say "links: bytes from each device (row) to each other one (column)"
@@ -100,6 +143,7 @@ look()
 	$npulink dev show | sed -n 's/^\(npu[0-9]*\):.*/\1/p; s/^    \(requests.*\)/\1/p' | paste - -
 }
 
+doorbells="/sys/bus/pci/drivers/npulink_pci/*/doorbells"
 tmp=$(mktemp -d)
 trap finish EXIT
 SECONDS=0
@@ -110,6 +154,7 @@ fi
 load
 measure
 count
+[ -z "$cards" ] || watch_processors
 look
 if [ "$failures" != 0 ]; then
 	say "demo: $failures part(s) FAILED after $SECONDS s"

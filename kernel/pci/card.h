@@ -14,7 +14,8 @@
 #define CARD_MAX	16	/* cards of a window */
 #define CARD_MAX_SRC	65	/* inputs of a request */
 #define CARD_SPLIT_MAX	8	/* bytes of a request that has an operand in two pieces */
-#define CARD_PEER	0	/* the cards' own number, of doorbells */
+#define CARD_PEER	0	/* the cards' own number, of doorbells: i rings card i, .. */
+#define CARD_BELL_RESET(cards)	(cards)	/* .. and this one what resets them */
 
 /* Page 0, written by the card before anybody else sees it. */
 struct card_header {
@@ -43,13 +44,15 @@ struct card_regs {
 	/* driver */
 	__le32 sq_tail;		/* requests that were put on the ring, ever since the start */
 	__le32 cq_head;		/* completions that were taken off */
-	__le32 start;		/* not 0: run, from empty rings if the number is another one */
-	__le32 pad0[13];
+	__le32 start;		/* 1: run */
+	__le32 reset;		/* another number than before: be quiet, and begin anew */
+	__le32 pad0[12];
 	/* card */
 	__le32 cq_tail;		/* completions that were put on the ring */
-	__le32 started;		/* the last @start that it obeyed */
+	__le32 started;		/* 1: it runs */
 	__le32 error;		/* CARD_ERR_*: it has stopped */
-	__le32 pad1[13];
+	__le32 quiet;		/* the last @reset that was obeyed: it writes nowhere any more */
+	__le32 pad1[12];
 	/* card: counters since it was made */
 	__le64 doorbells;
 	__le64 interrupts;
@@ -58,6 +61,7 @@ struct card_regs {
 };
 
 #define CARD_ERR_INDEX	1	/* a ring cannot hold so many */
+#define CARD_ERR_DIED	2	/* its firmware is gone */
 
 #define CARD_OP_COPY	0
 #define CARD_OP_REDUCE	1

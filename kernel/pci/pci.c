@@ -13,7 +13,6 @@
 
 #define PCI_VENDOR	0x1af4
 #define PCI_DEVICE_IVSHMEM	0x1110
-#define PCI_POSITION	8	/* register: our number among the peers */
 #define PCI_ENTRIES_MAX	4096
 #define PCI_SLICE	(1 << 20)
 
@@ -79,10 +78,15 @@ static void pci_watchdog(struct work_struct *work)
 {
 	struct pci_fn *fn = container_of(to_delayed_work(work), struct pci_fn, watchdog);
 	unsigned int ms = READ_ONCE(timeout), i;
+	const char *gone = NULL;
 
+	if (!pci_device_is_present(fn->pdev))
+		gone = "is gone";
+	else if (READ_ONCE(fn->isolated))
+		gone = "is cut off";
 	for (i = 0; i < fn->ncards; i++)
 		if (fn->cards[i])
-			pci_card_watch(fn->cards[i]->priv, ms);
+			pci_card_watch(fn->cards[i]->priv, ms, gone);
 	schedule_delayed_work(&fn->watchdog, msecs_to_jiffies(clamp(ms / 4, 10U, 1000U)));
 }
 
@@ -105,8 +109,7 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 	card->cq = area + l->cq_off;
 	card->entries = l->entries;
 	card->max_len = l->max_len;
-	spin_lock_init(&card->lock);
-	INIT_LIST_HEAD(&card->waiting);
+	pci_card_init(card);
 	card->slots = kcalloc(l->entries, sizeof(*card->slots), GFP_KERNEL);
 	if (!card->slots) {
 		rc = -ENOMEM;
@@ -139,6 +142,7 @@ static int pci_card_add(struct pci_fn *fn, const struct pci_layout *l, unsigned 
 	irq_update_affinity_hint(irq, NULL);
 	free_irq(irq, card);
 err_stop:
+	cancel_work_sync(&card->lost);
 	pci_card_stop(card);
 err_memory:
 	pci_memory_exit(card);
@@ -163,6 +167,7 @@ static void pci_del_cards(struct pci_fn *fn)
 
 		irq_update_affinity_hint(irq, NULL);
 		free_irq(irq, card);
+		cancel_work_sync(&card->lost);
 		pci_card_stop(card);
 		pci_memory_exit(card);
 		kfree(card->slots);
@@ -194,7 +199,6 @@ ATTRIBUTE_GROUPS(pci);
 
 static int pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
-	struct card_header *header;
 	struct pci_layout layout;
 	struct pci_fn *fn;
 	unsigned int i;
@@ -208,7 +212,7 @@ static int pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return -ENOMEM;
 	fn->pdev = pdev;
 	fn->window_len = pci_resource_len(pdev, PCI_WINDOW);
-	if (fn->window_len < sizeof(*header) || pci_resource_len(pdev, PCI_REGS) < 16)
+	if (fn->window_len < sizeof(struct card_header) || pci_resource_len(pdev, PCI_REGS) < 16)
 		return -ENODEV;
 	rc = pcim_iomap_regions(pdev, BIT(PCI_REGS), "npulink_pci");
 	if (rc)
@@ -228,9 +232,6 @@ static int pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	rc = pci_alloc_irq_vectors(pdev, layout.cards, layout.cards, PCI_IRQ_MSIX);
 	if (rc < 0)
 		return rc;
-	header = fn->window;
-	header->window_bus = cpu_to_le64(pci_bus_address(pdev, PCI_WINDOW));
-	header->driver_peer = cpu_to_le32(readl(fn->bar + PCI_POSITION));
 	fn->ncards = layout.cards;
 	INIT_DELAYED_WORK(&fn->watchdog, pci_watchdog);
 	pci_set_drvdata(pdev, fn);
@@ -255,6 +256,78 @@ static void pci_remove(struct pci_dev *pdev)
 	pci_clear_master(pdev);
 }
 
+/* kexec: whoever comes next owns the memory. */
+static void pci_shutdown(struct pci_dev *pdev)
+{
+	struct pci_fn *fn = pci_get_drvdata(pdev);
+	unsigned int i;
+
+	cancel_delayed_work_sync(&fn->watchdog);
+	for (i = 0; i < fn->ncards; i++)
+		pci_card_stop(fn->cards[i]->priv);
+	pci_clear_master(pdev);
+}
+
+/* Whoever has a rank on one of the cards is told, also if it is idle. */
+static void pci_reset_prepare(struct pci_dev *pdev)
+{
+	struct pci_fn *fn = pci_get_drvdata(pdev);
+	unsigned int i;
+
+	cancel_delayed_work_sync(&fn->watchdog);
+	for (i = 0; i < fn->ncards; i++) {
+		npulink_fault(fn->cards[i], -EIO);
+		pci_card_stop(fn->cards[i]->priv);
+	}
+}
+
+static void pci_start_cards(struct pci_fn *fn)
+{
+	unsigned int i;
+
+	for (i = 0; i < fn->ncards; i++) {
+		struct pci_card *card = fn->cards[i]->priv;
+		int rc = pci_card_start(card);
+
+		if (rc)
+			pci_card_fail(card, "does not start");
+	}
+	schedule_delayed_work(&fn->watchdog, 0);
+}
+
+static void pci_reset_done(struct pci_dev *pdev)
+{
+	struct pci_fn *fn = pci_get_drvdata(pdev);
+
+	pci_set_master(pdev);
+	WRITE_ONCE(fn->isolated, false);
+	pci_start_cards(fn);
+}
+
+static const struct pci_error_handlers pci_error_handlers = {
+	.reset_prepare = pci_reset_prepare,
+	.reset_done = pci_reset_done,
+};
+
+static int pci_suspend(struct device *dev)
+{
+	struct pci_fn *fn = dev_get_drvdata(dev);
+	unsigned int i;
+
+	for (i = 0; i < fn->ncards; i++)
+		pci_card_hold(fn->cards[i]->priv);
+	cancel_delayed_work_sync(&fn->watchdog);
+	return 0;
+}
+
+static int pci_resume(struct device *dev)
+{
+	pci_start_cards(dev_get_drvdata(dev));
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(pci_pm_ops, pci_suspend, pci_resume);
+
 static const struct pci_device_id pci_ids[] = {
 	{ PCI_DEVICE(PCI_VENDOR, PCI_DEVICE_IVSHMEM) },
 	{ }
@@ -266,6 +339,9 @@ static struct pci_driver pci_driver = {
 	.id_table = pci_ids,
 	.probe = pci_probe,
 	.remove = pci_remove,
+	.shutdown = pci_shutdown,
+	.err_handler = &pci_error_handlers,
+	.driver.pm = pm_sleep_ptr(&pci_pm_ops),
 	.dev_groups = pci_groups,
 };
 

@@ -12,6 +12,11 @@
 #include <npulink/device.h>
 #include "card.h"
 
+#define PCI_REGS	0	/* BARs */
+#define PCI_WINDOW	2
+#define PCI_POSITION	8	/* register: our number among the peers */
+#define PCI_DOORBELL	12	/* register: peer << 16 | vector */
+
 /**
  * struct pci_card - a card, at npulink_device.priv
  * @ndev: the device
@@ -23,11 +28,15 @@
  * @entries: of the rings
  * @max_len: bytes of a request to the card
  * @index: number of the card in its function
+ * @order: starting and stopping it
+ * @resets: times that it was reset
+ * @lost: stops it
  * @lock: all that follows, and what the driver writes of the rings. Innermost
  * @waiting: requests that are not, or not wholly, on the ring
  * @sq_tail: entries that were put on the ring
  * @cq_head: those that were reported
- * @dead: nothing is asked of it any more
+ * @dead: nothing is asked of it until it is started anew
+ * @held: nothing is asked of it for now
  * @seen: @cq_head, when the watchdog looked last
  * @since: jiffies, when that changed last
  * @doorbells: times that it was rung
@@ -46,11 +55,15 @@ struct pci_card {
 	u32 entries;
 	u32 max_len;
 	unsigned int index;
+	struct mutex order;
+	u32 resets;
+	struct work_struct lost;
 	spinlock_t lock;
 	struct list_head waiting;
 	u32 sq_tail;
 	u32 cq_head;
 	bool dead;
+	bool held;
 	u32 seen;
 	unsigned long since;
 	u64 doorbells;
@@ -67,6 +80,7 @@ struct pci_card {
  * @window: header, rings and memory of the cards
  * @window_len: bytes of that
  * @ncards: how many cards
+ * @isolated: it masters the bus no more, since a card did not obey
  * @watchdog: looks for cards that do not answer
  * @cards: those that are registered
  */
@@ -76,19 +90,26 @@ struct pci_fn {
 	void *window;
 	u64 window_len;
 	u32 ncards;
+	bool isolated;
 	struct delayed_work watchdog;
 	struct npulink_device *cards[CARD_MAX];
 };
 
-#define PCI_REGS	0	/* BARs */
-#define PCI_WINDOW	2
-
 extern const struct npulink_device_ops pci_device_ops;
 
+void pci_card_init(struct pci_card *card);
 int pci_card_start(struct pci_card *card);
 void pci_card_stop(struct pci_card *card);
+void pci_card_fail(struct pci_card *card, const char *why);
+void pci_card_hold(struct pci_card *card);
+
+void pci_card_ring(struct pci_card *card);
+void pci_card_open(struct pci_card *card, int rc);
+void pci_card_close(struct pci_card *card);
+void pci_card_end(struct pci_card *card);
+bool pci_card_pause(struct pci_card *card);
 irqreturn_t pci_card_irq(int irq, void *arg);
-void pci_card_watch(struct pci_card *card, unsigned int ms);
+void pci_card_watch(struct pci_card *card, unsigned int ms, const char *gone);
 
 int pci_memory_init(struct pci_card *card, u64 off, u64 len);
 void pci_memory_exit(struct pci_card *card);

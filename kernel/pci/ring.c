@@ -9,15 +9,11 @@
  * The card reports in the order of the ring. What it writes is copied once, and what cannot be
  * is the end of the card.
  */
-#include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
 #include <npulink/verify.h>
 #include "pci.h"
-
-#define PCI_DOORBELL	12	/* register: peer << 16 | vector */
-#define PCI_START_MS	5000
 
 /* At npulink_req.priv. */
 struct pci_work {
@@ -124,7 +120,7 @@ static void pci_put_piece(struct pci_card *card, struct npulink_req *req)
 		desc->flags |= CARD_F_INTERRUPT;
 }
 
-static void pci_ring(struct pci_card *card)
+void pci_card_ring(struct pci_card *card)
 {
 	card->doorbells++;
 	writel(CARD_PEER << 16 | card->index, card->fn->bar + PCI_DOORBELL);
@@ -136,6 +132,8 @@ static void pci_pump(struct pci_card *card)
 	u32 before = card->sq_tail;
 	struct pci_work *work;
 
+	if (card->held)
+		return;
 	if (before == card->cq_head)
 		card->since = jiffies;
 	while (!list_empty(&card->waiting) && card->sq_tail - card->cq_head < card->entries) {
@@ -150,7 +148,7 @@ static void pci_pump(struct pci_card *card)
 		return;
 	/* The requests before their number, the number before the doorbell. */
 	smp_store_release(&card->regs->sq_tail, cpu_to_le32(card->sq_tail));
-	pci_ring(card);
+	pci_card_ring(card);
 }
 
 static int pci_queue(struct npulink_device *ndev, struct npulink_req *req)
@@ -214,12 +212,53 @@ static void pci_report(struct list_head *done)
 	}
 }
 
-/* Take it for lost: its requests fail. Under the lock; they are to be reported after it. */
-static void pci_lose(struct pci_card *card, struct list_head *done)
+/* It was started, or could not be. */
+void pci_card_open(struct pci_card *card, int rc)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&card->lock, flags);
+	card->dead = rc;
+	card->held = false;
+	card->sq_tail = 0;
+	card->cq_head = 0;
+	card->seen = 0;
+	card->since = jiffies;
+	if (!rc)
+		pci_pump(card);
+	spin_unlock_irqrestore(&card->lock, flags);
+}
+
+void pci_card_close(struct pci_card *card)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&card->lock, flags);
+	card->dead = true;
+	spin_unlock_irqrestore(&card->lock, flags);
+}
+
+/* Put nothing more on the ring. Is it empty? */
+bool pci_card_pause(struct pci_card *card)
+{
+	unsigned long flags;
+	bool idle;
+
+	spin_lock_irqsave(&card->lock, flags);
+	card->held = true;
+	idle = card->dead || card->cq_head == card->sq_tail;
+	spin_unlock_irqrestore(&card->lock, flags);
+	return idle;
+}
+
+/* When it is closed, and writes nowhere any more: its requests fail. */
+void pci_card_end(struct pci_card *card)
 {
 	struct pci_work *work;
+	unsigned long flags;
+	LIST_HEAD(done);
 
-	card->dead = true;
+	spin_lock_irqsave(&card->lock, flags);
 	while (!list_empty(&card->waiting)) {
 		work = list_first_entry(&card->waiting, struct pci_work, node);
 		list_del(&work->node);
@@ -227,19 +266,22 @@ static void pci_lose(struct pci_card *card, struct list_head *done)
 		work->status = -EIO;
 		/* Those with pieces on the ring come below. */
 		if (!work->pieces)
-			list_add_tail(&work->node, done);
+			list_add_tail(&work->node, &done);
 	}
 	while (card->cq_head != card->sq_tail) {
 		work = to_work(card->slots[card->cq_head++ & (card->entries - 1)]);
 		work->status = -EIO;
 		if (--work->pieces == 0)
-			list_add_tail(&work->node, done);
+			list_add_tail(&work->node, &done);
 	}
+	spin_unlock_irqrestore(&card->lock, flags);
+	pci_report(&done);
 }
 
 /* All that the card has reported. False: it is lost. */
 static bool pci_take(struct pci_card *card, struct list_head *done)
 {
+	/* Completions are read after their number. */
 	u32 tail = le32_to_cpu(smp_load_acquire(&card->regs->cq_tail));
 
 	if (READ_ONCE(card->regs->error) || tail - card->cq_head > card->sq_tail - card->cq_head)
@@ -265,20 +307,23 @@ static bool pci_take(struct pci_card *card, struct list_head *done)
 		if (!work->pieces && work->at == req->len)
 			list_add_tail(&work->node, done);
 	}
+	/* They may be overwritten. */
 	smp_store_release(&card->regs->cq_head, cpu_to_le32(card->cq_head));
 	return true;
 }
 
-static void pci_serve(struct pci_card *card, unsigned int timeout_ms)
+static void pci_serve(struct pci_card *card, unsigned int timeout_ms, const char *lost)
 {
 	LIST_HEAD(done);
 	unsigned long flags;
-	const char *lost = NULL;
 
 	spin_lock_irqsave(&card->lock, flags);
-	if (!card->dead) {
-		if (!pci_take(card, &done))
-			lost = "writes nonsense";
+	/* One that was stopped knows nothing of its rings any more. */
+	if (card->dead || (card->held && card->cq_head == card->sq_tail)) {
+		lost = NULL;
+	} else {
+		if (!lost && !pci_take(card, &done))
+			lost = "has stopped, or writes nonsense";
 		if (card->cq_head != card->seen || card->cq_head == card->sq_tail) {
 			card->seen = card->cq_head;
 			card->since = jiffies;
@@ -287,15 +332,13 @@ static void pci_serve(struct pci_card *card, unsigned int timeout_ms)
 			lost = "does not answer";
 		}
 		if (lost)
-			pci_lose(card, &done);
+			card->dead = true;
 		else
 			pci_pump(card);
 	}
 	spin_unlock_irqrestore(&card->lock, flags);
-	if (lost) {
-		dev_err(&card->ndev->dev, "card %u %s\n", card->index, lost);
-		npulink_fault(card->ndev, -EIO);
-	}
+	if (lost)
+		pci_card_fail(card, lost);
 	pci_report(&done);
 }
 
@@ -304,45 +347,14 @@ irqreturn_t pci_card_irq(int irq, void *arg)
 	struct pci_card *card = arg;
 
 	atomic64_inc(&card->ndev->stats.interrupts);
-	pci_serve(card, 0);
+	pci_serve(card, 0, NULL);
 	return IRQ_HANDLED;
 }
 
 /* Interrupts may be lost, and cards hang. */
-void pci_card_watch(struct pci_card *card, unsigned int ms)
+void pci_card_watch(struct pci_card *card, unsigned int ms, const char *gone)
 {
-	pci_serve(card, ms);
-}
-
-/* Tell the card to obey @start, and wait until it does. */
-static int pci_order(struct pci_card *card, u32 start)
-{
-	unsigned int ms;
-
-	WRITE_ONCE(card->regs->sq_tail, 0);
-	WRITE_ONCE(card->regs->cq_head, 0);
-	smp_store_release(&card->regs->start, cpu_to_le32(start));
-	pci_ring(card);
-	for (ms = 0; ms < PCI_START_MS; ms++) {
-		if (le32_to_cpu(smp_load_acquire(&card->regs->started)) == start)
-			return 0;
-		usleep_range(1000, 2000);
-	}
-	return -ETIMEDOUT;
-}
-
-/* It need not have been stopped: who had it before may have crashed. */
-int pci_card_start(struct pci_card *card)
-{
-	int rc = pci_order(card, 0);
-
-	return rc ?: pci_order(card, 1);
-}
-
-void pci_card_stop(struct pci_card *card)
-{
-	if (pci_order(card, 0))
-		dev_err(&card->fn->pdev->dev, "card %u does not stop\n", card->index);
+	pci_serve(card, ms, gone);
 }
 
 const struct npulink_device_ops pci_device_ops = {

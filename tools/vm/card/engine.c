@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * engine.c - a card: takes requests off its ring when its doorbell rings, carries them out in their
- * order, and reports. Whatever the driver has written is copied once, then checked.
+ * engine.c - a card, which is a process: takes requests off its ring when its doorbell rings,
+ * carries them out in their order, and reports. Whatever the driver has written is copied
+ * once, then checked.
  */
 #include <stddef.h>
 #include <poll.h>
@@ -9,10 +10,6 @@
 #include <unistd.h>
 #include <linux/npulink_step.h>
 #include "machine.h"
-
-/* Both sides are little-endian here: the loads and stores only have to be whole. */
-#define load(p)		__atomic_load_n(p, __ATOMIC_ACQUIRE)
-#define store(p, v)	__atomic_store_n(p, v, __ATOMIC_RELEASE)
 
 #define FOUR_GIB	(4ULL << 30)
 #define DIV_MAX		0xffffff
@@ -109,26 +106,14 @@ uint32_t card_run(const struct memory *mem, const struct card_desc *desc)
 	return CARD_OK;
 }
 
-static void interrupt(struct card *card)
+void card_interrupt(struct card *card)
 {
 	uint64_t one = 1;
-	int fd = load(&card->interrupt);
 
-	if (fd < 0 || card->knob == KNOB_SILENT)
+	if (card->knob == KNOB_SILENT)
 		return;
 	store(&card->regs->interrupts, ++card->interrupts);
-	(void)!write(fd, &one, sizeof(one));
-}
-
-/* Begin anew, or stop: nothing of before is touched from here on. */
-static void obey(struct card *card, uint32_t start)
-{
-	card->start = start;
-	card->head = 0;
-	card->tail = 0;
-	store(&card->regs->cq_tail, 0);
-	store(&card->regs->error, 0);
-	store(&card->regs->started, start);
+	(void)!write(card->interrupt, &one, sizeof(one));
 }
 
 static void report(struct card *card, uint32_t tag, uint32_t status, bool tell)
@@ -143,28 +128,56 @@ static void report(struct card *card, uint32_t tag, uint32_t status, bool tell)
 	if (knob == KNOB_NOISE)
 		memset(card->cq, 0xa5, card->entries * sizeof(*card->cq));
 	if (tell)
-		interrupt(card);
+		card_interrupt(card);
 }
 
 static void broken(struct card *card)
 {
-	card->start = 0;
+	card->running = false;
 	store(&card->regs->error, CARD_ERR_INDEX);
-	interrupt(card);
+	card_interrupt(card);
 }
 
-static void take(struct card *card)
+/* Random numbers for all that the machine reads, and for some of the memory behind it. */
+static void go_mad(struct card *card)
+{
+	uint64_t state = 88172645463325252ULL + getpid();
+	uint64_t *window = (void *)card->mem->window, words = (card->mem->data_off + (1 << 20)) / 8, i;
+
+	while (card->knob == KNOB_MAD) {
+		for (i = 0; i < 4096; i++) {
+			state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+			/* More often where it hurts. */
+			if (i % 4)
+				window[state % words] = state;
+			else
+				((uint32_t *)card->regs)[state % (sizeof(*card->regs) / 4)] =
+					state >> 40;
+		}
+		card_interrupt(card);
+	}
+}
+
+static void wait_for_knob(const struct card *card, int knob)
+{
+	while (card->knob == knob)
+		usleep(1000);
+}
+
+void card_take(struct card *card)
 {
 	struct card_desc desc;
 	const struct card_desc *slot;
 	uint32_t status, nsrc;
 
 	for (;;) {
-		uint32_t start = load(&card->regs->start);
-
-		if (start != load(&card->regs->started))
-			obey(card, start);
-		if (!card->start || card->knob == KNOB_HANG)
+		if (!card->running) {
+			if (load(&card->regs->start) != 1 || load(&card->regs->error))
+				return;
+			card->running = true;
+			store(&card->regs->started, 1);
+		}
+		if (card->knob == KNOB_HANG)
 			return;
 		uint32_t n = load(&card->regs->sq_tail) - card->head;
 
@@ -178,7 +191,10 @@ static void take(struct card *card)
 		memcpy(&desc, slot, offsetof(struct card_desc, src));
 		nsrc = desc.nsrc < CARD_MAX_SRC ? desc.nsrc : CARD_MAX_SRC;
 		memcpy(desc.src, slot->src, nsrc * sizeof(desc.src[0]));
-		status = desc.tag == card->head && desc.len <= card->header->max_len ?
+		wait_for_knob(card, KNOB_LATE);
+		if (card->knob == KNOB_MAD)
+			go_mad(card);
+		status = desc.tag == card->head && desc.len <= card->max_len ?
 			 card_run(card->mem, &desc) : CARD_BAD_DESC;
 		store(&card->regs->requests, ++card->requests);
 		card->bytes += desc.len;
@@ -187,9 +203,8 @@ static void take(struct card *card)
 	}
 }
 
-void *card_engine(void *arg)
+void card_engine(struct card *card)
 {
-	struct card *card = arg;
 	struct pollfd poller = { .fd = card->doorbell, .events = POLLIN };
 	uint64_t rings;
 
@@ -200,7 +215,6 @@ void *card_engine(void *arg)
 			continue;
 		card->doorbells += rings;
 		store(&card->regs->doorbells, card->doorbells);
-		take(card);
+		card_take(card);
 	}
-	return NULL;
 }

@@ -4,13 +4,14 @@
  *
  *	vm-card FOLDER CARDS MEMORY-MIB [RESULTS]
  *
- * FOLDER gets a socket for ivshmem-doorbell (card.sock) and the machine's memory (card.ram, a link). It
- * ends when the machine leaves. In RESULTS, it takes orders (card.do) and answers (card.done), and
- * leaves its counts (card.log).
+ * FOLDER gets a socket for ivshmem-doorbell (card.sock) and the machine's memory (card.ram, a
+ * link). It ends when the machine leaves. In RESULTS, it takes orders (card.do) and answers
+ * (card.done), and leaves its counts (card.log).
  */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +39,10 @@ _Static_assert(AREA_OFF + CARD_MAX * AREA_LEN <= RINGS_LEN, "the rings fit");
 _Static_assert(sizeof(struct card_desc) == 2048, "a request's size");
 
 static struct memory memory;
-static struct card cards[CARD_MAX];
+static struct card *cards;
 static unsigned int ncards;
+static struct card_header header;
+static int resets;
 
 static void die(const char *what)
 {
@@ -60,28 +63,47 @@ static uint8_t *shared(const char *name, uint64_t len, int *fd)
 	return p;
 }
 
+/* What of it is the cards'. */
+void header_write(void)
+{
+	memcpy(memory.window, &header, offsetof(struct card_header, window_bus));
+}
+
+static int event(int flags)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | flags);
+
+	if (fd < 0)
+		die("eventfd");
+	return fd;
+}
+
 static void lay_out(void)
 {
-	struct card_header *header = (void *)memory.window;
 	unsigned int i;
 
-	*header = (struct card_header) {
+	header = (struct card_header) {
 		.magic = CARD_MAGIC, .version = CARD_VERSION, .cards = ncards, .entries = ENTRIES,
 		.max_len = MAX_LEN, .dtypes = card_dtypes(), .redops = card_redops(),
 		.area_off = AREA_OFF, .area_len = AREA_LEN, .sq_off = AREA_SQ, .cq_off = AREA_CQ,
 		.mem_off = RINGS_LEN, .mem_len = WINDOW_LEN - RINGS_LEN,
 	};
+	cards = mmap(NULL, ncards * sizeof(*cards), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (cards == MAP_FAILED)
+		die("memory");
 	for (i = 0; i < ncards; i++) {
 		uint8_t *area = memory.window + AREA_OFF + i * AREA_LEN;
 
 		cards[i] = (struct card) {
-			.index = i, .mem = &memory, .header = header, .regs = (void *)area,
+			.index = i, .mem = &memory, .regs = (void *)area,
 			.sq = (void *)(area + AREA_SQ), .cq = (void *)(area + AREA_CQ),
-			.entries = ENTRIES, .doorbell = eventfd(0, EFD_CLOEXEC), .interrupt = -1,
+			.entries = ENTRIES, .max_len = MAX_LEN,
+			.doorbell = event(0), .interrupt = event(EFD_NONBLOCK),
 		};
-		if (cards[i].doorbell < 0)
-			die("eventfd");
 	}
+	resets = event(EFD_NONBLOCK);
+	header_write();
 }
 
 static void counts(FILE *file)
@@ -90,10 +112,10 @@ static void counts(FILE *file)
 
 	for (i = 0; i < ncards; i++)
 		fprintf(file, "card %u doorbells %llu interrupts %llu requests %llu bytes %llu\n", i,
-			(unsigned long long)cards[i].regs->doorbells,
-			(unsigned long long)cards[i].regs->interrupts,
-			(unsigned long long)cards[i].regs->requests,
-			(unsigned long long)cards[i].regs->bytes);
+			(unsigned long long)cards[i].doorbells,
+			(unsigned long long)cards[i].interrupts,
+			(unsigned long long)cards[i].requests,
+			(unsigned long long)cards[i].bytes);
 }
 
 static void write_counts(const char *folder, const char *name)
@@ -111,37 +133,52 @@ static void write_counts(const char *folder, const char *name)
 	rename(part, path);
 }
 
-/* An order is a knob and a card; its answer is the counts. */
-static void obey(const char *folder)
+/* A header of which a word is wrong, until the next reset. */
+static void damage(unsigned int word, unsigned int value)
 {
-	static const char *const names[] = {
-		[KNOB_NONE] = "none", [KNOB_HANG] = "hang", [KNOB_TAG] = "tag",
-		[KNOB_INDEX] = "index", [KNOB_STATUS] = "status", [KNOB_SILENT] = "silent",
-		[KNOB_NOISE] = "noise",
-	};
-	char path[4096], name[16] = "";
-	unsigned int card = 0, i;
-	FILE *file;
+	if (word < offsetof(struct card_header, window_bus) / 4)
+		store(&((uint32_t *)memory.window)[word], value);
+}
 
-	snprintf(path, sizeof(path), "%s/card.do", folder);
+/* An order is a word and numbers; its answer is the counts. */
+static void obey(const char *results)
+{
+	static const char *const names[KNOBS] = {
+		[KNOB_NONE] = "none", [KNOB_HANG] = "hang", [KNOB_LATE] = "late",
+		[KNOB_TAG] = "tag", [KNOB_INDEX] = "index", [KNOB_STATUS] = "status",
+		[KNOB_NOISE] = "noise", [KNOB_MAD] = "mad", [KNOB_SILENT] = "silent",
+	};
+	unsigned int card = 0, value = 0, i;
+	char path[4096], name[16] = "";
+	FILE *file;
+	int n;
+
+	snprintf(path, sizeof(path), "%s/card.do", results);
 	file = fopen(path, "r");
 	if (!file)
 		return;
-	if (fscanf(file, "%15s %u", name, &card) == 2 && card < ncards) {
-		for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-			if (!strcmp(names[i], name))
-				cards[card].knob = i;
-	}
+	n = fscanf(file, "%15s %u %i", name, &card, (int *)&value);
 	fclose(file);
 	unlink(path);
-	write_counts(folder, "card.done");
+	for (i = 0; i < KNOBS && n > 1 && card < ncards; i++)
+		if (!strcmp(names[i], name))
+			cards[card].knob = i;
+	if (!strcmp(name, "die") && card < ncards && cards[card].process)
+		kill(cards[card].process, SIGKILL);
+	else if (!strcmp(name, "header"))
+		damage(card, value);
+	else if (!strcmp(name, "restore"))
+		header_write();
+	else if (!strcmp(name, "vanish"))
+		exit(0);
+	write_counts(results, "card.done");
 }
 
 int main(int argc, char **argv)
 {
-	int ram, window, listener, sock, own[CARD_MAX], its[CARD_MAX];
+	const char *results = argc > 4 ? argv[4] : NULL;
 	char path[4096], target[64];
-	struct pollfd poller;
+	int ram, window, listener, sock;
 	unsigned int i;
 
 	if (argc < 4)
@@ -166,29 +203,29 @@ int main(int argc, char **argv)
 	if (listener < 0)
 		die(path);
 	sock = accept(listener, NULL, NULL);
-	if (sock < 0)
-		die("accept");
-	for (i = 0; i < ncards; i++) {
-		own[i] = cards[i].doorbell;
-		its[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (its[i] < 0)
-			die("eventfd");
-		cards[i].interrupt = its[i];
-		if (pthread_create(&cards[i].thread, NULL, card_engine, &cards[i]))
-			die("thread");
-	}
-	if (server_welcome(sock, MACHINE, window, own, its, ncards))
+	if (sock < 0 || server_welcome(sock, MACHINE, window, cards, ncards, resets))
 		die("the machine");
-	poller = (struct pollfd) { .fd = sock, .events = POLLIN };
 	for (;;) {
+		struct pollfd pollers[] = {
+			{ .fd = sock, .events = POLLIN },
+			{ .fd = resets, .events = POLLIN },
+		};
+		uint64_t rings;
 		char byte;
 
-		if (poll(&poller, 1, argc > 4 ? 50 : -1) > 0 && read(sock, &byte, 1) <= 0)
+		poll(pollers, 2, 50);
+		if (pollers[0].revents && read(sock, &byte, 1) <= 0)
 			break;
-		if (argc > 4)
-			obey(argv[4]);
+		if (pollers[1].revents)
+			(void)!read(resets, &rings, sizeof(rings));
+		for (i = 0; i < ncards; i++)
+			slot_look(&cards[i]);
+		if (results)
+			obey(results);
 	}
-	if (argc > 4)
-		write_counts(argv[4], "card.log");
+	for (i = 0; i < ncards; i++)
+		slot_kill(&cards[i]);
+	if (results)
+		write_counts(results, "card.log");
 	return 0;
 }

@@ -45,16 +45,17 @@ static int tell(int sock, int64_t number, int fd)
 	return sendmsg(sock, &msg, MSG_NOSIGNAL) == sizeof(number) ? 0 : -1;
 }
 
-/* Version, its number, the window, the cards' doorbells, its own interrupts. */
-int server_welcome(int sock, int id, int window, const int *own, const int *its,
-		   unsigned int vectors)
+/* Version, its number, the window, the cards' doorbells and that of resets, its own interrupts. */
+int server_welcome(int sock, int id, int window, const struct card *cards, unsigned int ncards,
+		   int reset)
 {
 	unsigned int i;
 	int rc = tell(sock, 0, -1) | tell(sock, id, -1) | tell(sock, -1, window);
 
-	for (i = 0; i < vectors; i++)
-		rc |= tell(sock, CARD_PEER, own[i]);
-	for (i = 0; i < vectors; i++)
-		rc |= tell(sock, id, its[i]);
+	for (i = 0; i < ncards; i++)
+		rc |= tell(sock, CARD_PEER, cards[i].doorbell);
+	rc |= tell(sock, CARD_PEER, reset);
+	for (i = 0; i < ncards; i++)
+		rc |= tell(sock, id, cards[i].interrupt);
 	return rc;
 }
