@@ -448,7 +448,8 @@ unsigned int coll_comm_size(const struct coll_comm *comm);
  * coll_comm_fd() - for poll() and epoll
  * @comm: communicator
  *
- * Readable (POLLIN) when a request may have completed: call coll_test() then.
+ * Readable (POLLIN) when a request may have completed: call coll_test() then. From the first call
+ * of this function on, all requests of the device file are posted, as others end without it.
  * Belongs to the library; do not read, write or close it.
  *
  * Return: the file descriptor.
@@ -536,7 +537,7 @@ int coll_deregister(struct coll_comm *comm, void *addr, size_t len);
  * @request: request; if it is done and not persistent, it is freed and set to
  *	     NULL. NULL counts as done
  *
- * Makes no system call.
+ * Makes no system call, unless a small one has to be posted now, see coll_wait(3).
  *
  * Return: -EINPROGRESS: not yet. Else how the operation ended: 0, -errno.
  */
@@ -571,7 +572,7 @@ int coll_waitall(unsigned int n, struct coll_request **requests);
 int coll_start(struct coll_request *request);
 
 /**
- * coll_startall() - start several persistent requests with one system call
+ * coll_startall() - start several persistent requests with one system call or none
  * @n: how many
  * @requests: different ones, of one communicator
  *

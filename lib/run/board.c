@@ -70,7 +70,7 @@ static inline void relax(void)
 
 /* ---- opening it */
 
-static unsigned int longer(unsigned int *pause)
+unsigned int coll_board_longer(unsigned int *pause)
 {
 	*pause = *pause ? *pause * 2 : PAUSE_FIRST;
 	if (*pause > PAUSE_MAX)
@@ -81,7 +81,7 @@ static unsigned int longer(unsigned int *pause)
 /* The others are too late for us to look for them. */
 static void rest(struct coll_board *b)
 {
-	b->rest = longer(&b->pause);
+	b->rest = coll_board_longer(&b->pause);
 	b->misses = 0;
 }
 
@@ -157,7 +157,7 @@ static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 		rc = !layout ? -EAGAIN : layout != BOARD_LAYOUT ? -EPROTO : 0;
 	}
 	if (rc == -EAGAIN) {
-		b->skip = longer(&b->pause);
+		b->skip = coll_board_longer(&b->pause);
 		return false;
 	}
 	/* What was posted before has a number, too. None is being posted now. */
@@ -202,6 +202,13 @@ static enum state look(const struct board_slot *slot, uint64_t word, uint64_t nu
 	if (word >> BOARD_SHIFT > number)
 		return state_of(word, number, nranks);
 	return __atomic_load_n(&slot->fell, __ATOMIC_SEQ_CST) > number ? FALLEN : OPEN;
+}
+
+enum state coll_board_look(const struct coll_comm *comm, uint64_t number)
+{
+	const struct board_slot *slot = slot_of(&comm->board, number);
+
+	return look(slot, get(&slot->word), number, comm->nranks);
 }
 
 /* The half of it that changes when ranks come. */
@@ -328,7 +335,8 @@ static COLL_HOT bool has_room(struct coll_board *b, const struct coll_comm *comm
 	uint64_t until = 0, now;
 
 	while (!is_free(b, comm, call, number, word)) {
-		if (b->crowded)
+		/* Of one's own requests, nobody else gets rid. */
+		if (b->crowded || b->oldest)
 			return false;
 		now = coll_now_ns();
 		if (!until)
@@ -474,8 +482,8 @@ static COLL_HOT enum state bind(struct coll_comm *comm, const struct coll_board_
 }
 
 /* FALLEN: it has to be posted, as if there were no board. */
-static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_call *call,
-			       uint64_t number)
+COLL_HOT enum state coll_board_put(struct coll_comm *comm, const struct coll_board_call *call,
+				   uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct board_slot *slot = slot_of(b, number);
@@ -606,14 +614,20 @@ static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, 
 	return rc;
 }
 
-static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot *slot,
-				       uint64_t number)
+/* For a while, or until @end: OPEN. */
+COLL_HOT enum state coll_board_sleep(struct coll_comm *comm, uint64_t number, uint64_t end)
 {
 	struct coll_board *b = &comm->board;
+	struct board_slot *slot = slot_of(b, number);
 	uint64_t ns = SLEEP_NS, until = 0, now, word;
 	enum state state;
 	bool late;
 
+	if (end != COLL_NEVER) {
+		now = coll_now_ns();
+		until = end < now + SLEEP_NS ? end : now + SLEEP_NS;
+		ns = until > now ? until - now : 0;
+	}
 	if (b->crowded)
 		coll_board_make_way(comm, number, share_of(comm));
 	for (;;) {
@@ -640,26 +654,40 @@ static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot
 	}
 }
 
-/* Until all have come: MET. FALLEN: it has to be posted, as somebody does, or we do. */
-static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
+/* Until all have come: MET, or FALLEN; or OPEN: it has taken long, or it is @until. */
+COLL_HOT enum state coll_board_meet(struct coll_comm *comm, uint64_t number, uint64_t until)
 {
 	struct coll_board *b = &comm->board;
-	struct board_slot *slot = slot_of(b, number);
 	enum state state = OPEN;
 
 	if (b->rest)
 		b->rest--;
 	else if (!b->crowded)
-		state = spin(comm, slot, number);
+		state = spin(comm, slot_of(b, number), number);
 	if (state == OPEN)
-		state = sleep_until(comm, slot, number);
+		state = coll_board_sleep(comm, number, until);
+	return state == OPEN ? coll_board_await(comm, number, until) : state;
+}
+
+/* MET, or FALLEN: it has to be posted, as somebody does, or we do. */
+static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
+{
+	enum state state = coll_board_meet(comm, number, COLL_NEVER);
+
 	return state == OPEN ? coll_board_leave(comm, number) : state;
 }
 
-/* This rank has read what it needs, or needs nothing as it fell. */
+/*
+ * This rank has read what it needs, or needs nothing as it fell. Others read that as what came
+ * before being done as well, which requests are not that are there.
+ */
 static void done(struct coll_board *b, uint64_t number)
 {
-	set(&b->own->done, number + 1);
+	uint64_t all = number + 1;
+
+	if (b->oldest && b->oldest->number < all)
+		all = b->oldest->number;
+	set(&b->own->done, all);
 }
 
 /* It is met or bound: the result, which perhaps somebody has worked out. */
@@ -685,7 +713,7 @@ static COLL_HOT void take(struct coll_comm *comm, const struct coll_board_call *
 }
 
 /* With a claim. What was before it has ended, or is not on the board. */
-static COLL_HOT bool is_open(struct coll_comm *comm)
+COLL_HOT bool coll_board_is_open(struct coll_comm *comm)
 {
 	struct coll_board *b = &comm->board;
 	uint64_t next;
@@ -699,14 +727,14 @@ static COLL_HOT bool is_open(struct coll_comm *comm)
 	if (__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) || has_failed(b))
 		return false;
 	next = coll_board_next(comm);
-	if (b->own->done < next)
+	if (b->own->done < next && !b->oldest)
 		set(&b->own->done, next);
 	return true;
 }
 
 /* False: it has to be posted, or another one is bound, which coll_board_follow() sees. */
-static COLL_HOT bool end(struct coll_comm *comm, const struct coll_board_call *call,
-			 uint64_t number, enum state state)
+COLL_HOT bool coll_board_end(struct coll_comm *comm, const struct coll_board_call *call,
+			     uint64_t number, enum state state)
 {
 	struct coll_board *b = &comm->board;
 
@@ -725,11 +753,11 @@ static COLL_HOT bool end(struct coll_comm *comm, const struct coll_board_call *c
 static COLL_HOT bool attempt(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	uint64_t number = coll_board_next(comm);
-	enum state state = put(comm, call, number);
+	enum state state = coll_board_put(comm, call, number);
 
 	if (state == OPEN)
 		state = meet(comm, number);
-	return end(comm, call, number, state);
+	return coll_board_end(comm, call, number, state);
 }
 
 /* Tries it on the board. False: it has to be posted. */
@@ -740,7 +768,8 @@ bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
 
 	if (!call->code || comm->board.never || !claim(comm))
 		return false;
-	met = is_open(comm) && attempt(comm, call);
+	met = coll_board_is_open(comm) && (comm->board.oldest ? coll_board_try_beside(comm, call) :
+					   attempt(comm, call));
 	let_go(comm);
 	return met;
 }
@@ -757,7 +786,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	struct coll_board *b = &comm->board;
 	enum state state[COLL_BOARD_SLOTS / 2];
 	unsigned int nput = 0, i;
-	bool fell = false, open = !b->never && is_open(comm);
+	bool fell = false, open = !b->never && coll_board_is_open(comm);
 	uint64_t first = coll_board_next(comm);
 
 	for (i = 0; i < n; i++)
@@ -770,7 +799,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 		v[nput]->prepared = true;
 		if (!v[nput]->board.code)
 			break;
-		state[nput] = put(comm, &v[nput]->board, first + nput);
+		state[nput] = coll_board_put(comm, &v[nput]->board, first + nput);
 		fell = state[nput] == FALLEN;
 		nput++;
 	}
@@ -781,7 +810,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 			state[i] = coll_board_leave(comm, first + i);
 		else if (state[i] == OPEN)
 			state[i] = meet(comm, first + i);
-		v[i]->met = end(comm, &v[i]->board, first + i, state[i]);
+		v[i]->met = coll_board_end(comm, &v[i]->board, first + i, state[i]);
 		fell |= !v[i]->met;
 	}
 	return n - nput;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * board_meet.h - what those who meet on the board (board.c) and those who post beside it
- * (board_post.c) look at.
+ * board_meet.h - what those who meet on the board (board.c), leave requests there
+ * (board_request.c) or post beside it (board_post.c) look at.
  */
 #ifndef COLL_BOARD_MEET_H
 #define COLL_BOARD_MEET_H
@@ -132,7 +132,21 @@ static inline bool is_bound(const struct coll_board *b, const struct coll_board_
 	return __atomic_load_n(&slot_of(b, number)->code, __ATOMIC_RELAXED) == call->code;
 }
 
+/* board.c */
+bool coll_board_is_open(struct coll_comm *comm);
+enum state coll_board_put(struct coll_comm *comm, const struct coll_board_call *call,
+			  uint64_t number);
+enum state coll_board_look(const struct coll_comm *comm, uint64_t number);
+enum state coll_board_meet(struct coll_comm *comm, uint64_t number, uint64_t until);
+enum state coll_board_sleep(struct coll_comm *comm, uint64_t number, uint64_t until);
+bool coll_board_end(struct coll_comm *comm, const struct coll_board_call *call, uint64_t number,
+		    enum state state);
+unsigned int coll_board_longer(unsigned int *pause);
 enum state coll_board_leave(struct coll_comm *comm, uint64_t number);
 void coll_board_make_way(struct coll_comm *comm, uint64_t number, uint32_t share);
+
+/* board_request.c */
+enum state coll_board_await(struct coll_comm *comm, uint64_t number, uint64_t until);
+bool coll_board_try_beside(struct coll_comm *comm, const struct coll_board_call *call);
 
 #endif /* COLL_BOARD_MEET_H */

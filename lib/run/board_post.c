@@ -15,9 +15,15 @@
 #include "run/error.h"
 #include "run/op.h"
 
+/* Not while requests are there: what they cannot meet has to be posted before the rest. */
 bool coll_board_claim(struct coll_comm *comm)
 {
-	return claim(comm);
+	if (!claim(comm))
+		return false;
+	if (!comm->board.oldest)
+		return true;
+	let_go(comm);
+	return false;
 }
 
 void coll_board_let_go(struct coll_comm *comm)
@@ -37,21 +43,35 @@ static bool begin_post(struct coll_comm *comm)
 	return false;
 }
 
-/*
- * Waits until what another thread has on the board has met, or is posted. NULL: a message, for
- * which others may wait before they call what is there. Without the lock.
- */
-void coll_board_begin_post(struct coll_comm *comm)
+static void wait_to_post(struct coll_comm *comm)
 {
 	const struct timespec pause = { .tv_nsec = 50000 };
 
-	if (!comm || begin_post(comm))
-		return;
 	atomic_fetch_add_explicit(&comm->posters, 1, memory_order_relaxed);
 	do
 		nanosleep(&pause, NULL);
 	while (!begin_post(comm));
 	atomic_fetch_sub_explicit(&comm->posters, 1, memory_order_relaxed);
+}
+
+/*
+ * Waits until what another thread has on the board has met, or is posted; what requests have there
+ * is posted before. NULL: a message, for which others may wait before they call what is there.
+ * Without the lock.
+ */
+void coll_board_begin_post(struct coll_comm *comm)
+{
+	if (!comm)
+		return;
+	for (;;) {
+		if (!begin_post(comm))
+			wait_to_post(comm);
+		/* While somebody posts, no request gets there. */
+		if (!atomic_load_explicit(&comm->board.requests, memory_order_relaxed))
+			return;
+		coll_board_end_post(comm);
+		coll_board_flush(comm);
+	}
 }
 
 void coll_board_end_post(struct coll_comm *comm)
@@ -87,10 +107,18 @@ bool coll_board_number(const struct coll_operation *op, struct npulink_post *pos
 	return false;
 }
 
+/* Its root has bound something else, and gone on: the others learn of that by this rank. */
+int coll_board_differs(struct coll_comm *comm, uint64_t number)
+{
+	coll_drv_comm_abort(&comm->dev->drv, comm->id,
+			    BOARD_DIFFERS | slot_of(&comm->board, number)->code);
+	return -EPROTO;
+}
+
 /*
  * What was to be posted is bound to the board, under the next number: its result goes to where the
  * kernel would have put it. -EALREADY: to another thread, so post this one with the next number.
- * -EPROTO: something else is bound; as its root has gone on, the others learn of that by this rank.
+ * -EPROTO: see coll_board_differs().
  */
 int coll_board_follow(const struct coll_operation *op, uint64_t number)
 {
@@ -100,11 +128,8 @@ int coll_board_follow(const struct coll_operation *op, uint64_t number)
 	struct coll_copy in, out;
 
 	coll_board_prepare(op, &call);
-	if (!is_bound(b, &call, number)) {
-		coll_drv_comm_abort(&comm->dev->drv, comm->id,
-				    BOARD_DIFFERS | slot_of(b, number)->code);
-		return -EPROTO;
-	}
+	if (!is_bound(b, &call, number))
+		return coll_board_differs(comm, number);
 	if (!atomic_compare_exchange_strong_explicit(&b->next, &(uint64_t) { number }, number + 1,
 						     memory_order_relaxed, memory_order_relaxed))
 		return -EALREADY;
@@ -140,6 +165,14 @@ int coll_board_post(struct coll_operation *op)
 	} while (again);
 	coll_board_end_post(posting);
 	return rc;
+}
+
+/* The same for a request that was on the board under @number, and has fallen. With a claim. */
+int coll_board_post_fallen(struct coll_operation *op, uint64_t number)
+{
+	if (coll_board_number(op, &op->post, number))
+		return coll_board_differs(op->comm, number);
+	return coll_drv_post(&op->comm->dev->drv, &op->post);
 }
 
 /*
