@@ -291,6 +291,67 @@ static int reversed(struct ranks *ranks, struct coll_comm *comm)
 	return rc;
 }
 
+#define SOME	6
+
+static int is_idle(void *arg)
+{
+	return ++*(int *)arg % 2;
+}
+
+/* Each of them ends once, whoever is late; what is not there is passed over. */
+static int any(struct ranks *ranks, struct coll_comm *comm)
+{
+	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm), done, at[SOME];
+	static int in[SOME][COUNT], out[SOME][COUNT];
+	struct coll_request *req[SOME] = { };
+	int rc = warm_up(comm), idles = 0;
+
+	rc = rc ? rc : coll_allreduce_init(comm, in[3], out[3], COUNT, COLL_INT32, COLL_SUM,
+					   &req[3]);
+	for (int round = 0; round < 60 && !rc; round++) {
+		unsigned int left = 0, ended[SOME] = { };
+
+		if (mix(round, rank) % 16 == 0)
+			pause_us(mix(rank, round) % 2 ? 300 : 15000);
+		for (unsigned int i = 0; i < SOME && !rc; i++) {
+			if (i == 1 || (i == 3 && round % 2))
+				continue;
+			set_all(in[i], round + i + rank);
+			rc = i == 3 ? coll_start(req[i]) : add(comm, in[i], out[i], &req[i]);
+			left++;
+		}
+		if (round % 4 == 3 && !rc) {
+			rc = coll_wait_idle(&req[SOME - 1], is_idle, &idles);
+			ended[SOME - 1] = 1;
+			left--;
+		}
+		while (left && !rc) {
+			done = 1;
+			if (round % 4 == 1) {
+				rc = coll_waitsome(SOME, req, &done, at);
+			} else if (round % 4 == 2) {
+				while ((rc = coll_testany(SOME, req, at)) == -EINPROGRESS)
+					if (at[0] != SOME)
+						return rank_fail(ranks, rank, "one, but none");
+			} else {
+				rc = coll_waitany(SOME, req, at);
+			}
+			if (!rc && (!done || done > left))
+				return rank_fail(ranks, rank, "%u of %u", done, left);
+			left -= done;
+			while (done-- && !rc)
+				if (at[done] >= SOME || ended[at[done]]++ ||
+				    out[at[done]][1] != sum_of(n, round + at[done]))
+					return rank_fail(ranks, rank, "round %d: %u", round,
+							 at[done]);
+		}
+		if (!rc && (coll_waitany(SOME, req, at) || at[0] != SOME ||
+			    coll_waitsome(SOME, req, &done, at) || done))
+			return rank_fail(ranks, rank, "round %d: there is one more", round);
+	}
+	return rc ? rc : coll_request_free(&req[3]);
+}
+
 #define BIG	20000
 
 /*
@@ -633,7 +694,7 @@ int main(void)
 	ksft_print_header();
 	if (!have_device())
 		ksft_exit_skip("no device\n");
-	ksft_set_plan(23);
+	ksft_set_plan(25);
 	test(2, each, 0, "requests of each collective");
 	test(3, each, 0, "requests of each collective");
 	test(2, each, 1, "persistent ones of each collective");
@@ -643,6 +704,8 @@ int main(void)
 	test(3, computing, 0, "while the caller computes");
 	test(2, reversed, 0, "many, and the last one first");
 	test(4, reversed, 0, "many, and the last one first");
+	test(2, any, 0, "any of several");
+	test(4, any, 0, "any of several");
 	test(2, mixed, 0, "beside other calls and forms");
 	test(4, mixed, 0, "beside other calls and forms");
 	test(2, threads, 0, "two threads");

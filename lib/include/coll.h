@@ -561,6 +561,42 @@ int coll_wait_deadline(struct coll_request **request, uint64_t until_ns);
 int coll_waitall(unsigned int n, struct coll_request **requests);
 
 /**
+ * coll_testany() - has one of them completed?
+ * @n: how many
+ * @requests: those that are NULL, or persistent and not started, are passed over
+ * @index: which one; @n: none, or all are passed over
+ *
+ * Return: -EINPROGRESS: none yet; 0 if all are passed over. Else as coll_test() of that one.
+ */
+int coll_testany(unsigned int n, struct coll_request **requests, unsigned int *index);
+
+/* Sleeps until one is done; -EDEADLK: none can be before another call. Else as coll_testany(). */
+int coll_waitany(unsigned int n, struct coll_request **requests, unsigned int *index);
+
+/**
+ * coll_waitsome() - coll_waitany(), and take the others that are done as well
+ * @n: how many
+ * @requests: as for coll_testany()
+ * @ndone: how many are done; 0: all are passed over, or -EDEADLK
+ * @indices: which ones, room for @n
+ *
+ * Return: 0, or the error of one of them.
+ */
+int coll_waitsome(unsigned int n, struct coll_request **requests, unsigned int *ndone,
+		  unsigned int *indices);
+
+/**
+ * coll_wait_idle() - coll_wait() of who has something else to drive
+ * @request: request
+ * @idle: does a part of that, and may call the library. 0: there was nothing to do, so the
+ *	  caller sleeps for up to a millisecond
+ * @arg: for @idle
+ *
+ * Return: as coll_wait().
+ */
+int coll_wait_idle(struct coll_request **request, int (*idle)(void *arg), void *arg);
+
+/**
  * coll_start() - start a persistent request
  * @request: made by one of coll_*_init(), not in flight
  *
