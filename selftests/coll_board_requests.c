@@ -15,7 +15,7 @@
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
 
-#define HOT		64	/* calls until the board is there */
+#define HOT		300	/* calls until the board is there */
 #define PATIENCE	4000	/* calls, each of them by all ranks, until some are met */
 #define COUNT		8
 
