@@ -137,7 +137,7 @@ static int call(struct coll_comm *comm, int what, bool in_place, unsigned char *
 	}
 }
 
-/* The same as a request, which is posted always. */
+/* The same as a request of a group, which is posted always. */
 static int planned(struct coll_comm *comm, int what, bool in_place, unsigned char *in,
 		   unsigned char *out, size_t count, unsigned int type, unsigned int op)
 {
@@ -145,8 +145,10 @@ static int planned(struct coll_comm *comm, int what, bool in_place, unsigned cha
 	size_t own = coll_comm_rank(comm) * count * coll_dtype_size(type);
 	struct coll_request *req = NULL;
 	uint64_t before = met(comm);
-	int rc;
+	int rc = coll_group_start(comm);
 
+	if (rc)
+		return rc;
 	if (what == 0)
 		rc = coll_iallreduce(comm, send, out, count, type, op, &req);
 	else if (what == 1 && in_place)
@@ -157,6 +159,7 @@ static int planned(struct coll_comm *comm, int what, bool in_place, unsigned cha
 		rc = coll_iallgather(comm, in_place ? send : in + own, out, count, type, &req);
 	else
 		rc = coll_ialltoall(comm, send, out, count, type, &req);
+	rc |= coll_group_end(comm);
 	if (!rc)
 		rc = coll_wait(&req);
 	return rc ? rc : met(comm) == before ? 0 : -EPROTO;

@@ -108,7 +108,8 @@ static int call(struct coll_comm *comm, const struct call *c, enum form form, vo
 		recv = in;
 	if (in_place && c->what == GATHER)
 		memmove((char *)in + own, in, c->count * coll_dtype_size(c->type));
-	if (form == GROUP)
+	/* A request of a group is posted always. */
+	if (form != BLOCKING)
 		rc = coll_group_start(comm);
 	if (form == GROUP || form == BLOCKING) {
 		if (c->what == BROADCAST)
@@ -122,13 +123,14 @@ static int call(struct coll_comm *comm, const struct call *c, enum form form, vo
 		return form == GROUP ? rc | coll_group_end(comm) : rc;
 	}
 	if (c->what == BROADCAST)
-		rc = coll_ibroadcast(comm, send, recv, c->count, c->type, c->root, &req);
+		rc |= coll_ibroadcast(comm, send, recv, c->count, c->type, c->root, &req);
 	else if (c->what == SCATTER)
-		rc = coll_iscatter(comm, send, recv, c->count, c->type, c->root, &req);
+		rc |= coll_iscatter(comm, send, recv, c->count, c->type, c->root, &req);
 	else if (c->what == REDUCE)
-		rc = coll_ireduce(comm, send, recv, c->count, c->type, c->op, c->root, &req);
+		rc |= coll_ireduce(comm, send, recv, c->count, c->type, c->op, c->root, &req);
 	else
-		rc = coll_igather(comm, send, recv, c->count, c->type, c->root, &req);
+		rc |= coll_igather(comm, send, recv, c->count, c->type, c->root, &req);
+	rc |= coll_group_end(comm);
 	return end_request(&req, rc);
 }
 

@@ -483,5 +483,10 @@ unsigned int coll_comm_size(const struct coll_comm *comm)
 
 int coll_comm_fd(struct coll_comm *comm)
 {
-	return comm->dev->drv.fd;
+	struct coll_dev *dev = comm->dev;
+
+	/* Only what the kernel ends makes it readable. */
+	if (!atomic_exchange(&dev->polled, true) && !coll_dev_is_child(dev))
+		coll_board_flush_all(dev);
+	return dev->drv.fd;
 }

@@ -344,6 +344,7 @@ static int post_all(struct coll_comm *comm, struct npulink_post *posts, struct c
 			posts[i].wait_until_ns = 0;
 		}
 		pthread_mutex_unlock(&dev->lock);
+		coll_board_flush_all(dev);
 		coll_board_begin_post(posting);
 		some = number_all(comm, posts, v + done, len, claimed);
 		if (some) {
@@ -728,13 +729,23 @@ int coll_group_end(struct coll_comm *comm)
 	return groups->later ? end_several(comm, groups) : end_one(groups);
 }
 
+/* May all of them be on the board? If one has to be posted, the others fall. */
+static bool are_small(unsigned int n, struct coll_request **requests)
+{
+	for (unsigned int i = 0; i < n; i++)
+		if (!requests[i]->op.plan || !requests[i]->op.plan->board.code)
+			return false;
+	return n <= COLL_BOARD_SLOTS / 2;
+}
+
 /*
- * Idle requests, with one system call, unless they go into the group that this thread has open.
+ * Idle requests, with one system call or none, unless they go into the group that this thread has open.
  * Otherwise they are no group of the communicator: other threads may have theirs, or start some.
  */
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests)
 {
 	struct coll_group own = { }, *mine = coll_group_mine(comm);
+	unsigned int first = 0;
 	int rc;
 
 	if (mine) {
@@ -742,7 +753,12 @@ int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_req
 		return rc ? coll_group_refuse(comm, rc) : 0;
 	}
 	rc = add_all(comm, &own, n, requests);
-	if (!rc) {
+	/* If the board takes not all of them after all, those behind have the next numbers. */
+	while (!rc && first < n && are_small(n, requests) && coll_board_start(own.v[first]))
+		first++;
+	own.n -= first;
+	if (!rc && own.n) {
+		memmove(own.v, own.v + first, own.n * sizeof(*own.v));
 		pthread_mutex_lock(&comm->dev->lock);
 		rc = group_run(comm, &own);
 		pthread_mutex_unlock(&comm->dev->lock);

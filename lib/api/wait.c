@@ -113,6 +113,8 @@ int coll_test(struct coll_request **request)
 	dev = req->dev;
 	if (coll_dev_is_child(dev))
 		return coll_comm_enter(req->op.comm);
+	if (atomic_load_explicit(&req->state, memory_order_acquire) == COLL_REQ_BOARD)
+		coll_board_test(req);
 	/* Whoever holds the lock may be taking the records: look again next time. */
 	if (atomic_load_explicit(&req->state, memory_order_acquire) == COLL_REQ_INFLIGHT &&
 	    coll_ring_has_records(dev) && !pthread_mutex_trylock(&dev->lock)) {
@@ -140,6 +142,8 @@ static int wait_inflight(struct coll_request *req, uint64_t until_ns)
 	bool inflight;
 	int rc;
 
+	/* This thread may sleep for long. */
+	coll_board_flush_all(dev);
 	pthread_mutex_lock(&dev->lock);
 	coll_ring_drain(dev);
 	inflight = req->state == COLL_REQ_INFLIGHT;
@@ -166,6 +170,11 @@ int coll_wait_deadline(struct coll_request **request, uint64_t until_ns)
 	if (!req)
 		return 0;
 	rc = coll_comm_enter(req->op.comm);
+	if (rc)
+		return rc;
+	/* It is on the board, and what has not met there is in flight then. */
+	if (atomic_load_explicit(&req->state, memory_order_acquire) == COLL_REQ_BOARD)
+		rc = coll_board_wait(req, until_ns);
 	if (rc)
 		return rc;
 	switch (atomic_load_explicit(&req->state, memory_order_acquire)) {
@@ -218,6 +227,7 @@ int coll_request_free(struct coll_request **request)
 	rc = coll_comm_enter(req->op.comm);
 	if (rc)
 		return rc;
+	coll_board_test(req);
 	pthread_mutex_lock(&req->dev->lock);
 	coll_ring_drain(req->dev);
 	coll_request_settle_now(req);

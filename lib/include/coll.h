@@ -448,7 +448,8 @@ unsigned int coll_comm_size(const struct coll_comm *comm);
  * coll_comm_fd() - for poll() and epoll
  * @comm: communicator
  *
- * Readable (POLLIN) when a request may have completed: call coll_test() then.
+ * Readable (POLLIN) when a request may have completed: call coll_test() then. From the first call
+ * of this function on, all requests of the device file are posted, as others end without it.
  * Belongs to the library; do not read, write or close it.
  *
  * Return: the file descriptor.
@@ -566,7 +567,7 @@ int coll_deregister(struct coll_comm *comm, void *addr, size_t len);
  * @request: request; if it is done and not persistent, it is freed and set to
  *	     NULL. NULL counts as done
  *
- * Makes no system call.
+ * Makes no system call, unless a small one has to be posted now, see coll_wait(3).
  *
  * Return: -EINPROGRESS: not yet. Else how the operation ended: 0, -errno.
  */
@@ -590,6 +591,42 @@ int coll_wait_deadline(struct coll_request **request, uint64_t until_ns);
 int coll_waitall(unsigned int n, struct coll_request **requests);
 
 /**
+ * coll_testany() - has one of them completed?
+ * @n: how many
+ * @requests: those that are NULL, or persistent and not started, are passed over
+ * @index: which one; @n: none, or all are passed over
+ *
+ * Return: -EINPROGRESS: none yet; 0 if all are passed over. Else as coll_test() of that one.
+ */
+int coll_testany(unsigned int n, struct coll_request **requests, unsigned int *index);
+
+/* Sleeps until one is done; -EDEADLK: none can be before another call. Else as coll_testany(). */
+int coll_waitany(unsigned int n, struct coll_request **requests, unsigned int *index);
+
+/**
+ * coll_waitsome() - coll_waitany(), and take the others that are done as well
+ * @n: how many
+ * @requests: as for coll_testany()
+ * @ndone: how many are done; 0: all are passed over, or -EDEADLK
+ * @indices: which ones, room for @n
+ *
+ * Return: 0, or the error of one of them.
+ */
+int coll_waitsome(unsigned int n, struct coll_request **requests, unsigned int *ndone,
+		  unsigned int *indices);
+
+/**
+ * coll_wait_idle() - coll_wait() of who has something else to drive
+ * @request: request
+ * @idle: does a part of that, and may call the library. 0: there was nothing to do, so the
+ *	  caller sleeps for up to a millisecond
+ * @arg: for @idle
+ *
+ * Return: as coll_wait().
+ */
+int coll_wait_idle(struct coll_request **request, int (*idle)(void *arg), void *arg);
+
+/**
  * coll_start() - start a persistent request
  * @request: made by one of coll_*_init(), not in flight
  *
@@ -601,7 +638,7 @@ int coll_waitall(unsigned int n, struct coll_request **requests);
 int coll_start(struct coll_request *request);
 
 /**
- * coll_startall() - start several persistent requests with one system call
+ * coll_startall() - start several persistent requests with one system call or none
  * @n: how many
  * @requests: different ones, of one communicator
  *

@@ -7,7 +7,8 @@
  * wait for the others, and for one that a rank calls something else. For each it tries the board or
  * posts at once, and at the board it looks, gives up and posts, or sleeps. What is not in the model
  * is the time: nobody who sleeps wakes by itself, so a lost wake-up is a deadlock here. Nor is it
- * that ranks may be woken later, as that is done by whoever has to sleep or to post next.
+ * that ranks may be woken later, as that is done by whoever has to sleep or to post next; nor that a
+ * rank has several operations there at a time, as groups and requests have.
  *
  * Checked: an operation is met by all ranks or posted by all, and posted if the calls differ; who
  * has met finds in each slot what belongs to this operation; nobody adds itself to the word of

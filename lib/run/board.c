@@ -22,7 +22,7 @@
  * on. Who would post what is bound takes it from there instead. So the root is as far ahead as
  * there are slots that the others have done with; if there is none, it posts.
  *
- * One call, or group of calls, of one thread at a time: coll_board_claim(). No other thread posts a
+ * One call, or group of calls, of one thread at a time: claim(). No other thread posts a
  * collective meanwhile, which has the next number.
  */
 #include <errno.h>
@@ -34,6 +34,7 @@
 #include "base/base.h"
 #include "run/board.h"
 #include "run/board_layout.h"
+#include "run/board_meet.h"
 #include "run/cache.h"
 #include "run/comm.h"
 #include "run/drv.h"
@@ -67,51 +68,9 @@ static inline void relax(void)
 #endif
 }
 
-static inline uint64_t get(const uint64_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-static inline void set(uint64_t *p, uint64_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_RELEASE);
-}
-
-/* What this process alone has, all threads of it. */
-static inline uint64_t kept(const _Atomic uint64_t *p)
-{
-	return atomic_load_explicit(p, memory_order_relaxed);
-}
-
-static inline void keep(_Atomic uint64_t *p, uint64_t value)
-{
-	atomic_store_explicit(p, value, memory_order_relaxed);
-}
-
-/* Of what is a hint only, and where a barrier is near. */
-static inline uint32_t peek(const uint32_t *p)
-{
-	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
-}
-
-static inline void hint(uint32_t *p, uint32_t value)
-{
-	__atomic_store_n(p, value, __ATOMIC_RELAXED);
-}
-
 /* ---- opening it */
 
-static struct board_rank *rank_of(const struct coll_board *b, uint32_t rank)
-{
-	return &b->memory->ranks[rank];
-}
-
-static struct board_slot *slot_of(const struct coll_board *b, uint64_t number)
-{
-	return &b->memory->slots[number % COLL_BOARD_SLOTS];
-}
-
-static unsigned int longer(unsigned int *pause)
+unsigned int coll_board_longer(unsigned int *pause)
 {
 	*pause = *pause ? *pause * 2 : PAUSE_FIRST;
 	if (*pause > PAUSE_MAX)
@@ -122,7 +81,7 @@ static unsigned int longer(unsigned int *pause)
 /* The others are too late for us to look for them. */
 static void rest(struct coll_board *b)
 {
-	b->rest = longer(&b->pause);
+	b->rest = coll_board_longer(&b->pause);
 	b->misses = 0;
 }
 
@@ -198,7 +157,7 @@ static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 		rc = !layout ? -EAGAIN : layout != BOARD_LAYOUT ? -EPROTO : 0;
 	}
 	if (rc == -EAGAIN) {
-		b->skip = longer(&b->pause);
+		b->skip = coll_board_longer(&b->pause);
 		return false;
 	}
 	/* What was posted before has a number, too. None is being posted now. */
@@ -219,26 +178,12 @@ static __attribute__((noinline)) bool board_open(struct coll_comm *comm)
 
 /* ---- numbers */
 
-/* All before @next have one. */
-static void raise_next(struct coll_board *b, uint64_t next)
-{
-	uint64_t now = kept(&b->next);
-
-	while (now < next)
-		if (atomic_compare_exchange_weak_explicit(&b->next, &now, next,
-							  memory_order_relaxed,
-							  memory_order_relaxed))
-			return;
-}
-
 uint64_t coll_board_next(const struct coll_comm *comm)
 {
 	return kept(&comm->board.next);
 }
 
 /* ---- the word of a slot */
-
-enum state { FALLEN, OPEN, MET, BOUND };
 
 /* What @word says about @number, for which this rank has come. */
 static enum state state_of(uint64_t word, uint64_t number, uint32_t nranks)
@@ -257,6 +202,13 @@ static enum state look(const struct board_slot *slot, uint64_t word, uint64_t nu
 	if (word >> BOARD_SHIFT > number)
 		return state_of(word, number, nranks);
 	return __atomic_load_n(&slot->fell, __ATOMIC_SEQ_CST) > number ? FALLEN : OPEN;
+}
+
+enum state coll_board_look(const struct coll_comm *comm, uint64_t number)
+{
+	const struct board_slot *slot = slot_of(&comm->board, number);
+
+	return look(slot, get(&slot->word), number, comm->nranks);
 }
 
 /* The half of it that changes when ranks come. */
@@ -320,7 +272,7 @@ static uint64_t all_done(const struct coll_comm *comm)
  * This rank posts @number, for which it has not come: the others need not wait for it. Unless it
  * is BOUND.
  */
-static enum state leave(struct coll_comm *comm, uint64_t number)
+enum state coll_board_leave(struct coll_comm *comm, uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct board_slot *slot = slot_of(b, number);
@@ -348,36 +300,6 @@ static enum state leave(struct coll_comm *comm, uint64_t number)
 }
 
 /* ---- one operation */
-
-static bool has_failed(const struct coll_board *b)
-{
-	return __atomic_load_n(&b->comm->failed, __ATOMIC_RELAXED);
-}
-
-/* Mostly a number or two, for which a call takes longer than to copy them. */
-static inline void copy(void *to, const void *from, size_t len)
-{
-	if (len == 8)
-		memcpy(to, from, 8);
-	else if (len == 4)
-		memcpy(to, from, 4);
-	else if (len)
-		memcpy(to, from, len);
-}
-
-/* Does it not fit into slots? The same on all ranks. */
-static bool is_wide(const struct coll_board_call *call)
-{
-	return call->len > BOARD_BYTES;
-}
-
-/* Where a rank puts what it brings. */
-static unsigned char *data_of(struct board_rank *rank, const struct coll_board_call *call,
-			      uint64_t number)
-{
-	return is_wide(call) ? rank->wide[number % COLL_BOARD_WIDES] :
-	       rank->slots[number % COLL_BOARD_SLOTS].data;
-}
 
 /* And a result for all. */
 static unsigned char *result_of(struct board_rank *rank, const struct coll_board_call *call,
@@ -413,7 +335,8 @@ static COLL_HOT bool has_room(struct coll_board *b, const struct coll_comm *comm
 	uint64_t until = 0, now;
 
 	while (!is_free(b, comm, call, number, word)) {
-		if (b->crowded)
+		/* Of one's own requests, nobody else gets rid. */
+		if (b->crowded || b->oldest)
 			return false;
 		now = coll_now_ns();
 		if (!until)
@@ -559,8 +482,8 @@ static COLL_HOT enum state bind(struct coll_comm *comm, const struct coll_board_
 }
 
 /* FALLEN: it has to be posted, as if there were no board. */
-static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_call *call,
-			       uint64_t number)
+COLL_HOT enum state coll_board_put(struct coll_comm *comm, const struct coll_board_call *call,
+				   uint64_t number)
 {
 	struct coll_board *b = &comm->board;
 	struct board_slot *slot = slot_of(b, number);
@@ -588,7 +511,7 @@ static COLL_HOT enum state put(struct coll_comm *comm, const struct coll_board_c
 	if (!call->led && word >> BOARD_SHIFT == number + 1 && !(word & BOARD_FELL))
 		return arrive(comm, call, number, word);
 fallen:
-	return leave(comm, number);
+	return coll_board_leave(comm, number);
 }
 
 /* Looks for a little while. */
@@ -626,7 +549,7 @@ static enum state spin(struct coll_comm *comm, const struct board_slot *slot, ui
  * Wakes some of those who have met and were left asleep, before this rank sleeps or posts: so they
  * have a processor. Together all ranks wake all of them.
  */
-static COLL_HOT void make_way(struct coll_comm *comm, uint64_t number, uint32_t share)
+COLL_HOT void coll_board_make_way(struct coll_comm *comm, uint64_t number, uint32_t share)
 {
 	struct coll_board *b = &comm->board;
 	uint64_t i = kept(&b->swept);
@@ -691,16 +614,22 @@ static COLL_HOT int sleep_once(struct coll_comm *comm, struct board_slot *slot, 
 	return rc;
 }
 
-static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot *slot,
-				       uint64_t number)
+/* For a while, or until @end: OPEN. */
+COLL_HOT enum state coll_board_sleep(struct coll_comm *comm, uint64_t number, uint64_t end)
 {
 	struct coll_board *b = &comm->board;
+	struct board_slot *slot = slot_of(b, number);
 	uint64_t ns = SLEEP_NS, until = 0, now, word;
 	enum state state;
 	bool late;
 
+	if (end != COLL_NEVER) {
+		now = coll_now_ns();
+		until = end < now + SLEEP_NS ? end : now + SLEEP_NS;
+		ns = until > now ? until - now : 0;
+	}
 	if (b->crowded)
-		make_way(comm, number, share_of(comm));
+		coll_board_make_way(comm, number, share_of(comm));
 	for (;;) {
 		word = get(&slot->word);
 		state = look(slot, word, number, comm->nranks);
@@ -725,26 +654,40 @@ static COLL_HOT enum state sleep_until(struct coll_comm *comm, struct board_slot
 	}
 }
 
-/* Until all have come: MET. FALLEN: it has to be posted, as somebody does, or we do. */
-static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
+/* Until all have come: MET, or FALLEN; or OPEN: it has taken long, or it is @until. */
+COLL_HOT enum state coll_board_meet(struct coll_comm *comm, uint64_t number, uint64_t until)
 {
 	struct coll_board *b = &comm->board;
-	struct board_slot *slot = slot_of(b, number);
 	enum state state = OPEN;
 
 	if (b->rest)
 		b->rest--;
 	else if (!b->crowded)
-		state = spin(comm, slot, number);
+		state = spin(comm, slot_of(b, number), number);
 	if (state == OPEN)
-		state = sleep_until(comm, slot, number);
-	return state == OPEN ? leave(comm, number) : state;
+		state = coll_board_sleep(comm, number, until);
+	return state == OPEN ? coll_board_await(comm, number, until) : state;
 }
 
-/* This rank has read what it needs, or needs nothing as it fell. */
+/* MET, or FALLEN: it has to be posted, as somebody does, or we do. */
+static COLL_HOT enum state meet(struct coll_comm *comm, uint64_t number)
+{
+	enum state state = coll_board_meet(comm, number, COLL_NEVER);
+
+	return state == OPEN ? coll_board_leave(comm, number) : state;
+}
+
+/*
+ * This rank has read what it needs, or needs nothing as it fell. Others read that as what came
+ * before being done as well, which requests are not that are there.
+ */
 static void done(struct coll_board *b, uint64_t number)
 {
-	set(&b->own->done, number + 1);
+	uint64_t all = number + 1;
+
+	if (b->oldest && b->oldest->number < all)
+		all = b->oldest->number;
+	set(&b->own->done, all);
 }
 
 /* It is met or bound: the result, which perhaps somebody has worked out. */
@@ -770,7 +713,7 @@ static COLL_HOT void take(struct coll_comm *comm, const struct coll_board_call *
 }
 
 /* With a claim. What was before it has ended, or is not on the board. */
-static COLL_HOT bool is_open(struct coll_comm *comm)
+COLL_HOT bool coll_board_is_open(struct coll_comm *comm)
 {
 	struct coll_board *b = &comm->board;
 	uint64_t next;
@@ -784,21 +727,14 @@ static COLL_HOT bool is_open(struct coll_comm *comm)
 	if (__atomic_load_n(&b->machine->closed, __ATOMIC_RELAXED) || has_failed(b))
 		return false;
 	next = coll_board_next(comm);
-	if (b->own->done < next)
+	if (b->own->done < next && !b->oldest)
 		set(&b->own->done, next);
 	return true;
 }
 
-/* Is what is bound this call? */
-static COLL_HOT bool is_bound(const struct coll_board *b, const struct coll_board_call *call,
-			      uint64_t number)
-{
-	return __atomic_load_n(&slot_of(b, number)->code, __ATOMIC_RELAXED) == call->code;
-}
-
 /* False: it has to be posted, or another one is bound, which coll_board_follow() sees. */
-static COLL_HOT bool end(struct coll_comm *comm, const struct coll_board_call *call,
-			 uint64_t number, enum state state)
+COLL_HOT bool coll_board_end(struct coll_comm *comm, const struct coll_board_call *call,
+			     uint64_t number, enum state state)
 {
 	struct coll_board *b = &comm->board;
 
@@ -817,11 +753,11 @@ static COLL_HOT bool end(struct coll_comm *comm, const struct coll_board_call *c
 static COLL_HOT bool attempt(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	uint64_t number = coll_board_next(comm);
-	enum state state = put(comm, call, number);
+	enum state state = coll_board_put(comm, call, number);
 
 	if (state == OPEN)
 		state = meet(comm, number);
-	return end(comm, call, number, state);
+	return coll_board_end(comm, call, number, state);
 }
 
 /* Tries it on the board. False: it has to be posted. */
@@ -830,162 +766,12 @@ bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call)
 {
 	bool met;
 
-	if (!call->code || comm->board.never || !coll_board_claim(comm))
+	if (!call->code || comm->board.never || !claim(comm))
 		return false;
-	met = is_open(comm) && attempt(comm, call);
-	coll_board_let_go(comm);
+	met = coll_board_is_open(comm) && (comm->board.oldest ? coll_board_try_beside(comm, call) :
+					   attempt(comm, call));
+	let_go(comm);
 	return met;
-}
-
-/* ---- beside those who post */
-
-/*
- * From here on nobody else of this process has collectives on the board, or posts one, so that the
- * next number is the one that it seems to be.
- */
-COLL_HOT bool coll_board_claim(struct coll_comm *comm)
-{
-	int none = 0;
-
-	/* Who makes one call after the other would not let them in. */
-	if (atomic_load_explicit(&comm->posters, memory_order_relaxed))
-		return false;
-	return atomic_compare_exchange_strong_explicit(&comm->posting, &none, -1,
-						       memory_order_acquire, memory_order_relaxed);
-}
-
-COLL_HOT void coll_board_let_go(struct coll_comm *comm)
-{
-	atomic_store_explicit(&comm->posting, 0, memory_order_release);
-}
-
-static bool begin_post(struct coll_comm *comm)
-{
-	int n = atomic_load_explicit(&comm->posting, memory_order_relaxed);
-
-	while (n >= 0)
-		if (atomic_compare_exchange_weak_explicit(&comm->posting, &n, n + 1,
-							  memory_order_acquire,
-							  memory_order_relaxed))
-			return true;
-	return false;
-}
-
-/*
- * Waits until what another thread has on the board has met, or is posted. NULL: a message, for
- * which others may wait before they call what is there. Without the lock.
- */
-void coll_board_begin_post(struct coll_comm *comm)
-{
-	const struct timespec pause = { .tv_nsec = 50000 };
-
-	if (!comm || begin_post(comm))
-		return;
-	atomic_fetch_add_explicit(&comm->posters, 1, memory_order_relaxed);
-	do
-		nanosleep(&pause, NULL);
-	while (!begin_post(comm));
-	atomic_fetch_sub_explicit(&comm->posters, 1, memory_order_relaxed);
-}
-
-void coll_board_end_post(struct coll_comm *comm)
-{
-	if (comm)
-		atomic_fetch_sub_explicit(&comm->posting, 1, memory_order_release);
-}
-
-/*
- * @op is posted under @number, and those who wait for this rank on the board are told. True: it is
- * not, as its root has bound it, see coll_board_follow(). Between coll_board_begin_post() and
- * coll_board_end_post(), or with a claim.
- */
-bool coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number)
-{
-	struct coll_comm *comm = op->comm;
-	struct coll_board *b = &comm->board;
-
-	post->flags &= ~NPULINK_POST_NUMBER;
-	post->number = 0;
-	if (!b->open || !coll_op_numbered(op))
-		return false;
-	post->flags |= NPULINK_POST_NUMBER;
-	post->number = number;
-	/* What came before is posted, unless another thread takes it from the board. */
-	if (abs(atomic_load_explicit(&comm->posting, memory_order_acquire)) == 1 &&
-	    b->own->done < number)
-		set(&b->own->done, number);
-	if (kept(&b->left) != number + 1 && leave(comm, number) == BOUND && !has_failed(b))
-		return true;
-	if (b->crowded)
-		make_way(comm, number, UINT32_MAX);
-	return false;
-}
-
-/*
- * What was to be posted is bound to the board, under the next number: its result goes to where the
- * kernel would have put it. -EALREADY: to another thread, so post this one with the next number.
- * -EPROTO: something else is bound; as its root has gone on, the others learn of that by this rank.
- */
-int coll_board_follow(const struct coll_operation *op, uint64_t number)
-{
-	struct coll_comm *comm = op->comm;
-	struct coll_board *b = &comm->board;
-	struct coll_board_call call;
-	struct coll_copy in, out;
-
-	coll_board_prepare(op, &call);
-	if (!is_bound(b, &call, number)) {
-		coll_drv_comm_abort(&comm->dev->drv, comm->id,
-				    BOARD_DIFFERS | slot_of(b, number)->code);
-		return -EPROTO;
-	}
-	if (!atomic_compare_exchange_strong_explicit(&b->next, &(uint64_t) { number }, number + 1,
-						     memory_order_relaxed, memory_order_relaxed))
-		return -EALREADY;
-	coll_op_copies(op, &in, &out);
-	copy(out.len ? (void *)out.from : call.out,
-	     data_of(rank_of(b, call.root), &call, number) + call.from, call.part);
-	atomic_fetch_add_explicit(&b->met, 1, memory_order_relaxed);
-	return 0;
-}
-
-/*
- * Posts @op, which is not in a group: as POST gives it, whose out_seq is 0 if it has ended, as it
- * was bound.
- */
-int coll_board_post(struct coll_operation *op)
-{
-	struct coll_comm *posting = coll_op_numbered(op), *comm = op->comm;
-	bool again, runs;
-	int rc;
-
-	coll_board_begin_post(posting);
-	do {
-		if (coll_board_number(op, &op->post, coll_board_next(comm))) {
-			rc = coll_board_follow(op, op->post.number);
-			op->post.out_seq = 0;
-			op->post.out_result.status = 0;
-			again = rc == -EALREADY;
-			continue;
-		}
-		rc = coll_drv_post(&comm->dev->drv, &op->post);
-		runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
-		again = (runs || rc == -EALREADY) && coll_board_posted(comm, &op->post, rc);
-	} while (again);
-	coll_board_end_post(posting);
-	return rc;
-}
-
-/*
- * It was posted, or an operation with that number had been (EALREADY): another thread may not be
- * back from its POST yet. True: the number was another one's, so post it with the next one.
- */
-bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc)
-{
-	if (!(post->flags & NPULINK_POST_NUMBER))
-		return false;
-	raise_next(&comm->board, post->number + 1);
-	return rc == -EALREADY;
 }
 
 /* ---- groups */
@@ -1000,7 +786,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	struct coll_board *b = &comm->board;
 	enum state state[COLL_BOARD_SLOTS / 2];
 	unsigned int nput = 0, i;
-	bool fell = false, open = !b->never && is_open(comm);
+	bool fell = false, open = !b->never && coll_board_is_open(comm);
 	uint64_t first = coll_board_next(comm);
 
 	for (i = 0; i < n; i++)
@@ -1013,7 +799,7 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 		v[nput]->prepared = true;
 		if (!v[nput]->board.code)
 			break;
-		state[nput] = put(comm, &v[nput]->board, first + nput);
+		state[nput] = coll_board_put(comm, &v[nput]->board, first + nput);
 		fell = state[nput] == FALLEN;
 		nput++;
 	}
@@ -1021,21 +807,11 @@ unsigned int coll_board_group(struct coll_comm *comm, struct coll_request **v, u
 	for (i = 0; i < nput; i++) {
 		/* Who has to post one does not wait for the others any more. */
 		if (state[i] == OPEN && fell)
-			state[i] = leave(comm, first + i);
+			state[i] = coll_board_leave(comm, first + i);
 		else if (state[i] == OPEN)
 			state[i] = meet(comm, first + i);
-		v[i]->met = end(comm, &v[i]->board, first + i, state[i]);
+		v[i]->met = coll_board_end(comm, &v[i]->board, first + i, state[i]);
 		fell |= !v[i]->met;
 	}
 	return n - nput;
-}
-
-/*
- * The call with @number cannot be posted, for want of something. If all ranks have met later ones,
- * this rank has another idea of what comes next than others, so that is the end.
- */
-void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc)
-{
-	if (comm->board.open && coll_board_next(comm) > number && !coll_is_failure(rc))
-		coll_drv_comm_abort(&comm->dev->drv, comm->id, -rc);
 }

@@ -13,6 +13,7 @@
 
 struct coll_cached;
 struct coll_comm;
+struct coll_dev;
 struct coll_operation;
 struct coll_request;
 
@@ -67,12 +68,15 @@ struct board_rank;
  * @done: all ranks have done with collectives of lower numbers
  * @used: 1 + the number that each slot was last used for
  * @used_wide: the same of what is beside slots
+ * @oldest: request that is there, and ..
+ * @newest: .. the last of them
+ * @requests: how many are there
  * @next: the number of the next collective
  * @left: 1 + the last number of which the others know that this rank posts it
  * @swept: nobody was left asleep under lower numbers
  * @met: operations
  *
- * @next, @left and @swept belong to those who post as well, the rest to who has a claim.
+ * @next, @left, @swept and @requests belong to those who post as well, the rest to who has a claim.
  */
 struct coll_board {
 	bool never, open, crowded;
@@ -83,6 +87,8 @@ struct coll_board {
 	struct board_rank *own;
 	size_t len;
 	uint64_t done, used[COLL_BOARD_SLOTS], used_wide[COLL_BOARD_WIDES];
+	struct coll_request *oldest, *newest;
+	_Atomic unsigned int requests;
 	_Atomic uint64_t next, left, swept, met;
 };
 
@@ -103,6 +109,14 @@ int coll_board_post(struct coll_operation *op);
 bool coll_board_number(const struct coll_operation *op, struct npulink_post *post, uint64_t number);
 int coll_board_follow(const struct coll_operation *op, uint64_t number);
 bool coll_board_posted(struct coll_comm *comm, const struct npulink_post *post, int rc);
+int coll_board_differs(struct coll_comm *comm, uint64_t number);
+int coll_board_post_fallen(struct coll_operation *op, uint64_t number);
+bool coll_board_start(struct coll_request *req);
+void coll_board_test(struct coll_request *req);
+int coll_board_wait(struct coll_request *req, uint64_t until);
+void coll_board_flush(struct coll_comm *comm);
+void coll_board_flush_all(struct coll_dev *dev);
+void coll_board_leave_all(struct coll_comm *comm, bool all);
 void coll_board_withdraw(struct coll_comm *comm, uint64_t number, int rc);
 
 #endif /* COLL_RUN_BOARD_H */

@@ -20,7 +20,7 @@
  * Whatever changes in this file, or in what ranks do with it, changes this number. Ranks whose
  * libraries differ in it do not meet.
  */
-#define BOARD_LAYOUT	0x6e70756c626f0002ULL
+#define BOARD_LAYOUT	0x6e70756c626f0003ULL
 
 #define BOARD_BYTES	1024	/* that each of COLL_BOARD_SLOTS has for what a rank brings */
 #define BOARD_WIDE	8192	/* that COLL_BOARD_WIDES of them have beside them */
@@ -73,6 +73,7 @@ struct board_data {
 /**
  * struct board_rank - what only one rank writes
  * @done: it has done with all collectives of lower numbers
+ * @away: 1 + the last number for which it has left something there, while it does something else
  * @reserved: a cache line of its own
  * @slots: by number: what it brings
  * @results: by number: what is for all, or parts of it for each
@@ -81,7 +82,8 @@ struct board_data {
  */
 struct board_rank {
 	uint64_t done;
-	uint64_t reserved[7];
+	uint64_t away;
+	uint64_t reserved[6];
 	struct board_data slots[COLL_BOARD_SLOTS];
 	struct board_data results[COLL_BOARD_SLOTS];
 	unsigned char wide[COLL_BOARD_WIDES][BOARD_WIDE];
@@ -93,6 +95,8 @@ struct board_rank {
  * @layout: by rank: BOARD_LAYOUT of its library, 0 until it is there. Comes first in all versions
  * @rest: how often from now on all who sleep are woken at once
  * @pause: how often that was, the last time
+ * @requests_from: number from which on requests are left here, and ..
+ * @requests_pause: .. how many before it were not
  * @reserved: a cache line
  * @slots: by number
  * @reserved2: ranks begin with a page
@@ -102,7 +106,9 @@ struct board_memory {
 	uint64_t layout[NPULINK_BOARD_RANKS];
 	uint32_t rest;
 	uint32_t pause;
-	uint32_t reserved[14];
+	uint64_t requests_from;
+	uint32_t requests_pause;
+	uint32_t reserved[11];
 	struct board_slot slots[COLL_BOARD_SLOTS];
 	unsigned char reserved2[2496];
 	struct board_rank ranks[];

@@ -47,6 +47,8 @@ struct coll_scratch {
  * @free: requests not in use
  * @inflight: requests in flight, oldest first
  * @kept: bytes of the arena that calls have which may come again
+ * @on_board: requests that are on the boards of its communicators
+ * @polled: somebody waits for results of requests by poll()
  * @copied: operations whose payload went through the arena
  */
 struct coll_dev {
@@ -72,6 +74,8 @@ struct coll_dev {
 	struct coll_request *inflight_first, *inflight_last;
 	unsigned int inflight;
 	size_t kept;
+	_Atomic unsigned int on_board;
+	_Atomic bool polled;
 	_Atomic uint64_t copied;
 };
 

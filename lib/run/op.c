@@ -111,6 +111,17 @@ static size_t grains(size_t len)
 	return (len + COLL_ARENA_GRAIN - 1) & ~(size_t)(COLL_ARENA_GRAIN - 1);
 }
 
+static size_t payload_len(const struct coll_operation *op)
+{
+	return grains(slot_len(op, NPULINK_SLOT_SEND)) + grains(slot_len(op, NPULINK_SLOT_RECV));
+}
+
+/* Nothing would be pinned for its payload. */
+bool coll_op_is_small(const struct coll_operation *op)
+{
+	return payload_len(op) <= op->comm->copy_max;
+}
+
 void coll_op_unbind(struct coll_operation *op)
 {
 	struct coll_dev *dev = op->comm->dev;
@@ -154,7 +165,7 @@ static void bind_arena(struct coll_operation *op)
 {
 	struct coll_comm *comm = op->comm;
 	size_t send = grains(slot_len(op, NPULINK_SLOT_SEND));
-	size_t payload = send + grains(slot_len(op, NPULINK_SLOT_RECV));
+	size_t payload = payload_len(op);
 	size_t scratch = grains(slot_len(op, NPULINK_SLOT_SCRATCH));
 	bool copy = payload && payload <= comm->copy_max;
 	bool temp = scratch && scratch <= comm->copy_max;
@@ -397,8 +408,12 @@ static int post_and_wait(struct coll_operation *op, bool *refused)
 {
 	struct coll_drv *drv = &op->comm->dev->drv;
 	struct npulink_result result;
-	int rc = coll_board_post(op);
-	bool runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
+	bool runs;
+	int rc;
+
+	coll_board_flush_all(op->comm->dev);
+	rc = coll_board_post(op);
+	runs = !rc || ((rc == -EINTR || rc == -ETIME) && op->post.out_seq);
 
 	*refused = !runs;
 	if (!rc)

@@ -99,6 +99,7 @@ static inline bool coll_op_in_arena(const struct coll_operation *op)
 int coll_op_plan(struct coll_operation *op);
 void coll_op_unplan(struct coll_operation *op);
 bool coll_op_may_repeat(const struct coll_operation *op);
+bool coll_op_is_small(const struct coll_operation *op);
 int coll_op_bind(struct coll_operation *op);
 int coll_op_rebind(struct coll_operation *op);
 void coll_op_copy_in(struct coll_operation *op);

@@ -77,6 +77,12 @@ uint64_t coll_request_cookie(const struct coll_request *req)
 	return (uint64_t)req->generation << 32 | req->index;
 }
 
+/* NULL: there are not so many. */
+struct coll_request *coll_request_of(const struct coll_dev *dev, unsigned int index)
+{
+	return index / CHUNK < dev->nchunks ? &dev->chunks[index / CHUNK][index % CHUNK] : NULL;
+}
+
 /* ---- in flight; lock held */
 
 /* Before it is posted: its record may come before POST returns. */
@@ -219,7 +225,8 @@ static int start_error(struct coll_request *req, int rc)
 	return rc ? coll_fail_op(&req->op, rc) : 0;
 }
 
-static int post_request(struct coll_request *req)
+/* @fallen: it was on the board, has a number, and is posted at any rate. */
+static int post_request(struct coll_request *req, bool fallen)
 {
 	struct coll_dev *dev = req->dev;
 	struct coll_operation *op = &req->op;
@@ -234,7 +241,7 @@ static int post_request(struct coll_request *req)
 		copy = false;
 		op->post.flags = 0;
 		op->post.wait_until_ns = 0;
-		rc = coll_board_post(op);
+		rc = fallen ? coll_board_post_fallen(op, req->number) : coll_board_post(op);
 		pthread_mutex_lock(&dev->lock);
 		if (!rc) {
 			req->seq = op->post.out_seq;
@@ -245,7 +252,7 @@ static int post_request(struct coll_request *req)
 		coll_request_land(req, COLL_REQ_IDLE);
 		if (rc == -EINTR)
 			continue;
-		if (rc == -EBUSY && coll_make_room(dev, false))
+		if (rc == -EBUSY && coll_make_room(dev, fallen))
 			continue;
 		if (rc != -ESTALE || stale)
 			break;
@@ -257,6 +264,33 @@ static int post_request(struct coll_request *req)
 	}
 	coll_op_finish(op, rc);
 	return rc;
+}
+
+/* What was on the board has ended: nothing is bound. */
+void coll_request_met(struct coll_request *req, int status)
+{
+	req->op.status = status;
+	if (coll_is_failure(status))
+		atomic_store_explicit(&req->op.comm->failed, status, memory_order_relaxed);
+	atomic_store_explicit(&req->state, COLL_REQ_DONE, memory_order_release);
+}
+
+/* It has fallen there. If it cannot be posted, who waits for it learns why. */
+void coll_request_fell(struct coll_request *req)
+{
+	struct coll_comm *comm = req->op.comm;
+	struct coll_dev *dev = req->dev;
+	int rc;
+
+	pthread_mutex_lock(&dev->lock);
+	rc = coll_ring_setup(dev);
+	rc = rc ? rc : coll_op_bind(&req->op);
+	rc = rc ? rc : post_request(req, true);
+	pthread_mutex_unlock(&dev->lock);
+	if (!rc)
+		return;
+	coll_board_withdraw(comm, req->number, rc);
+	coll_request_met(req, rc);
 }
 
 /* Starts one that is idle: by the kernel, or on the spot if nobody else is concerned. */
@@ -271,6 +305,8 @@ int coll_request_start(struct coll_request *req)
 			atomic_store(&req->state, COLL_REQ_DONE);
 		return req->op.status;
 	}
+	if (req->op.plan && coll_board_start(req))
+		return 0;
 	pthread_mutex_lock(&dev->lock);
 	if (!req->op.plan) {
 		coll_self_start(req);
@@ -284,7 +320,7 @@ int coll_request_start(struct coll_request *req)
 	} else {
 		rc = coll_op_bind(&req->op);
 		if (!rc)
-			rc = start_error(req, post_request(req));
+			rc = start_error(req, post_request(req, false));
 	}
 	pthread_mutex_unlock(&dev->lock);
 	return rc;
@@ -309,6 +345,7 @@ int coll_requests_leave(struct coll_comm *comm, bool force)
 
 	coll_ring_drain(dev);
 	coll_group_forget(comm);
+	coll_board_leave_all(comm, force);
 	for (int pass = force; pass < 2; pass++) {
 		for (unsigned int i = 0; i < dev->nchunks * CHUNK; i++) {
 			struct coll_request *req = &dev->chunks[i / CHUNK][i % CHUNK];

@@ -17,6 +17,7 @@ enum coll_request_state {
 	COLL_REQ_IDLE,		/* persistent, not started */
 	COLL_REQ_QUEUED,	/* collected by a group */
 	COLL_REQ_SELF,		/* to or from the own rank, not matched yet */
+	COLL_REQ_BOARD,		/* has left on the board what it brings */
 	COLL_REQ_INFLIGHT,	/* posted */
 	COLL_REQ_LANDED,	/* has ended, but its results are in memory of our own */
 	COLL_REQ_DONE,		/* has a result that was not fetched */
@@ -36,8 +37,9 @@ enum coll_request_state {
  * @prepared: @board says what it is on the board
  * @board: that
  * @met: it was done there
- * @number: its number, if it was not, and others of the group were tried
- * @next: of the pool, of the list in flight, or of the self list
+ * @number: its number, if it is there, or was not met and others of the group were tried
+ * @asked_ns: when it was first tested there
+ * @next: of the pool, of the list in flight or on the board, or of the self list
  * @prev: of the list in flight
  */
 struct coll_request {
@@ -50,6 +52,7 @@ struct coll_request {
 	bool persistent, blocking, settling, prepared, met;
 	struct coll_board_call board;
 	uint64_t number;
+	uint64_t asked_ns;
 	struct coll_request *next, *prev;
 };
 
@@ -62,6 +65,9 @@ void coll_request_done(struct coll_request *req, int status);
 void coll_request_settle(struct coll_request *req);
 bool coll_request_settle_now(struct coll_request *req);
 bool coll_requests_settle(struct coll_dev *dev);
+void coll_request_met(struct coll_request *req, int status);
+void coll_request_fell(struct coll_request *req);
+struct coll_request *coll_request_of(const struct coll_dev *dev, unsigned int index);
 int coll_request_start(struct coll_request *req);
 int coll_ring_setup(struct coll_dev *dev);
 bool coll_ring_has_records(const struct coll_dev *dev);

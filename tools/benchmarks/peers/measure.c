@@ -7,8 +7,9 @@
  *
  * FILE holds what the ranks share; it is made anew by whoever starts them. BUDGET: milliseconds
  * for each point. LIB and SETTING go to the output unchanged. A POINT is
- * COLLECTIVE:BYTES:TYPE[:MODE[:ITERATIONS]]; MODE is plain, batch, overlap, or fresh: no call has
- * the buffers of one of the FRESH calls before it. Rank 0 prints one line of JSON per point.
+ * COLLECTIVE:BYTES:TYPE[:MODE[:ITERATIONS]]; MODE is plain, batch, overlap, request: started and
+ * waited for, persist: the same, prepared once, or fresh: no call has the buffers of one of the
+ * FRESH calls before it. Rank 0 prints one line of JSON per point.
  *
  * SETTING is a word or several, joined by "-", which adaptors may look for: see bench_has(). With
  * "pin", rank i has processor i modulo their number, also if there are more ranks than processors.
@@ -65,9 +66,11 @@ struct shared {
 	struct outcome outcomes[MAX_RANKS];
 };
 
-enum mode { PLAIN, BATCHED, OVERLAP, AFRESH, MODES };
+enum mode { PLAIN, BATCHED, OVERLAP, AFRESH, REQUEST, PERSIST, MODES };
 
-static const char *const mode_names[] = { "plain", "batch", "overlap", "fresh" };
+static const char *const mode_names[] = {
+	"plain", "batch", "overlap", "fresh", "request", "persist",
+};
 
 struct point {
 	enum mode mode;
@@ -342,6 +345,12 @@ static void loop(const struct point *pt, unsigned int iters, bool communicate, u
 				lib_wait();
 		} else if (pt->mode == BATCHED) {
 			lib_run_batch(&pt->call);
+		} else if (pt->mode == REQUEST) {
+			lib_start(&pt->call);
+			lib_wait();
+		} else if (pt->mode == PERSIST) {
+			lib_start_again(&pt->call);
+			lib_wait_again();
 		} else if (pt->mode == AFRESH) {
 			struct bench_call call = call_of(pt, i);
 
@@ -556,7 +565,8 @@ static void run_rank(int argc, char **argv)
 		parse(argv[i], &pt);
 		pt.call.send = send;
 		pt.call.recv = recv;
-		if ((pt.mode == OVERLAP && !lib_start(NULL)) ||
+		if (((pt.mode == OVERLAP || pt.mode == REQUEST) && !lib_start(NULL)) ||
+		    (pt.mode == PERSIST && !lib_start_again(NULL)) ||
 		    (pt.mode == AFRESH && lib_binds_buffers))
 			continue;
 		run_point(&pt, budget, argv[4]);

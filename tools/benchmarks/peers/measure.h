@@ -63,6 +63,9 @@ void lib_run_batch(const struct bench_call *call);
 /* Where there are operations that go on while the caller computes. */
 bool lib_start(const struct bench_call *call);
 void lib_wait(void);
+/* The same, of what is prepared once for each buffer and count, if there is that. */
+bool lib_start_again(const struct bench_call *call);
+void lib_wait_again(void);
 void lib_exit(void);
 
 /* Whether the setting that is measured has this among its words. */

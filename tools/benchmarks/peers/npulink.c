@@ -12,7 +12,8 @@ const bool lib_forks = true;
 const bool lib_binds_buffers;
 
 static struct coll_comm *comm;
-static struct coll_request *request;
+static struct coll_request *request, *again;
+static struct bench_call prepared;
 
 static void must(int rc)
 {
@@ -97,7 +98,36 @@ void lib_wait(void)
 	must(coll_wait(&request));
 }
 
+static bool is_prepared(const struct bench_call *c)
+{
+	return again && prepared.kind == c->kind && prepared.count == c->count &&
+	       prepared.is_float == c->is_float && prepared.recv == c->recv;
+}
+
+bool lib_start_again(const struct bench_call *c)
+{
+	if (!c)
+		return true;
+	if (c->kind != BENCH_ALLREDUCE)
+		bench_die("not a collective that is prepared here");
+	if (!is_prepared(c)) {
+		must(coll_request_free(&again));
+		must(coll_allreduce_init(comm, c->send, c->recv, c->count,
+					 c->is_float ? COLL_FLOAT32 : COLL_INT32, COLL_SUM,
+					 &again));
+		prepared = *c;
+	}
+	must(coll_start(again));
+	return true;
+}
+
+void lib_wait_again(void)
+{
+	must(coll_wait(&again));
+}
+
 void lib_exit(void)
 {
+	coll_request_free(&again);
 	coll_comm_destroy(comm);
 }
