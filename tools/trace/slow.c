@@ -52,6 +52,7 @@ struct ledger {
 	size_t nlinks;
 	uint64_t waited;		/* by all */
 	size_t probes;			/* ranks that are left out */
+	uint32_t hidden;		/* communicators that others own */
 };
 
 static uint64_t blame(const struct blamed *b)
@@ -324,7 +325,7 @@ static void print_ranks(const struct ledger *sum)
 		const struct blamed *b = &sum->ranks[i];
 		char dev[16] = "-", pid[16] = "-", share[16] = "-", last[16] = "-";
 
-		if (!b->steps)
+		if (!b->steps && !b->typical.runs)
 			continue;
 		if (!opts.details && shown == SHOW) {
 			printf("and %zu more; see --details\n", sum->nranks - i);
@@ -345,12 +346,17 @@ static void print_ranks(const struct ledger *sum)
 		if (b->typical.runs)
 			snprintf(last, sizeof(last), "%.0f %%",
 				 100. * b->typical.last / b->typical.runs);
+		late_text(quantile(b->late, .5), median);
+		late_text(quantile(b->late, .99), p99);
+		/* With --since, of collectives. */
+		if (!b->steps) {
+			human_time(b->typical.median / 1e9, median);
+			human_time(b->typical.worst / 1e9, p99);
+		}
 		printf("%4u %5u %-8s %7s %11s %11s %6s %6s %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
 		       b->rank, dev, pid, human_time(b->waited / 1e9, waited),
 		       b->known ? human_time(b->own / 1e9, own) : "-", share, last, b->steps,
-		       late_text(quantile(b->late, .5), median),
-		       late_text(quantile(b->late, .99), p99),
-		       sparkline(b->late, line, sizeof(line)));
+		       median, p99, sparkline(b->late, line, sizeof(line)));
 	}
 }
 
@@ -691,6 +697,7 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight,
 	}
 	put_u64(obj, "waited_ns", sum->waited);
 	put_u64(obj, "probes", sum->probes);
+	put_u64(obj, "hidden_comms", sum->hidden);
 	json_object_object_add(obj, "rare", rare_json(sum));
 	json_object_object_add(obj, "in_flight", in_flight);
 	json_object_object_add(obj, "ranks", ranks);
@@ -746,6 +753,7 @@ static int tell(struct flight_log *log, const struct asked *asked, uint32_t *hid
 	rc = add_up(log, &sum);
 	if (!rc) {
 		sum.probes = probes;
+		sum.hidden = *hidden;
 		qsort(sum.ranks, sum.nranks, sizeof(*sum.ranks), by_blame);
 		qsort(sum.links, sum.nlinks, sizeof(*sum.links), by_speed);
 		array = old_ops(asked->comm, &told);
