@@ -5,7 +5,8 @@
  *
  * WHAT: late (the odd rank, each time), never (nothing goes wrong), fifo (the odd rank's
  * thread, which is not its first, opens $FIFO), child (the odd rank has a child that has inherited
- * all its files), memory (the odd rank fills memory without end).
+ * all its files), memory (the odd rank fills memory without end), count (the odd rank calls
+ * with another count).
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -54,6 +55,8 @@ static void *work(void *arg)
 
 	for (int i = 0;; i++) {
 		trouble(i);
+		if (odd && i == BEFORE && !strcmp(what, "count"))
+			count /= 2;
 		if (coll_allreduce(comm, COLL_IN_PLACE, buf, count, COLL_FLOAT32, COLL_SUM))
 			_exit(1);
 	}

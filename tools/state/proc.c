@@ -164,7 +164,9 @@ bool proc_dead(uint32_t pid)
 {
 	struct proc proc;
 
-	proc_read(pid, &proc);
+	read_status(pid, &proc);
+	if (has_ended(&proc))
+		read_thread(pid, &proc);
 	return pid && (proc.state == '?' || has_ended(&proc));
 }
 
