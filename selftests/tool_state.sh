@@ -9,6 +9,7 @@
 tree=${NPULINK_TREE:-.}
 . "$tree/selftests/tool_lib.sh"
 : "${scratch:?}" "${schemas:?}"
+pids=()
 nobody="setpriv --reuid=65534 --regid=65534 --clear-groups"
 
 # What another user sees: with that status, that there is something.

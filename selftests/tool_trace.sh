@@ -7,6 +7,7 @@
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
+pids=()
 knobs=/sys/kernel/debug/npulink_soft
 params=/sys/module/npulink/parameters
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug

@@ -545,8 +545,8 @@ static int examine_all(uint64_t id, uint64_t limit_ns)
 	free(reps);
 	if (array)
 		json_print(array);
-	else if (!n && id == ANY_DEV && !all.hidden_comms)
-		printf("there are no communicators\n");
+	else if (!n && id == ANY_DEV)
+		printf("there are no communicators that you may see\n");
 	if (!array && id == ANY_DEV)
 		others_text();
 	if (!n && id != ANY_DEV)
