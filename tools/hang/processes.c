@@ -53,7 +53,7 @@ void find_starved(struct report *reps, size_t n)
 		for (size_t k = 0; k < reps[i].nculprits && k < MAX_CULPRITS; k++) {
 			struct culprit *c = &reps[i].culprits[k];
 
-			/* A disk is no matter of processors, nor is now what was before a deadline. */
+			/* A disk is no matter of processors, nor is now a deadline that is over. */
 			if (c->starve && c->starve->why && strcmp(c->why, "late") &&
 			    (strcmp(c->why, "blocked") || !strcmp(c->starve->why, "memory-high")))
 				c->why = c->starve->why;

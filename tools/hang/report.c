@@ -38,7 +38,7 @@ static const struct reason {
 	{ "waits-elsewhere", "has not called it: its process waits in another communicator",
 	  "have all ranks call communicators in one order, or without waiting" },
 	{ "late", "was waited for until the deadline",
-	  "npulink slow and its stack say what it did instead; COLL_DEADLINE sets another deadline" },
+	  "npulink slow, and its stack, say what it did instead; COLL_DEADLINE is the deadline" },
 	{ "mismatch", "called something else than its peer", NULL },
 	{ "link", "gets its bytes over a link that is slow, or lost", "npulink doctor" },
 	{ "engine", "waits for the engine of its device", "npulink dev show" },

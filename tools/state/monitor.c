@@ -83,8 +83,9 @@ static void event_text(const struct state_event *e)
 	case NPULINK_EVENT_FAIL:
 		/* What they have called is for their owner only. */
 		if (e->cause == NPULINK_CAUSE_MISMATCH && e->peer != NONE)
-			printf("comm %u: ranks %u and %u called different things as operation %" PRIu64 ", see: npulink comm show %u\n",
-			       e->comm, e->rank, e->peer, e->number, e->comm);
+			printf("comm %u: ranks %u and %u called different things as operation %llu, see: npulink comm show %u\n",
+			       e->comm, e->rank, e->peer, (unsigned long long)e->number,
+			       e->comm);
 		else
 			printf("comm %u: %s\n", e->comm, cause_text(&cause, text, sizeof(text)));
 		break;

@@ -166,7 +166,7 @@ struct proc {
 	char wchan[64];
 	char group[512];	/* the cgroup that is frozen, with F */
 	uint32_t tracer;
-	uint32_t tid;		/* the thread that this is about: the first that has not ended, or calls */
+	uint32_t tid;		/* the thread that this is about: it calls, or has not ended */
 };
 
 void proc_read(uint32_t pid, struct proc *proc);
@@ -199,7 +199,7 @@ struct starve {
 	uint64_t ns, ran, delayed;	/* between the looks */
 	int policy;
 	unsigned int stolen;		/* percent of all processors */
-	const char *why;	/* memory-high, throttled, starved, stolen; NULL: nothing holds it up */
+	const char *why;		/* memory-high, throttled, starved, stolen; NULL: none */
 	char limit[256];		/* the cgroup that does */
 };
 

@@ -451,8 +451,9 @@ static void print_culprit(const struct blamed *b, const struct starve *starve)
 	printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: ", b->rank, b->comm,
 	       b->task, b->pid, b->left ? "has gone; it kept" : "keeps");
 	if (typical_is_late(t))
-		printf("of the last %" PRIu64 " collectives it called %" PRIu64 " later than most others, %" PRIu64 " as the last of all, mostly %s later, of %s from one to the next\n",
-		       t->runs, t->later, t->last, human_time(t->median / 1e9, time),
+		printf("of the last %llu collectives it called %llu later than most others, %llu as the last of all, mostly %s later, of %s from one to the next\n",
+		       (unsigned long long)t->runs, (unsigned long long)t->later,
+		       (unsigned long long)t->last, human_time(t->median / 1e9, time),
 		       human_time(t->period / 1e9, period));
 	else
 		printf("%s, all of them together\n", human_time(blame(b) / 1e9, time));
