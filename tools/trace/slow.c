@@ -22,6 +22,7 @@
 #define BUCKETS	NPULINK_FLIGHT_BUCKETS
 #define SHOW	10	/* lines of each table, without --details */
 #define READ	(NPULINK_FLIGHT_PEERS | NPULINK_FLIGHT_OPS)
+#define FEW_USED	10	/* times less than the busiest link */
 #define RARE	20	/* one of so many steps is no habit */
 #define RARE_WORTH	100000000	/* ns of those, below which nothing is said of them */
 #define LONG	1000000000	/* ns in flight, from which on an operation is told of */
@@ -425,15 +426,30 @@ static void look_at_culprit(const struct ledger *sum, struct starve *starve)
 
 /*
  * The slowest link, if most are twice as fast: not only on the whole, which a few requests
- * that were held up would do, but also in the middle.
+ * that were held up would do, but also in the middle. Links that are hardly used say nothing, of
+ * themselves or others. *usual: one in the middle.
  */
-static const struct slow_link *slowest(const struct ledger *sum)
+static const struct slow_link *slowest(const struct ledger *sum, const struct slow_link **usual)
 {
-	const struct slow_link *l = sum->links, *usual = l + sum->nlinks / 2;
+	const struct slow_link *l = NULL;
+	uint64_t busiest = 0;
+	size_t n = 0, k = 0;
 
-	if (sum->nlinks < 3 || ns_per_byte(l) < 2 * ns_per_byte(usual) ||
-	    (ns_per_byte(l) - ns_per_byte(usual)) * l->bytes < WORTH ||
-	    quantile(l->slow, .5) <= quantile(usual->slow, .5))
+	for (size_t i = 0; i < sum->nlinks; i++)
+		if (sum->links[i].moves > busiest)
+			busiest = sum->links[i].moves;
+	for (size_t i = 0; i < sum->nlinks; i++) {
+		if (sum->links[i].moves * FEW_USED < busiest)
+			continue;
+		l = l ? l : &sum->links[i];
+		n++;
+	}
+	for (size_t i = 0; i < sum->nlinks; i++)
+		if (sum->links[i].moves * FEW_USED >= busiest && k++ == n / 2)
+			*usual = &sum->links[i];
+	if (n < 3 || ns_per_byte(l) < 2 * ns_per_byte(*usual) ||
+	    (ns_per_byte(l) - ns_per_byte(*usual)) * l->bytes < WORTH ||
+	    quantile(l->slow, .5) <= quantile((*usual)->slow, .5))
 		return NULL;
 	return l;
 }
@@ -467,7 +483,7 @@ static void print_findings(const struct ledger *sum, bool told, const struct sta
 {
 	/* What is in flight for long is not counted: who was slow before it is not the answer. */
 	const struct blamed *b = told ? NULL : culprit(sum);
-	const struct slow_link *l = slowest(sum);
+	const struct slow_link *usual, *l = slowest(sum, &usual);
 	unsigned int n = 0;
 	char time[16];
 
@@ -487,7 +503,7 @@ static void print_findings(const struct ledger *sum, bool told, const struct sta
 		printf("\n");
 	if (l)
 		printf("the link from npu%u to npu%u is %.1f times as slow as most\n\n", l->from,
-		       l->to, ns_per_byte(l) / ns_per_byte(&sum->links[sum->nlinks / 2]));
+		       l->to, ns_per_byte(l) / ns_per_byte(usual));
 }
 
 /* ---- what is going on: the ledgers know only of steps that have ended */
@@ -634,7 +650,7 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight,
 	struct json_object *obj = json_object_new_object(), *ranks = json_object_new_array();
 	struct json_object *links = json_object_new_array(), *o;
 	const struct blamed *b = culprit(sum);
-	const struct slow_link *l = slowest(sum);
+	const struct slow_link *usual, *l = slowest(sum, &usual);
 	char name[16];
 
 	for (size_t i = 0; i < sum->nranks; i++) {
