@@ -12,11 +12,12 @@
 #define NDEV	2
 #define GROUP	"/sys/fs/cgroup/npulink-rdma-hang"
 
-enum { STOPPED, FROZEN, THREAD, HOWS };
+enum { STOPPED, FROZEN, THREAD, SILENT, HOWS };
 
 /*
  * How rank 1, of machine 1, is held up: what is said of it, and the state of its process. THREAD:
- * its first thread has ended, and another one goes on, though not with this.
+ * its first thread has ended, and another one goes on, though not with this. SILENT: what its
+ * machine sends is lost after it has answered, so that what it does now is not known.
  */
 static const struct {
 	const char *name, *why, *state;
@@ -24,6 +25,7 @@ static const struct {
 	[STOPPED] = { "stopped", "stopped", "T" },
 	[FROZEN] = { "frozen with its cgroup", "frozen", "F" },
 	[THREAD] = { "without its first thread, and does not call", "never-called", "S" },
+	[SILENT] = { "behind a network that is cut", "never-called", "S" },
 };
 
 static unsigned int how;
@@ -46,6 +48,16 @@ static bool marked(unsigned int of)
 		usleep(100000);
 	}
 	return false;
+}
+
+/* Both machines are there: of marks after those of the end. */
+static bool met(unsigned int first)
+{
+	char path[256];
+
+	mark_path(path, first + machine);
+	close(open(path, O_CREAT | O_WRONLY, 0644));
+	return marked(first + !machine);
 }
 
 /* Ask npulink until it says so of the newest communicator. */
@@ -89,6 +101,15 @@ static bool there_says(void)
 			 "all(.state == \"up\" and .bytes > 0 and .connections == 1)");
 }
 
+/* An old answer is none: it only says when there was one. */
+static bool there_says_nothing(void)
+{
+	return tool_says("hang -t 0", ".[-1] | .state == \"hangs\" and "
+			 "([.culprits[].rank] == [1]) and (.culprits[0] | "
+			 ".why == \"not-answered\" and .answered_ns > 2000000000 and "
+			 "(has(\"process_state\") | not))");
+}
+
 /* What each machine can tell while rank 1 is held up, and rank 0 waits for it. */
 static int watch(pid_t rank)
 {
@@ -99,9 +120,18 @@ static int watch(pid_t rank)
 		ok = !run("mkdir " GROUP " && echo %d >" GROUP "/cgroup.procs && "
 			  "echo 1 >" GROUP "/cgroup.freeze", rank);
 	ok = ok && (machine ? here_says() : there_says());
+	if (how == SILENT) {
+		ok &= met(2);
+		if (machine)
+			ok &= !run("tc qdisc add dev eth0 root netem loss 100%%");
+		else
+			ok &= there_says_nothing();
+	}
 	mark_path(path, machine);
 	close(open(path, O_CREAT | O_WRONLY, 0644));
 	ok &= marked(!machine);
+	if (machine && how == SILENT)
+		ok &= !run("tc qdisc del dev eth0 root");
 	if (machine && how == FROZEN)
 		ok &= !run("echo 0 >" GROUP "/cgroup.freeze && "
 			   "echo %d >/sys/fs/cgroup/cgroup.procs && rmdir " GROUP, rank);
@@ -169,6 +199,7 @@ static int held_up(struct coll_comm *comm, unsigned int rank)
 int main(void)
 {
 	remote_setup(NDEV, 20000);
+	run("modprobe sch_netem");
 	ksft_print_header();
 	ksft_set_plan(HOWS + 2);
 	for (how = 0; how < HOWS; how++)

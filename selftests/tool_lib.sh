@@ -132,6 +132,44 @@ valid()
 	result "$got" "$name"
 }
 
+# start N WHAT ODD: the ranks of a job (helpers/job.c), whose processes are $pids
+start()
+{
+	local n=$1 r
+
+	shift
+	pids=()
+	port=$((${port-29700} + 1))
+	for ((r = 0; r < n; r++)); do
+		RANK=$r LOCAL_RANK=$r WORLD_SIZE=$n MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+			LD_LIBRARY_PATH=${NPULINK_TREE:-.}/build/lib \
+			"${NPULINK_TESTS:-${NPULINK_TREE:-.}/build/selftests}/helpers/job" "$@" \
+			>/dev/null 2>&1 &
+		pids[r]=$!
+	done
+}
+
+stop()
+{
+	kill -KILL "${pids[@]}" 2>/dev/null
+	wait "${pids[@]}" 2>/dev/null
+}
+
+# until_json NAME FILTER COMMAND...: sooner or later the command's output is JSON for which the
+# filter is true. Half a minute is long on any host.
+until_json()
+{
+	local name=$1 filter=$2 i got=1
+
+	shift 2
+	for ((i = 0; i < 300 && got != 0; i++)); do
+		"$@" >"$scratch/out" 2>"$scratch/err"
+		jq -e "$filter" "$scratch/out" >/dev/null 2>>"$scratch/err" && got=0
+		[ $got = 0 ] || sleep 0.1
+	done
+	result $got "$name"
+}
+
 finish()
 {
 	echo "1..$count"

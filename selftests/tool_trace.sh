@@ -7,6 +7,7 @@
 
 . "${NPULINK_TREE:-.}/selftests/tool_lib.sh"
 : "${scratch:?}"
+pids=()
 knobs=/sys/kernel/debug/npulink_soft
 params=/sys/module/npulink/parameters
 mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
@@ -130,6 +131,24 @@ kill -CONT "$stopped"
 kill $live
 wait $live
 
+# One rank is late in each step, another was once, for much longer.
+fresh
+start 4 late 2
+until_json "they call" '.[-1].ranks | length == 4 and all(.next + .met > 3)' npulink -j comm show
+kill -STOP "${pids[0]}"
+until_json "one stall" 'any(.in_flight[]; .age_ns > 4000000000)' npulink -j slow
+kill -CONT "${pids[0]}"
+until_json "slow: who is late each time" '.straggler | .rank == 2 and .typical' npulink -j slow
+json_too "slow: how late" '.ranks[] | select(.rank == 2) | .collectives >= 8 and
+	.later * 4 >= .collectives * 3 and .late_ns > 20000000'
+until_json "slow: and who was once" '.straggler.rank == 2 and (.rare | length == 1 and .[0].rank == 0 and
+	.[0].waited_ns > 4000000000)' npulink -j slow
+check "slow: both in words" sh -c 'npulink slow >"$1" && grep -q "^rank 2 .*keeps the others waiting: .*later than most others" "$1" &&
+	grep -q "^rank 0 .* which is rare" "$1"' - "$scratch/words"
+json "slow: since a while" '.straggler.rank == 2 and .links == []' npulink -j slow -s 5
+json "slow: of an interval" '.straggler.rank == 2 and .rare == []' sh -c 'timeout 60 npulink -j slow -w 2 | head -n 1'
+stop
+
 # A link that needs 40 ns for a byte where the others need none: 80 ms for 64K in slices.
 link='.slow_link == { from: "npu1", to: "npu2" }'
 for ((try = 0; try < 4; try++)); do
@@ -146,7 +165,7 @@ refuse "slow: another communicator" npulink slow -c 99999
 refuse "trace: another communicator" npulink trace -c 99999 "$scratch/none.json"
 
 for bad in "trace -x" "trace -l 0" "trace -l x" "trace -c x" "trace a b" "slow x" "slow -c x" \
-	"slow -x"; do
+	"slow -x" "slow -s 0" "slow -s x" "slow -s 1 -w 1"; do
 	# shellcheck disable=SC2086 # words
 	expect "refused: $bad" 2 npulink $bad
 done

@@ -374,6 +374,18 @@ static void print_algorithms(const struct bench_run *run)
 	putchar('\n');
 }
 
+static int write_json(const char *path, struct json_object *root)
+{
+	FILE *f = output_open(path);
+
+	if (!f)
+		return EXIT_FAILURE;
+	fputs(json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY |
+					     JSON_C_TO_STRING_SPACED |
+					     JSON_C_TO_STRING_NOSLASHESCAPE), f);
+	return output_close(f, path, false);
+}
+
 /* Prints the footer, writes the JSON, and says how it went. */
 int bench_conclude(struct bench_run *run, struct json_object *root)
 {
@@ -417,10 +429,8 @@ int bench_conclude(struct bench_run *run, struct json_object *root)
 	if (run->wrong)
 		fail("%" PRIu64 " elements were wrong", run->wrong);
 	report(run);
-	if (b->json_path && !b->node &&
-	    json_object_to_file_ext(b->json_path, root, JSON_C_TO_STRING_PRETTY |
-				    JSON_C_TO_STRING_SPACED | JSON_C_TO_STRING_NOSLASHESCAPE))
-		rc = fail("cannot write %s: %m", b->json_path);
+	if (b->json_path && !b->node && write_json(b->json_path, root))
+		rc = EXIT_FAILURE;
 	if (opts.json && !b->node)
 		json_print(json_object_get(root));
 	return rc;

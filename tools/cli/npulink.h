@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <linux/npulink.h>
 
 #define EXIT_USAGE	2
@@ -70,6 +71,10 @@ int cmd_option(int argc, char **argv, const char *letters, const struct option *
  */
 bool cmd_watch(int argc, char **argv, uint64_t *seconds);
 #define CMD_OPTION_END	{ NULL, 0, NULL, 0 }
+
+/* output.c: a file, whole or not at all; "-" or NULL: standard output */
+FILE *output_open(const char *path);
+int output_close(FILE *f, const char *path, bool bad);
 
 /* print.c */
 __printf(1, 2) int fail(const char *format, ...);

@@ -35,12 +35,10 @@ static void escaped(FILE *svg, const char *text)
 
 FILE *svg_open(const char *path, double width, double height, const char *title)
 {
-	FILE *svg = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	FILE *svg = output_open(path);
 
-	if (!svg) {
-		fail("cannot write %s: %s", path, strerror(errno));
+	if (!svg)
 		return NULL;
-	}
 	fprintf(svg, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
 		"viewBox=\"0 0 %.0f %.0f\" font-family=\"Helvetica,Arial,sans-serif\">\n<title>",
 		width, height, width, height);
@@ -51,13 +49,8 @@ FILE *svg_open(const char *path, double width, double height, const char *title)
 
 int svg_close(FILE *svg, const char *path)
 {
-	int bad;
-
 	fprintf(svg, "</svg>\n");
-	bad = fflush(svg) || ferror(svg);
-	if (svg != stdout)
-		bad = fclose(svg) || bad;
-	return bad ? fail("cannot write %s: %s", path, strerror(errno)) : 0;
+	return output_close(svg, path, false);
 }
 
 void svg_text(FILE *svg, double x, double y, const char *anchor, double size, const char *fill,

@@ -148,13 +148,19 @@ static const char *why_late(const struct state_rank *r)
 		return "left";
 	if (r->state == NPULINK_RANK_STATE_DEAD)
 		return "dead";
-	proc_read(r->known ? r->pid : 0, &proc);
+	proc_read_rank(r, &proc);
 	why = why_task(proc.state);
 	if (strcmp(why, "never-called"))
 		return why;
 	if (find_elsewhere(r))
 		return "waits-elsewhere";
 	return r->state == NPULINK_RANK_STATE_AWAITED ? "not-shrunk" : why;
+}
+
+/* Is what its kernel has said of before the operation, or has it been silent since? */
+static bool is_old(const struct report *rep, const struct state_conn *far)
+{
+	return far->status.age > ASKING_NS || (rep->op && far->status.age > rep->op->age);
 }
 
 /* The same of one that is not here; NULL: it has called it. */
@@ -171,6 +177,8 @@ static const char *why_far(const struct report *rep, uint32_t rank, bool remote)
 		return "left";
 	if (!far->answered)
 		return "other-machine";
+	if (is_old(rep, far))
+		return rep->op && rep->op->age < ASKING_NS / 4 ? "other-machine" : "not-answered";
 	called = far->status.next > rep->number;
 	if (rep->op->p2p)
 		called = far->status.p2p && far->status.number == rep->number &&
@@ -230,7 +238,7 @@ static bool find_hop(const struct report *rep, uint32_t rank, struct hop *hop)
 		*hop = (struct hop) { rank, op->steps, op->waits, op->nwaits, 0, NULL };
 		return true;
 	}
-	if (!far || !far->answered || !far->status.waits ||
+	if (!far || !far->answered || !far->status.waits || is_old(rep, far) ||
 	    far->status.number != rep->op->number || far->status.p2p != rep->op->p2p)
 		return false;
 	*hop = (struct hop) { rank, 0, &far->status.wait, 1, 0, far };
@@ -470,13 +478,19 @@ static void examine(struct report *rep, uint64_t limit_ns)
 		find_waiting(rep, limit_ns);
 }
 
-/* It has a device open, and no communicator. */
-bool is_joining(const struct state_file *f)
+/* A rank that was made with it; NULL: none. */
+const struct state_rank *rank_of_file(const struct state_file *f)
 {
 	for (size_t i = 0; i < all.nranks; i++)
 		if (all.ranks[i].known && all.ranks[i].file == f->id)
-			return false;
-	return true;
+			return &all.ranks[i];
+	return NULL;
+}
+
+/* It has a device open, and no communicator. */
+bool is_joining(const struct state_file *f)
+{
+	return !rank_of_file(f) && !proc_dead(f->pid);
 }
 
 static const char usage[] =
@@ -487,46 +501,58 @@ static const char usage[] =
 	"that was found out; what their processes do instead, and what to do about it. Asks the\n"
 	"kernel only, so it works also if they are stopped or blocked. Names ranks that have not\n"
 	"joined, and processes that have a device open and no communicator: they may wait for\n"
-	"others, to make one.\n"
-	"Root sees those of all users, and stacks.\n"
+	"others, to make one; and who holds the device of one that is dead. Root sees all users',\n"
+	"and stacks; others are told how many communicators are hidden from them.\n"
 	"\n"
 	"  -t, --time SECONDS  an operation that is older hangs (1)\n"
 	"  -j, --json          JSON\n"
 	"\n"
-	"Exit status: 0 nothing hangs, is stopped or has failed, 3 something.\n";
+	"Exit status: 0 nothing hangs, is stopped or has failed, 3 something, 4 nothing that may be\n"
+	"seen, but there is more.\n";
 
 static int examine_all(uint64_t id, uint64_t limit_ns)
 {
+	struct report *reps = calloc(all.ncomms + 1, sizeof(*reps));
 	struct json_object *array = opts.json ? json_object_new_array() : NULL;
-	struct json_object *joining = array && id == ANY_DEV ? joining_json() : NULL;
-	bool found = false, bad = false;
+	bool bad = false;
+	size_t n = 0;
 
-	if (joining)
-		json_object_array_add(array, joining);
+	if (!reps)
+		return fail("not enough memory");
 	for (size_t i = 0; i < all.ncomms; i++) {
-		struct report rep = { .comm = &all.comms[i] };
-
 		if (id != ANY_DEV && all.comms[i].id != id)
 			continue;
-		found = true;
-		examine(&rep, limit_ns);
-		bad |= strcmp(rep.state, "ok") && strcmp(rep.state, "joining");
-		if (array)
-			json_object_array_add(array, report_json(&rep));
-		else
-			report_text(&rep);
-		free(rep.missing);
-		free(rep.chain);
+		reps[n].comm = &all.comms[i];
+		examine(&reps[n], limit_ns);
+		bad |= strcmp(reps[n].state, "ok") && strcmp(reps[n].state, "joining");
+		n++;
 	}
+	find_starved(reps, n);
+	if (id == ANY_DEV) {
+		find_holders();
+		bad |= all.nholders;
+	}
+	if (array && id == ANY_DEV)
+		others_json(array);
+	for (size_t i = 0; i < n; i++) {
+		if (array)
+			json_object_array_add(array, report_json(&reps[i]));
+		else
+			report_text(&reps[i]);
+		free(reps[i].missing);
+		free(reps[i].chain);
+	}
+	free(reps);
 	if (array)
 		json_print(array);
-	else if (!found && id == ANY_DEV)
+	else if (!n && id == ANY_DEV)
 		printf("there are no communicators that you may see\n");
 	if (!array && id == ANY_DEV)
-		joining_text();
-	if (!found && id != ANY_DEV)
+		others_text();
+	if (!n && id != ANY_DEV)
 		return state_fail(-ENOENT, "communicator", id);
-	return bad ? EXIT_HANGS : EXIT_SUCCESS;
+	return bad ? EXIT_HANGS : id == ANY_DEV && (all.hidden_comms || all.hidden_files) ?
+	       EXIT_HIDDEN : EXIT_SUCCESS;
 }
 
 int hang_cmd(int argc, char **argv)
@@ -535,6 +561,7 @@ int hang_cmd(int argc, char **argv)
 		{ "time", required_argument, NULL, 't' },
 		CMD_OPTION_END
 	};
+	struct state_stat before = { }, after = { };
 	uint64_t seconds = 1, id = ANY_DEV;
 	char *words[argc + 2];
 	int c, rc;
@@ -555,7 +582,9 @@ int hang_cmd(int argc, char **argv)
 	if (optind < argc + 1 && !parse_u64(words[optind], ANY_DEV - 1, &id))
 		return usage_error("hang: \"%s\" is no number of a communicator", words[optind]);
 
-	rc = state_comms(&all.comms, &all.ncomms);
+	rc = state_stat(&before);
+	if (!rc)
+		rc = state_comms(&all.comms, &all.ncomms);
 	/* Before ranks: one that joins meanwhile has a communicator. */
 	if (!rc)
 		rc = state_files(&all.files, &all.nfiles);
@@ -565,11 +594,16 @@ int hang_cmd(int argc, char **argv)
 		rc = state_ops(ANY_DEV, &all.ops, &all.nops);
 	if (!rc)
 		rc = state_conns(ANY_DEV, &all.conns, &all.nconns);
+	if (!rc)
+		rc = state_stat(&after);
+	all.hidden_comms = count_hidden(before.comms, after.comms, all.ncomms);
+	all.hidden_files = count_hidden(before.files, after.files, all.nfiles);
 	c = rc ? state_fail(rc, "communicator", id) : examine_all(id, seconds * 1000000000);
 	free(all.comms);
 	free(all.ranks);
 	free(all.ops);
 	free(all.conns);
 	free(all.files);
+	free(all.looks);
 	return c;
 }

@@ -2,7 +2,7 @@
 /*
  * hang.h - what npulink hang has read and found out.
  *
- * hang.c finds it, report.c says it.
+ * hang.c finds it, processes.c what has other reasons than npulink, report.c says it.
  */
 #ifndef TOOL_HANG_H
 #define TOOL_HANG_H
@@ -18,6 +18,7 @@ struct culprit {
 	const struct state_conn *far;	/* on another one */
 	const struct state_wait *wait;	/* that nothing else explains */
 	const struct state_op *elsewhere;
+	struct starve *starve;	/* NULL: not looked at */
 };
 
 /* A rank that waits, and what for. */
@@ -43,6 +44,12 @@ struct report {
 	bool circle;
 };
 
+/* A process that has open what a dead one had opened. */
+struct holder {
+	uint32_t pid;
+	const struct state_file *file;
+};
+
 /* All that was read. */
 struct seen {
 	struct state_comm *comms;
@@ -51,18 +58,28 @@ struct seen {
 	struct state_conn *conns;
 	struct state_file *files;
 	size_t ncomms, nranks, nops, nconns, nfiles;
+	struct starve *looks;
+	struct holder holders[MAX_CULPRITS];
+	size_t nholders;
+	uint32_t hidden_comms, hidden_files;	/* that others own */
 };
 
 extern struct seen all;
 
 const char *why_held(char state);
 const struct state_rank *ranks_of(const struct report *rep, size_t *n);
+const struct state_rank *rank_of_file(const struct state_file *f);
 bool is_joining(const struct state_file *f);
 const struct state_wait *root_wait(const struct hop *hop);
 
 void report_text(const struct report *rep);
 struct json_object *report_json(const struct report *rep);
-void joining_text(void);
-struct json_object *joining_json(void);
+/* processes.c */
+void find_starved(struct report *reps, size_t n);
+void find_holders(void);
+
+/* What belongs to no communicator: who joins, who holds devices, and what is hidden. */
+void others_text(void);
+void others_json(struct json_object *array);
 
 #endif /* TOOL_HANG_H */

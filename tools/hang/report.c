@@ -21,6 +21,8 @@ static const struct reason {
 	{ "not-shrunk", "has not called coll_comm_shrink yet",
 	  "its stack, or a debugger (gdb -p, py-spy dump --pid), says what it does instead" },
 	{ "other-machine", "is on another machine, whose kernel has not answered yet", NULL },
+	{ "not-answered", "is on another machine, whose kernel has not answered since it was asked",
+	  NULL },
 	{ "not-connected", "is on another machine, and there is no connection to it yet",
 	  NULL },
 	{ "left", "has left the communicator", "look at why it ended before the others" },
@@ -35,12 +37,21 @@ static const struct reason {
 	  "its stack says in what; mostly a disk or a network file system that does not answer" },
 	{ "waits-elsewhere", "has not called it: its process waits in another communicator",
 	  "have all ranks call communicators in one order, or without waiting" },
-	{ "late", "was waited for until the deadline", NULL },
+	{ "late", "was waited for until the deadline",
+	  "npulink slow, and its stack, say what it did instead; COLL_DEADLINE is the deadline" },
 	{ "mismatch", "called something else than its peer", NULL },
 	{ "link", "gets its bytes over a link that is slow, or lost", "npulink doctor" },
 	{ "engine", "waits for the engine of its device", "npulink dev show" },
 	{ "not-run", "is not run: its process gets no processor",
 	  "look at its priority, its cgroup's cpu.max, and what else runs on its processors" },
+	{ "throttled", "has not called it: its process gets no processor beyond its cgroup's cpu.max",
+	  "raise cpu.max of its cgroup, or write max to it" },
+	{ "starved", "has not called it: its process gets no processor, others have them",
+	  "look at its priority (chrt, nice), its processors (taskset), and what else runs there" },
+	{ "stolen", "has not called it: its process gets no processor, the host has them",
+	  "look at the host of this virtual machine" },
+	{ "memory-high", "has not called it: its process is held up by its cgroup's memory.high",
+	  "raise memory.high of its cgroup, or have it use less" },
 	{ "abort", "aborted the communicator", NULL },
 	{ "device", "has a device that reported a fault", NULL },
 	{ "removed", "has lost its device", NULL },
@@ -56,15 +67,17 @@ static const struct reason *reason(const char *why)
 	return NULL;
 }
 
-static const char *reason_text(const struct report *rep, const char *why)
+/* @bare, if it is wanted: does the text begin with a process instead of a verb? */
+static const char *reason_text(const struct report *rep, const struct culprit *c, bool *bare)
 {
-	const struct reason *r = reason(why);
+	const struct reason *r = reason(c->why);
 	const char *process = r ? strstr(r->text, ": its process ") : NULL;
 
-	if (!r)
-		return why;
-	/* Where nobody waits, there is nothing that it has not called. */
-	return process && !strcmp(rep->state, "stopped") ? process + 2 : r->text;
+	/* Where nobody waits, or for its engine, there is nothing that it has not called. */
+	process = !strcmp(rep->state, "stopped") || c->wait ? process : NULL;
+	if (bare)
+		*bare = process;
+	return process ? process + 2 : r ? r->text : c->why;
 }
 
 /* What to do on the machine of process @pid, if it is known. NULL: nothing. */
@@ -143,11 +156,12 @@ static void also_stopped_text(const struct report *rep)
 static void culprit_text(const struct report *rep, const struct culprit *c)
 {
 	char text[128], since[24], a[16], b[16], ip[48], stack[1024];
-	const char *advice = culprit_to_do(c, text, sizeof(text));
+	const char *advice = culprit_to_do(c, text, sizeof(text)), *reason;
 	struct proc proc;
+	bool bare;
 
-	printf("  -> rank %u%s %s\n", c->rank, !strcmp(rep->state, "stopped") ? ":" : "",
-	       reason_text(rep, c->why));
+	reason = reason_text(rep, c, &bare);
+	printf("  -> rank %u%s %s\n", c->rank, bare ? ":" : "", reason);
 	if (advice)
 		printf("     to do: %s\n", advice);
 	if (c->wait) {
@@ -164,8 +178,10 @@ static void culprit_text(const struct report *rep, const struct culprit *c)
 			printf(", over %s (%s)", *c->far->via ? c->far->via : "no port yet",
 			       conn_state_name(c->far->state));
 		if (c->far->answered)
-			printf(", whose kernel said so %s ago",
-			       human_ns(c->far->status.age, since));
+			printf(", whose kernel %s %s%s", strcmp(c->why, "not-answered") ?
+			       "said so" : "has not answered for",
+			       human_ns(c->far->status.age, since),
+			       strcmp(c->why, "not-answered") ? " ago" : "");
 		printf("; run npulink hang there\n");
 	}
 	if (c->elsewhere)
@@ -174,9 +190,16 @@ static void culprit_text(const struct report *rep, const struct culprit *c)
 		       call_text(&c->elsewhere->call, c->elsewhere->p2p, text, sizeof(text)));
 	if (!c->at || !c->at->known || !c->at->pid)
 		return;
-	proc_read(c->at->pid, &proc);
-	printf("     process %u (%s) on npu%u is %s", c->at->pid, *proc.name ? proc.name : "?",
-	       c->at->dev, proc_state_text(proc.state));
+	proc_read_rank(c->at, &proc);
+	if (proc.state == '?') {
+		printf("     process %u on npu%u has ended\n", c->at->pid, c->at->dev);
+		return;
+	}
+	printf("     process %u (%s) on npu%u", c->at->pid, *proc.name ? proc.name : "?",
+	       c->at->dev);
+	if (proc.tid != c->at->pid)
+		printf(", its thread %u", proc.tid);
+	printf(" is %s", proc_state_text(proc.state));
 	if (proc.tracer)
 		printf(" by process %u", proc.tracer);
 	if (*proc.group)
@@ -187,6 +210,8 @@ static void culprit_text(const struct report *rep, const struct culprit *c)
 	proc_stack(proc.tid, stack, sizeof(stack));
 	for (char *line = strtok(stack, "\n"); line; line = strtok(NULL, "\n"))
 		printf("       %s\n", line);
+	if (c->starve && *starve_text(c->starve, stack, sizeof(stack)))
+		printf("     %s\n", stack);
 }
 
 static void missing_text(const struct report *rep)
@@ -209,7 +234,7 @@ static void missing_text(const struct report *rep)
 		printf("\n");
 }
 
-void joining_text(void)
+static void joining_text(void)
 {
 	size_t n = 0;
 
@@ -229,6 +254,27 @@ void joining_text(void)
 		printf("  process %u (%s) on npu%u is %s\n", f->pid, *proc.name ? proc.name : "?",
 		       f->dev, proc_state_text(proc.state));
 	}
+}
+
+static void holders_text(void)
+{
+	for (size_t i = 0; i < all.nholders; i++) {
+		const struct holder *h = &all.holders[i];
+		struct proc proc;
+
+		proc_read(h->pid, &proc);
+		printf("npu%u is held by process %u (%s), which has it from process %u, which is dead: it stays in use\n  to do: kill %u\n",
+		       h->file->dev, h->pid, *proc.name ? proc.name : "?", h->file->pid, h->pid);
+	}
+}
+
+void others_text(void)
+{
+	joining_text();
+	holders_text();
+	if (all.hidden_comms || all.hidden_files)
+		printf("hidden from you, because others own them: %u communicators, %u open devices; root sees them\n",
+		       all.hidden_comms, all.hidden_files);
 }
 
 void report_text(const struct report *rep)
@@ -281,7 +327,7 @@ static struct json_object *culprit_json(const struct report *rep, const struct c
 
 	put_u64(obj, "rank", c->rank);
 	put_str(obj, "why", c->why);
-	put_str(obj, "text", reason_text(rep, c->why));
+	put_str(obj, "text", reason_text(rep, c, NULL));
 	if (culprit_to_do(c, text, sizeof(text)))
 		put_str(obj, "to_do", text);
 	if (c->wait)
@@ -295,23 +341,28 @@ static struct json_object *culprit_json(const struct report *rep, const struct c
 		put_str(obj, "via", *c->far->via ? c->far->via : NULL);
 		put_str(obj, "connection", conn_state_name(c->far->state));
 	}
-	if (c->far && c->far->answered) {
+	if (c->far && c->far->answered && !strcmp(c->why, "not-answered")) {
+		put_u64(obj, "answered_ns", c->far->status.age);
+	} else if (c->far && c->far->answered) {
 		snprintf(text, sizeof(text), "%c", c->far->status.task);
 		put_u64(obj, "answered_ns", c->far->status.age);
 		put_str(obj, "process_state", text);
 	}
 	if (!c->at || !c->at->known)
 		return obj;
-	proc_read(c->at->pid, &proc);
+	proc_read_rank(c->at, &proc);
 	proc_stack(proc.tid, stack, sizeof(stack));
 	snprintf(text, sizeof(text), "%c", proc.state);
 	put_u64(obj, "pid", c->at->pid);
+	put_u64(obj, "tid", proc.tid);
 	put_str(obj, "process", *proc.name ? proc.name : NULL);
 	put_str(obj, "process_state", text);
 	if (*proc.group)
 		put_str(obj, "frozen", proc.group);
 	put_str(obj, "wchan", *proc.wchan ? proc.wchan : NULL);
 	put_str(obj, "stack", *stack ? stack : NULL);
+	if (c->starve)
+		starve_json(obj, c->starve);
 	return obj;
 }
 
@@ -368,41 +419,87 @@ struct json_object *report_json(const struct report *rep)
 	return obj;
 }
 
-/* In the form of a communicator that is not there yet. NULL: nobody has a device open for one. */
-struct json_object *joining_json(void)
+/* In the form of a communicator that is not there. */
+static struct json_object *no_comm_json(const char *state)
 {
-	struct json_object *obj, *processes = json_object_new_array(), *o;
-	struct proc proc;
-	char text[16];
+	struct json_object *obj = json_object_new_object();
 
-	for (size_t i = 0; i < all.nfiles; i++) {
-		const struct state_file *f = &all.files[i];
-
-		if (!is_joining(f))
-			continue;
-		proc_read(f->pid, &proc);
-		o = json_object_new_object();
-		put_u64(o, "pid", f->pid);
-		put_str(o, "process", *proc.name ? proc.name : NULL);
-		snprintf(text, sizeof(text), "%c", proc.state);
-		put_str(o, "process_state", text);
-		snprintf(text, sizeof(text), "npu%u", f->dev);
-		put_str(o, "dev", text);
-		json_object_array_add(processes, o);
-	}
-	if (!json_object_array_length(processes)) {
-		json_object_put(processes);
-		return NULL;
-	}
-	obj = json_object_new_object();
 	json_object_object_add(obj, "comm", NULL);
-	put_str(obj, "state", "joining");
+	put_str(obj, "state", state);
 	json_object_object_add(obj, "cause", NULL);
 	put_u64(obj, "nculprits", 0);
 	json_object_object_add(obj, "culprits", json_object_new_array());
 	json_object_object_add(obj, "chain", json_object_new_array());
 	put_bool(obj, "circle", false);
 	json_object_object_add(obj, "not_joined", json_object_new_array());
-	json_object_object_add(obj, "processes", processes);
 	return obj;
+}
+
+static struct json_object *process_json(uint32_t pid, uint32_t dev)
+{
+	struct json_object *o = json_object_new_object();
+	struct proc proc;
+	char text[16];
+
+	proc_read(pid, &proc);
+	put_u64(o, "pid", pid);
+	put_str(o, "process", *proc.name ? proc.name : NULL);
+	snprintf(text, sizeof(text), "%c", proc.state);
+	put_str(o, "process_state", text);
+	snprintf(text, sizeof(text), "npu%u", dev);
+	put_str(o, "dev", text);
+	return o;
+}
+
+static void joining_json(struct json_object *array)
+{
+	struct json_object *obj, *processes = json_object_new_array();
+
+	for (size_t i = 0; i < all.nfiles; i++)
+		if (is_joining(&all.files[i]))
+			json_object_array_add(processes, process_json(all.files[i].pid,
+								      all.files[i].dev));
+	if (!json_object_array_length(processes)) {
+		json_object_put(processes);
+		return;
+	}
+	obj = no_comm_json("joining");
+	json_object_object_add(obj, "processes", processes);
+	json_object_array_add(array, obj);
+}
+
+static void holders_json(struct json_object *array)
+{
+	struct json_object *obj, *processes, *o;
+	char text[32];
+
+	if (!all.nholders)
+		return;
+	obj = no_comm_json("held");
+	processes = json_object_new_array();
+	for (size_t i = 0; i < all.nholders; i++) {
+		const struct holder *h = &all.holders[i];
+
+		o = process_json(h->pid, h->file->dev);
+		put_u64(o, "from", h->file->pid);
+		snprintf(text, sizeof(text), "kill %u", h->pid);
+		put_str(o, "to_do", text);
+		json_object_array_add(processes, o);
+	}
+	json_object_object_add(obj, "processes", processes);
+	json_object_array_add(array, obj);
+}
+
+void others_json(struct json_object *array)
+{
+	struct json_object *obj;
+
+	joining_json(array);
+	holders_json(array);
+	if (!all.hidden_comms && !all.hidden_files)
+		return;
+	obj = no_comm_json("hidden");
+	put_u64(obj, "hidden_comms", all.hidden_comms);
+	put_u64(obj, "hidden_devices", all.hidden_files);
+	json_object_array_add(array, obj);
 }

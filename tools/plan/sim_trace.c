@@ -53,12 +53,11 @@ static void conflict(FILE *f, const struct sim_log *log, const struct coll_sim_c
 
 int sim_log_trace(const struct sim_log *log, const struct query *q, const char *path)
 {
-	FILE *f = strcmp(path, "-") ? fopen(path, "we") : stdout;
+	FILE *f = output_open(path);
 	char title[240];
-	int bad;
 
 	if (!f)
-		return fail("cannot write %s: %s", path, strerror(errno));
+		return EXIT_FAILURE;
 	query_title(q, title, sizeof(title));
 	fprintf(f, "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"what\":\"%s\",\"rule\":\"%s\"},\n"
 		"\"traceEvents\":[\n", title, rule_name(log->rule));
@@ -79,8 +78,5 @@ int sim_log_trace(const struct sim_log *log, const struct query *q, const char *
 	/* Without a comma, as JSON wants it. */
 	fprintf(f, "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"root %u\"}}\n"
 		"]}\n", q->args.root);
-	bad = fflush(f) || ferror(f);
-	if (f != stdout)
-		bad = fclose(f) || bad;
-	return bad ? fail("cannot write %s: %s", path, strerror(errno)) : 0;
+	return output_close(f, path, false);
 }

@@ -7,6 +7,7 @@
  */
 #include <coll.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -180,6 +181,29 @@ static int open_base(uint32_t dev, struct coll_comm **base)
 	return rc ? rc : coll_comm_init_rank(base, 1, &id, 0, &config);
 }
 
+/*
+ * Signals that end the command wait until its ranks have left: else they would be deaths, which
+ * somebody would look into. One pair takes a moment, or until its deadline.
+ */
+static void hold_signals(sigset_t *held, sigset_t *before)
+{
+	static const int ending[] = { SIGHUP, SIGINT, SIGTERM };
+
+	sigemptyset(held);
+	for (size_t i = 0; i < ARRAY_SIZE(ending); i++)
+		sigaddset(held, ending[i]);
+	sigprocmask(SIG_BLOCK, held, before);
+}
+
+static bool interrupted(const sigset_t *held)
+{
+	sigset_t now;
+
+	sigpending(&now);
+	sigandset(&now, &now, held);
+	return !sigisemptyset(&now);
+}
+
 int link_test(uint32_t only, struct link_result **results, size_t *nresults)
 {
 	size_t n, failures = 0, max;
@@ -187,8 +211,10 @@ int link_test(uint32_t only, struct link_result **results, size_t *nresults)
 	int rc = open_devices(&ids, &n);
 	struct coll_comm **base = calloc(n + 1, sizeof(*base));
 	uint8_t *mem = aligned_alloc(4096, 2 * LARGE);
+	sigset_t held, before;
 	char task[16] = "";
 
+	hold_signals(&held, &before);
 	*nresults = 0;
 	max = n <= ALL_PAIRS ? n * n : 2 * n;
 	*results = calloc(max + 1, sizeof(**results));
@@ -203,7 +229,7 @@ int link_test(uint32_t only, struct link_result **results, size_t *nresults)
 		for (size_t k = i + 1; k < n; k++) {
 			struct link_result *r = *results + *nresults;
 
-			if (n > ALL_PAIRS && k > i + 1)
+			if ((n > ALL_PAIRS && k > i + 1) || interrupted(&held))
 				break;
 			if ((only != ANY_DEV && ids[i] != only && ids[k] != only) ||
 			    failures >= MAX_FAILURES)
@@ -218,6 +244,7 @@ int link_test(uint32_t only, struct link_result **results, size_t *nresults)
 	for (size_t i = 0; base && i < n; i++)
 		coll_comm_destroy(base[i]);
 	prctl(PR_SET_NAME, task);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	free(base);
 	free(ids);
 	free(mem);

@@ -81,10 +81,13 @@ static void event_text(const struct state_event *e)
 		       circle_text(&e->circle, text, sizeof(text)));
 		break;
 	case NPULINK_EVENT_FAIL:
-		printf("comm %u: %s\n", e->comm,
-		       e->cause == NPULINK_CAUSE_MISMATCH ?
-		       "ranks called different things, see: npulink comm show" :
-		       cause_text(&cause, text, sizeof(text)));
+		/* What they have called is for their owner only. */
+		if (e->cause == NPULINK_CAUSE_MISMATCH && e->peer != NONE)
+			printf("comm %u: ranks %u and %u called different things as operation %llu, see: npulink comm show %u\n",
+			       e->comm, e->rank, e->peer, (unsigned long long)e->number,
+			       e->comm);
+		else
+			printf("comm %u: %s\n", e->comm, cause_text(&cause, text, sizeof(text)));
 		break;
 	default:
 		printf("type %u\n", e->type);

@@ -31,23 +31,30 @@ static bool group_frozen(const char *group)
 	return c == '1';
 }
 
+void proc_group(uint32_t pid, char *group, size_t size)
+{
+	FILE *f = proc_open(pid, "cgroup");
+	char line[600];
+
+	*group = '\0';
+	while (f && !*group && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (!strncmp(line, "0::/", 4) && strlen(line) - 3 < size)
+			strcpy(group, line + 3);
+	}
+	if (f)
+		fclose(f);
+}
+
 /*
  * By what was asked for, of its cgroup and those above: whether it has come about is said of all
  * tasks there together, of which some may be the kernel's, and are never frozen.
  */
 static bool proc_frozen(uint32_t pid, char *frozen, size_t size)
 {
-	FILE *f = proc_open(pid, "cgroup");
-	char line[512], *group = NULL, *end;
+	char group[512], *end;
 
-	while (f && !group && fgets(line, sizeof(line), f))
-		if (!strncmp(line, "0::/", 4))
-			group = line + 3;
-	if (f)
-		fclose(f);
-	if (!group)
-		return false;
-	group[strcspn(group, "\n")] = 0;
+	proc_group(pid, group, sizeof(group));
 	for (end = strrchr(group, '/'); end && end[1]; end = strrchr(group, '/')) {
 		if (group_frozen(group)) {
 			snprintf(frozen, size, "%s", group);
@@ -112,14 +119,12 @@ static void read_thread(uint32_t pid, struct proc *proc)
 		closedir(dir);
 }
 
-void proc_read(uint32_t pid, struct proc *proc)
+/* What it waits for, and whether it is frozen. */
+static void read_rest(struct proc *proc)
 {
+	uint32_t pid = proc->tid;
 	FILE *f;
 
-	read_status(pid, proc);
-	if (has_ended(proc))
-		read_thread(pid, proc);
-	pid = proc->tid;
 	f = pid ? proc_open(pid, "wchan") : NULL;
 	if (f) {
 		/* "0": it runs, or is not to be known. */
@@ -131,6 +136,38 @@ void proc_read(uint32_t pid, struct proc *proc)
 	if (proc->state == 'S' && proc_frozen(pid, proc->group, sizeof(proc->group)))
 		proc->state = 'F';
 	clean_text(proc->group);
+}
+
+void proc_read(uint32_t pid, struct proc *proc)
+{
+	read_status(pid, proc);
+	if (has_ended(proc))
+		read_thread(pid, proc);
+	read_rest(proc);
+}
+
+void proc_read_rank(const struct state_rank *r, struct proc *proc)
+{
+	struct proc process;
+
+	read_status(r->tid, proc);
+	if (proc->state == '?' || has_ended(proc)) {
+		proc_read(r->known ? r->pid : 0, proc);
+		return;
+	}
+	read_status(r->pid, &process);
+	strcpy(proc->name, process.name);
+	read_rest(proc);
+}
+
+bool proc_dead(uint32_t pid)
+{
+	struct proc proc;
+
+	read_status(pid, &proc);
+	if (has_ended(&proc))
+		read_thread(pid, &proc);
+	return pid && (proc.state == '?' || has_ended(&proc));
 }
 
 const char *proc_state_text(char state)

@@ -4,12 +4,14 @@
  * this program's own commands, module parameters, and the kernel's messages about npulink.
  * Nothing secret: no environment, no command lines, no host name, no contents of memory.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/klog.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -135,7 +137,8 @@ int report_cmd(int argc, char **argv)
 	const char *path = NULL;
 	char *words[argc + 2];
 	FILE *out = stdout;
-	int c, fd, rc;
+	int c, fd, rc, error;
+	struct stat st;
 
 	words[0] = "report";
 	memcpy(words + 1, argv, argc * sizeof(*argv));
@@ -150,18 +153,30 @@ int report_cmd(int argc, char **argv)
 	if (optind < argc + 1)
 		return usage_error("report: unknown word \"%s\"; a file is given by -o FILE",
 				   words[optind]);
+	/* It takes a while: who is interrupted meanwhile shall not find an empty file. */
+	if (path && !lstat(path, &st))
+		return fail("cannot write %s: %s", path, strerror(EEXIST));
+	root = collect();
 	if (path) {
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 		out = fd < 0 ? NULL : fdopen(fd, "w");
 		if (!out)
 			return fail("cannot write %s: %m", path);
 	}
-	root = collect();
+	errno = 0;
 	fprintf(out, "%s\n", json_object_to_json_string_ext(root, JSON_C_TO_STRING_PRETTY));
 	json_object_put(root);
 	if (!path)
 		return EXIT_SUCCESS;
-	rc = ferror(out);
-	rc |= fclose(out);
-	return rc ? fail("cannot write %s: %m", path) : EXIT_SUCCESS;
+	rc = fflush(out) || ferror(out);
+	error = errno;
+	if (fclose(out) && !rc) {
+		rc = 1;
+		error = errno;
+	}
+	/* Half of it is none, and in the way of the next. */
+	if (rc)
+		unlink(path);
+	return rc ? fail("cannot write %s: %s; nothing is left of it", path, strerror(error)) :
+		    EXIT_SUCCESS;
 }

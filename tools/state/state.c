@@ -24,6 +24,17 @@ struct show {
 	int (*once)(uint32_t id);
 };
 
+/* There is nothing to show. */
+static void print_hidden(const char *what)
+{
+	uint32_t hidden = state_hidden_comms();
+
+	printf("there are no %s that you may see\n", what);
+	if (hidden)
+		printf("hidden from you, because others own them: %u communicators; root sees them\n",
+		       hidden);
+}
+
 static int show_run(const struct show *show, int argc, char **argv)
 {
 	uint64_t id = ANY_DEV, watch = 0;
@@ -181,7 +192,7 @@ static int comm_once(uint32_t id)
 			comm_text(&comms[i], ranks, nranks);
 	}
 	if (!array && !rc && !ncomms)
-		printf("there are no communicators that you may see\n");
+		print_hidden("communicators");
 	free(comms);
 	free(ranks);
 	if (array && !rc)
@@ -292,7 +303,7 @@ static int op_once(uint32_t id)
 			wait_text(&op->waits[k]);
 	}
 	if (!array && !rc && !n)
-		printf("no operations that you may see are in flight\n");
+		print_hidden("operations in flight");
 	free(ops);
 	if (array && !rc)
 		json_print(array);

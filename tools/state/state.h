@@ -42,9 +42,9 @@ struct state_comm {
 };
 
 struct state_rank {
-	uint32_t comm, rank, state, pid, uid, file, dev, ops;
+	uint32_t comm, rank, state, pid, tid, uid, file, dev, ops;
 	uint64_t next, oldest, done, failed, bytes, busy, met;
-	bool known;		/* pid, uid, file are */
+	bool known;		/* pid, uid, file are; tid, who has posted last, 0: nobody */
 	bool gone;		/* no member any more: nothing but its state is known */
 	uint32_t before, before_comm;	/* AWAITED: what it is in one before */
 };
@@ -128,6 +128,11 @@ int state_ops(uint32_t comm, struct state_op **ops, size_t *n);
 int state_files(struct state_file **files, size_t *n);
 int state_bufs(uint32_t file, struct state_buf **bufs, size_t *n);
 int state_stat(struct state_stat *stat);
+/* How many communicators the reader may not see. 0 also if that cannot be known. */
+uint32_t state_hidden_comms(void);
+#define EXIT_HIDDEN	4	/* there was nothing to be seen, but there is something */
+/* Of so many before and after @seen were read. */
+uint32_t count_hidden(uint32_t before, uint32_t after, size_t seen);
 /* Calls @fn for each event until it returns false, or an error. */
 int state_events(bool (*fn)(const struct state_event *event, void *arg), void *arg);
 /* Says what -errno of these means; returns EXIT_FAILURE. */
@@ -161,15 +166,49 @@ struct proc {
 	char wchan[64];
 	char group[512];	/* the cgroup that is frozen, with F */
 	uint32_t tracer;
-	uint32_t tid;		/* the thread that this is about: the first that has not ended */
+	uint32_t tid;		/* the thread that this is about: it calls, or has not ended */
 };
 
 void proc_read(uint32_t pid, struct proc *proc);
+/* The same of the thread that calls, by the name of its process. */
+void proc_read_rank(const struct state_rank *r, struct proc *proc);
+/* Has it ended, with all threads? */
+bool proc_dead(uint32_t pid);
 void clean_text(char *text);
 const char *proc_state_text(char state);
 /* Its name, or the number. */
 const char *user_name(uint32_t uid, char buf[16]);
 /* Lines of its kernel stack into @buf, or "". */
 void proc_stack(uint32_t pid, char *buf, size_t size);
+
+/* Its cgroup, as the one hierarchy has it, or "". */
+void proc_group(uint32_t pid, char *group, size_t size);
+
+/* starve.c: what a look at a process, or a thread, and its cgroups tells */
+struct starve_look {
+	uint64_t time, ran, delayed;	/* ns */
+	unsigned int ready;		/* threads that want a processor */
+	char cpu_group[256], memory_group[256];	/* that have a limit */
+	uint64_t throttled, throttled_us, high;
+};
+
+/* What came of two looks. */
+struct starve {
+	uint32_t pid, tid;		/* 0: all threads */
+	char group[256];
+	uint64_t ns, ran, delayed;	/* between the looks */
+	int policy;
+	unsigned int stolen;		/* percent of all processors */
+	const char *why;		/* memory-high, throttled, starved, stolen; NULL: none */
+	char limit[256];		/* the cgroup that does */
+};
+
+/* Of those with pid and tid set; takes a moment, for all of them together. */
+void starve_find(struct starve *s, size_t n);
+/* @why for people */
+const char *starve_why(const char *why);
+const char *starve_text(const struct starve *s, char *buf, size_t size);
+/* As a member of @obj, if it was looked at. */
+void starve_json(struct json_object *obj, const struct starve *s);
 
 #endif /* TOOL_SEE_H */

@@ -110,6 +110,7 @@ static int parse_rank(struct nlattr **a, void *item)
 	rank->state = get_u32(a, NPULINK_A_RANK_STATE);
 	rank->known = a[NPULINK_A_RANK_PID];
 	rank->pid = get_u32(a, NPULINK_A_RANK_PID);
+	rank->tid = get_u32(a, NPULINK_A_RANK_TID);
 	rank->uid = get_u32(a, NPULINK_A_RANK_UID);
 	rank->file = get_u32(a, NPULINK_A_RANK_FILE);
 	rank->dev = get_or_none(a, NPULINK_A_RANK_DEV);
@@ -392,6 +393,25 @@ int state_stat(struct state_stat *stat)
 		*stat = *items;
 	free(items);
 	return n == 1 ? 0 : -EPROTO;
+}
+
+uint32_t count_hidden(uint32_t before, uint32_t after, size_t seen)
+{
+	uint32_t n = before < after ? before : after;
+
+	return n > seen ? n - seen : 0;
+}
+
+uint32_t state_hidden_comms(void)
+{
+	struct state_stat before, after;
+	struct state_comm *comms;
+	size_t n;
+
+	if (state_stat(&before) || state_comms(&comms, &n))
+		return 0;
+	free(comms);
+	return state_stat(&after) ? 0 : count_hidden(before.comms, after.comms, n);
 }
 
 int state_fail(int rc, const char *what, uint32_t id)

@@ -360,6 +360,73 @@ static void flight_free_one(struct flight *f)
 	free(f->steps);
 }
 
+/* Those that have begun since @since. */
+static void flight_drop_ops(struct flight *f, uint64_t since)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < f->nops; i++)
+		if (f->ops[i].k.start >= since)
+			f->ops[n++] = f->ops[i];
+	f->nops = n;
+	f->nsteps = 0;
+}
+
+void flight_keep_since(struct flight_log *log, uint64_t ns)
+{
+	for (size_t i = 0; i < log->n; i++) {
+		struct flight *f = &log->v[i];
+
+		flight_drop_ops(f, f->now > ns ? f->now - ns : 0);
+		f->npeers = 0;
+	}
+	free(log->runs);
+	flight_index(log);
+}
+
+static void peer_subtract(struct npulink_flight_peer *p, const struct npulink_flight_peer *before)
+{
+	p->waits -= before->waits;
+	p->wait_ns -= before->wait_ns;
+	p->takes -= before->takes;
+	p->take_ns -= before->take_ns;
+	p->moves -= before->moves;
+	p->move_ns -= before->move_ns;
+	p->move_bytes -= before->move_bytes;
+	for (size_t i = 0; i < NPULINK_FLIGHT_BUCKETS; i++) {
+		p->late[i] -= before->late[i];
+		p->slow[i] -= before->slow[i];
+	}
+}
+
+void flight_subtract(struct flight_log *log, const struct flight_log *before)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < log->n; i++) {
+		struct flight *f = &log->v[i];
+		const struct flight *old = NULL;
+
+		for (size_t k = 0; k < before->n && !old; k++)
+			if (before->v[k].id == f->id)
+				old = &before->v[k];
+		for (size_t p = 0; old && p < f->npeers; p++)
+			for (size_t k = 0; k < old->npeers; k++)
+				if (old->peers[k].peer == f->peers[p].peer)
+					peer_subtract(&f->peers[p], &old->peers[k]);
+		if (old)
+			flight_drop_ops(f, old->now);
+		/* One that had gone before has done nothing since. */
+		if (old && old->left)
+			flight_free_one(f);
+		else
+			log->v[n++] = *f;
+	}
+	log->n = n;
+	free(log->runs);
+	flight_index(log);
+}
+
 size_t flight_drop_probes(struct flight_log *log)
 {
 	size_t n = 0, dropped;

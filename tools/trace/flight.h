@@ -91,6 +91,10 @@ size_t flight_drop_probes(struct flight_log *log);
 int flight_index(struct flight_log *log);
 /* Drop all operations but those of the last so many runs. */
 void flight_keep_last(struct flight_log *log, uint32_t last);
+/* Leave what has happened since @before was read. */
+void flight_subtract(struct flight_log *log, const struct flight_log *before);
+/* Leave collectives of the last so many ns, and no steps. */
+void flight_keep_since(struct flight_log *log, uint64_t ns);
 void flight_free(struct flight_log *log);
 
 uint64_t flight_op_bytes(const struct npulink_flight_op *op);

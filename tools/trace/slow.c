@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * slow.c - npulink slow: who kept the others waiting, and which links are slow, from the
- * ledgers of all flight recorders, since each rank joined; and what is in flight for long now.
+ * ledgers of all flight recorders, since each rank joined, or in an interval; and what is in flight
+ * for long now. What is typical counts (typical.c): who is late to most collectives, and in the
+ * ledgers who is waited for in most steps. What was rare, and long, is told of besides.
  *
  * A rank that is late because it waited itself is not to blame: what it waited for
  * others is taken from what others waited for it. In a ring with one late rank all wait
@@ -11,13 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "plan/net.h"
 #include "state/state.h"
 #include "trace/flight.h"
+#include "trace/typical.h"
 
 #define BUCKETS	NPULINK_FLIGHT_BUCKETS
 #define SHOW	10	/* lines of each table, without --details */
-#define WORTH	10000000	/* ns lost, below which nobody is accused */
+#define READ	(NPULINK_FLIGHT_PEERS | NPULINK_FLIGHT_OPS)
+#define FEW_USED	10	/* times less than the busiest link */
+#define RARE	20	/* one of so many steps is no habit */
+#define RARE_WORTH	100000000	/* ns of those, below which nothing is said of them */
 #define LONG	1000000000	/* ns in flight, from which on an operation is told of */
 
 struct blamed {
@@ -27,7 +34,10 @@ struct blamed {
 	bool left;			/* and the rank has gone */
 	uint64_t all;			/* waited in its communicator, for anybody */
 	uint64_t steps, waited, own, taken;
-	uint64_t late[BUCKETS];
+	uint64_t late[BUCKETS], own_late[BUCKETS];
+	uint64_t rare, rare_steps;	/* of @waited, what is no habit, */
+	uint64_t own_rare;		/* and of @own */
+	struct typical typical;
 };
 
 struct slow_link {
@@ -43,11 +53,14 @@ struct ledger {
 	size_t nlinks;
 	uint64_t waited;		/* by all */
 	size_t probes;			/* ranks that are left out */
+	uint32_t hidden;		/* communicators that others own */
 };
 
 static uint64_t blame(const struct blamed *b)
 {
-	return b->waited > b->own ? b->waited - b->own : 0;
+	uint64_t waited = b->waited - b->rare, own = b->own - b->own_rare;
+
+	return waited > own ? waited - own : 0;
 }
 
 /* ---- adding up */
@@ -78,6 +91,7 @@ static void add_rank(struct blamed *to, const struct blamed *b)
 		to->dev = b->dev;
 		to->pid = b->pid;
 		memcpy(to->task, b->task, sizeof(to->task));
+		to->typical = b->typical;
 	}
 	if (to->dev == NPULINK_NO_PEER)
 		to->dev = b->dev;
@@ -87,6 +101,8 @@ static void add_rank(struct blamed *to, const struct blamed *b)
 	to->taken += b->taken;
 	for (size_t i = 0; i < BUCKETS; i++)
 		to->late[i] += b->late[i];
+	for (size_t i = 0; i < BUCKETS; i++)
+		to->own_late[i] += b->own_late[i];
 }
 
 static void add_link(struct slow_link *to, const struct slow_link *l)
@@ -98,22 +114,52 @@ static void add_link(struct slow_link *to, const struct slow_link *l)
 		to->slow[i] += l->slow[i];
 }
 
+/*
+ * What the longest of @late took, of @waited ns in all: those that are less than one of RARE among
+ * @all steps, of which the others were not late. *steps: how many these are.
+ */
+static uint64_t find_rare(const uint64_t *late, uint64_t waited, uint64_t all, uint64_t *steps)
+{
+	uint64_t rest = 0, n = 0;
+	int i = BUCKETS;
+
+	while (i && (n + late[i - 1]) * RARE <= all)
+		n += late[--i];
+	*steps = n;
+	if (!n)
+		return 0;
+	/* Half way up the bucket; the longest are what is left of the sum, which is exact. */
+	while (i--)
+		rest += late[i] * (768ULL << i);
+	/* If they are not most of it, the sum is a better measure without an estimate. */
+	return waited / 2 > rest ? waited - rest : 0;
+}
+
 /* Those of the communicator that begins at @i, which is the base of blame. The next one's begin. */
 static size_t add_comm(struct ledger *sum, size_t i)
 {
+	uint64_t all = 0, most = 0, steps;
 	size_t end = i, k;
-	uint64_t all = 0;
 
-	for (; end < sum->nranks && sum->ranks[end].comm == sum->ranks[i].comm; end++)
+	for (; end < sum->nranks && sum->ranks[end].comm == sum->ranks[i].comm; end++) {
 		all += sum->ranks[end].waited;
-	for (k = i; k < end; k++)
-		sum->ranks[k].all = all;
+		if (sum->ranks[end].steps > most)
+			most = sum->ranks[end].steps;
+	}
+	for (k = i; k < end; k++) {
+		struct blamed *b = &sum->ranks[k];
+
+		b->all = all;
+		b->rare = find_rare(b->late, b->waited, most, &b->rare_steps);
+		b->own_rare = find_rare(b->own_late, b->own, most, &steps);
+	}
 	return end;
 }
 
 /* One line for each rank's peers, and for the rank itself; then equal ones are added. */
 static int add_up(const struct flight_log *log, struct ledger *sum)
 {
+	struct typical *typical = typical_find(log);
 	size_t n = log->n, k = 0;
 
 	*sum = (struct ledger){ };
@@ -121,14 +167,17 @@ static int add_up(const struct flight_log *log, struct ledger *sum)
 		n += log->v[i].npeers;
 	sum->ranks = calloc(n + 1, sizeof(*sum->ranks));
 	sum->links = calloc(n + 1, sizeof(*sum->links));
-	if (!sum->ranks || !sum->links)
+	if (!sum->ranks || !sum->links || !typical) {
+		free(typical);
 		return fail("not enough memory");
+	}
 	for (size_t i = 0; i < log->n; i++) {
 		const struct flight *f = &log->v[i];
 		struct blamed *self = &sum->ranks[sum->nranks++];
 
 		*self = (struct blamed){ .comm = f->comm, .rank = f->rank, .dev = f->dev,
-			.pid = f->pid, .known = true, .left = f->left };
+			.pid = f->pid, .known = true, .left = f->left,
+			.typical = typical[i] };
 		memcpy(self->task, f->task, sizeof(self->task));
 		for (size_t p = 0; p < f->npeers; p++) {
 			const struct npulink_flight_peer *peer = &f->peers[p];
@@ -143,6 +192,7 @@ static int add_up(const struct flight_log *log, struct ledger *sum)
 				.ns = peer->move_ns };
 			for (size_t h = 0; h < BUCKETS; h++) {
 				b->late[h] = peer->late[h];
+				self->own_late[h] += peer->late[h];
 				l->slow[h] = peer->slow[h];
 			}
 			self->own += peer->wait_ns;
@@ -150,6 +200,7 @@ static int add_up(const struct flight_log *log, struct ledger *sum)
 			sum->nlinks += peer->moves && peer->dev != NPULINK_NO_PEER;
 		}
 	}
+	free(typical);
 	qsort(sum->ranks, sum->nranks, sizeof(*sum->ranks), by_name);
 	for (size_t i = 0; i < sum->nranks; i++) {
 		if (k && !by_name(&sum->ranks[k - 1], &sum->ranks[i]))
@@ -178,28 +229,16 @@ static int by_blame(const void *a, const void *b)
 
 	if (x->left != y->left)
 		return x->left ? 1 : -1;
+	if (typical_is_late(&x->typical) != typical_is_late(&y->typical))
+		return typical_is_late(&x->typical) ? -1 : 1;
+	if (typical_is_late(&x->typical) && x->typical.median != y->typical.median)
+		return x->typical.median > y->typical.median ? -1 : 1;
 	if (blame(x) != blame(y))
 		return blame(x) > blame(y) ? -1 : 1;
 	if (x->waited != y->waited)
 		return x->waited > y->waited ? -1 : 1;
 	return by_name(a, b);
 }
-
-static double ns_per_byte(const struct slow_link *l)
-{
-	return l->bytes ? (double)l->ns / l->bytes : 0;
-}
-
-static int by_speed(const void *a, const void *b)
-{
-	const struct slow_link *x = a, *y = b;
-
-	if (ns_per_byte(x) != ns_per_byte(y))
-		return ns_per_byte(x) > ns_per_byte(y) ? -1 : 1;
-	return by_ends(a, b);
-}
-
-/* ---- telling */
 
 /* The bucket below whose upper end so much of all is. */
 static unsigned int quantile(const uint64_t *buckets, double part)
@@ -216,6 +255,26 @@ static unsigned int quantile(const uint64_t *buckets, double part)
 	}
 	return i;
 }
+
+static double ns_per_byte(const struct slow_link *l)
+{
+	return l->bytes ? (double)l->ns / l->bytes : 0;
+}
+
+static int by_speed(const void *a, const void *b)
+{
+	const struct slow_link *x = a, *y = b;
+	unsigned int of_x = quantile(x->slow, .5), of_y = quantile(y->slow, .5);
+
+	/* Else a few requests that were held up decided. */
+	if (of_x != of_y)
+		return of_x > of_y ? -1 : 1;
+	if (ns_per_byte(x) != ns_per_byte(y))
+		return ns_per_byte(x) > ns_per_byte(y) ? -1 : 1;
+	return by_ends(a, b);
+}
+
+/* ---- telling */
 
 /* How late bucket @i is at most. */
 static const char *late_text(unsigned int i, char buf[16])
@@ -260,14 +319,14 @@ static void print_ranks(const struct ledger *sum)
 	char waited[16], own[16], median[16], p99[16], line[4 * BUCKETS + 1];
 	size_t shown = 0;
 
-	printf("%4s %5s %-8s %7s %11s %11s %6s %9s %8s %8s   %s\n", "COMM", "RANK", "DEV", "PID",
-	       "WAITED FOR", "SELF", "BLAME", "STEPS", "MEDIAN", "P99",
+	printf("%4s %5s %-8s %7s %11s %11s %6s %6s %9s %8s %8s   %s\n", "COMM", "RANK", "DEV",
+	       "PID", "WAITED FOR", "SELF", "BLAME", "LAST", "STEPS", "MEDIAN", "P99",
 	       "LATE BY 1us .. 1ms .. 0.3s");
 	for (size_t i = 0; i < sum->nranks; i++) {
 		const struct blamed *b = &sum->ranks[i];
-		char dev[16] = "-", pid[16] = "-", share[16] = "-";
+		char dev[16] = "-", pid[16] = "-", share[16] = "-", last[16] = "-";
 
-		if (!b->steps)
+		if (!b->steps && !b->typical.runs)
 			continue;
 		if (!opts.details && shown == SHOW) {
 			printf("and %zu more; see --details\n", sum->nranks - i);
@@ -285,12 +344,20 @@ static void print_ranks(const struct ledger *sum)
 			snprintf(share, sizeof(share), "%.0f %%",
 				 b->all ? 100. * blame(b) / b->all : 0);
 		}
-		printf("%4u %5u %-8s %7s %11s %11s %6s %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
+		if (b->typical.runs)
+			snprintf(last, sizeof(last), "%.0f %%",
+				 100. * b->typical.last / b->typical.runs);
+		late_text(quantile(b->late, .5), median);
+		late_text(quantile(b->late, .99), p99);
+		/* With --since, of collectives. */
+		if (!b->steps) {
+			human_time(b->typical.median / 1e9, median);
+			human_time(b->typical.worst / 1e9, p99);
+		}
+		printf("%4u %5u %-8s %7s %11s %11s %6s %6s %9" PRIu64 " %8s %8s  |%s|\n", b->comm,
 		       b->rank, dev, pid, human_time(b->waited / 1e9, waited),
-		       b->known ? human_time(b->own / 1e9, own) : "-", share, b->steps,
-		       late_text(quantile(b->late, .5), median),
-		       late_text(quantile(b->late, .99), p99),
-		       sparkline(b->late, line, sizeof(line)));
+		       b->known ? human_time(b->own / 1e9, own) : "-", share, last, b->steps,
+		       median, p99, sparkline(b->late, line, sizeof(line)));
 	}
 }
 
@@ -334,43 +401,109 @@ static const struct blamed *culprit(const struct ledger *sum)
 {
 	/* They come in that order. */
 	for (size_t i = 0; i < sum->nranks; i++)
-		if (blame(&sum->ranks[i]) >= WORTH && stands_out(sum, i))
+		if (typical_is_late(&sum->ranks[i].typical) || stands_out(sum, i))
 			return &sum->ranks[i];
 	return NULL;
 }
 
+/* Was it waited for seldom, and then for long? Of those that have gone only if all have. */
+static bool was_rare(const struct ledger *sum, const struct blamed *b)
+{
+	return b->rare >= RARE_WORTH && b->rare >= b->all / 10 &&
+	       (!b->left || sum->ranks[0].left);
+}
+
+/* Whether the one that is late gets processors, as long as it is there. */
+static void look_at_culprit(const struct ledger *sum, struct starve *starve)
+{
+	const struct blamed *b = culprit(sum);
+
+	if (!b || !b->known || b->left || !b->pid)
+		return;
+	starve->pid = b->pid;
+	starve_find(starve, 1);
+}
+
 /*
  * The slowest link, if most are twice as fast: not only on the whole, which a few requests
- * that were held up would do, but also in the middle.
+ * that were held up would do, but also in the middle. Links that are hardly used say nothing, of
+ * themselves or others. *usual: one in the middle.
  */
-static const struct slow_link *slowest(const struct ledger *sum)
+static const struct slow_link *slowest(const struct ledger *sum, const struct slow_link **usual)
 {
-	const struct slow_link *l = sum->links, *usual = l + sum->nlinks / 2;
+	const struct slow_link *l = NULL;
+	uint64_t busiest = 0;
+	size_t n = 0, k = 0;
 
-	if (sum->nlinks < 3 || ns_per_byte(l) < 2 * ns_per_byte(usual) ||
-	    (ns_per_byte(l) - ns_per_byte(usual)) * l->bytes < WORTH ||
-	    quantile(l->slow, .5) <= quantile(usual->slow, .5))
+	for (size_t i = 0; i < sum->nlinks; i++)
+		if (sum->links[i].moves > busiest)
+			busiest = sum->links[i].moves;
+	for (size_t i = 0; i < sum->nlinks; i++) {
+		if (sum->links[i].moves * FEW_USED < busiest)
+			continue;
+		l = l ? l : &sum->links[i];
+		n++;
+	}
+	for (size_t i = 0; i < sum->nlinks; i++)
+		if (sum->links[i].moves * FEW_USED >= busiest && k++ == n / 2)
+			*usual = &sum->links[i];
+	if (n < 3 || ns_per_byte(l) < 2 * ns_per_byte(*usual) ||
+	    (ns_per_byte(l) - ns_per_byte(*usual)) * l->bytes < WORTH ||
+	    quantile(l->slow, .5) <= quantile((*usual)->slow, .5))
 		return NULL;
 	return l;
 }
 
-static void print_findings(const struct ledger *sum, bool told)
+static void print_culprit(const struct blamed *b, const struct starve *starve)
+{
+	const struct typical *t = &b->typical;
+	char time[16], period[16], text[512];
+
+	if (!b->known) {
+		printf("most of the waiting is for rank %u of communicator %u: %s; whom that one waited for is known on its machine, see npulink slow there\n",
+		       b->rank, b->comm, human_time(blame(b) / 1e9, time));
+		return;
+	}
+	printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: ", b->rank, b->comm,
+	       b->task, b->pid, b->left ? "has gone; it kept" : "keeps");
+	if (typical_is_late(t))
+		printf("of the last %llu collectives it called %llu later than most others, %llu as the last of all, mostly %s later, of %s from one to the next\n",
+		       (unsigned long long)t->runs, (unsigned long long)t->later,
+		       (unsigned long long)t->last, human_time(t->median / 1e9, time),
+		       human_time(t->period / 1e9, period));
+	else
+		printf("%s, all of them together\n", human_time(blame(b) / 1e9, time));
+	if (starve->why)
+		printf("  %s\n", starve_why(starve->why));
+	if (*starve_text(starve, text, sizeof(text)))
+		printf("  %s\n", text);
+}
+
+static void print_findings(const struct ledger *sum, bool told, const struct starve *starve)
 {
 	/* What is in flight for long is not counted: who was slow before it is not the answer. */
 	const struct blamed *b = told ? NULL : culprit(sum);
-	const struct slow_link *l = slowest(sum);
+	const struct slow_link *usual, *l = slowest(sum, &usual);
+	unsigned int n = 0;
 	char time[16];
 
-	if (b && b->known)
-		printf("rank %u of communicator %u (%s, pid %u) %s the others waiting: %s, all of them together\n\n",
-		       b->rank, b->comm, b->task, b->pid, b->left ? "has gone; it kept" : "keeps",
-		       human_time(blame(b) / 1e9, time));
-	else if (b)
-		printf("most of the waiting is for rank %u of communicator %u: %s; whom that one waited for is known on its machine, see npulink slow there\n\n",
-		       b->rank, b->comm, human_time(blame(b) / 1e9, time));
+	if (b) {
+		print_culprit(b, starve);
+		printf("\n");
+	}
+	for (size_t i = 0; i < sum->nranks && n < SHOW; i++) {
+		b = &sum->ranks[i];
+		if (!was_rare(sum, b))
+			continue;
+		n++;
+		printf("rank %u of communicator %u was waited for %s in %" PRIu64 " steps, which is rare\n",
+		       b->rank, b->comm, human_time(b->rare / 1e9, time), b->rare_steps);
+	}
+	if (n)
+		printf("\n");
 	if (l)
 		printf("the link from npu%u to npu%u is %.1f times as slow as most\n\n", l->from,
-		       l->to, ns_per_byte(l) / ns_per_byte(&sum->links[sum->nlinks / 2]));
+		       l->to, ns_per_byte(l) / ns_per_byte(usual));
 }
 
 /* ---- what is going on: the ledgers know only of steps that have ended */
@@ -492,12 +625,32 @@ static struct json_object *json_buckets(const uint64_t *buckets)
 	return array;
 }
 
-static void print_json(const struct ledger *sum, struct json_object *in_flight)
+static struct json_object *rare_json(const struct ledger *sum)
+{
+	struct json_object *array = json_object_new_array(), *o;
+
+	for (size_t i = 0; i < sum->nranks; i++) {
+		const struct blamed *b = &sum->ranks[i];
+
+		if (!was_rare(sum, b))
+			continue;
+		o = json_object_new_object();
+		put_u64(o, "comm", b->comm);
+		put_u64(o, "rank", b->rank);
+		put_u64(o, "waited_ns", b->rare);
+		put_u64(o, "steps", b->rare_steps);
+		json_object_array_add(array, o);
+	}
+	return array;
+}
+
+static void print_json(const struct ledger *sum, struct json_object *in_flight,
+		       const struct starve *starve)
 {
 	struct json_object *obj = json_object_new_object(), *ranks = json_object_new_array();
 	struct json_object *links = json_object_new_array(), *o;
 	const struct blamed *b = culprit(sum);
-	const struct slow_link *l = slowest(sum);
+	const struct slow_link *usual, *l = slowest(sum, &usual);
 	char name[16];
 
 	for (size_t i = 0; i < sum->nranks; i++) {
@@ -518,6 +671,13 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight)
 		put_u64(o, "self_ns", b->own);
 		put_u64(o, "blame_ns", blame(b));
 		put_u64(o, "taken_ns", b->taken);
+		put_u64(o, "rare_ns", b->rare);
+		put_u64(o, "collectives", b->typical.runs);
+		put_u64(o, "later", b->typical.later);
+		put_u64(o, "last", b->typical.last);
+		put_u64(o, "late_ns", b->typical.median);
+		put_u64(o, "latest_ns", b->typical.worst);
+		put_u64(o, "period_ns", b->typical.period);
 		json_object_object_add(o, "late", json_buckets(b->late));
 		json_object_array_add(ranks, o);
 	}
@@ -540,6 +700,8 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight)
 		o = json_object_new_object();
 		put_u64(o, "comm", b->comm);
 		put_u64(o, "rank", b->rank);
+		put_bool(o, "typical", typical_is_late(&b->typical));
+		starve_json(o, starve);
 		json_object_object_add(obj, "straggler", o);
 	}
 	if (l) {
@@ -552,6 +714,8 @@ static void print_json(const struct ledger *sum, struct json_object *in_flight)
 	}
 	put_u64(obj, "waited_ns", sum->waited);
 	put_u64(obj, "probes", sum->probes);
+	put_u64(obj, "hidden_comms", sum->hidden);
+	json_object_object_add(obj, "rare", rare_json(sum));
 	json_object_object_add(obj, "in_flight", in_flight);
 	json_object_object_add(obj, "ranks", ranks);
 	json_object_object_add(obj, "links", links);
@@ -562,62 +726,59 @@ static const char usage[] =
 	"Usage: npulink [-j] slow [OPTION]...\n"
 	"\n"
 	"Tells which ranks keep others waiting and which links are slow, since the ranks joined\n"
-	"(of those that have gone: as long as the kernel remembers). Time that a rank waited for\n"
-	"others itself is not its fault: BLAME is the rest, as a part of all waiting. At the end\n"
-	"of a line is a histogram, each column twice as much as the one before it, each\n"
-	"height four times as many. An operation that is in flight for more than a second\n"
-	"is told of first: it is not counted yet. What npulink doctor and link test did is not\n"
-	"counted, unless its communicator is asked for.\n"
+	"(of those that have gone: as long as the kernel remembers). Who is late to most of the\n"
+	"collectives that the kernel remembers is named first, with what its process does; who was\n"
+	"waited for seldom, but long, besides. Time that a rank waited for others itself is not its\n"
+	"fault: BLAME is the rest, as a part of all waiting; LAST, how many collectives it was the\n"
+	"last to call. At the end of a line is a histogram, each column twice as much as the one\n"
+	"before it, each height four times as many. An operation that is in flight for more than a\n"
+	"second is told of first: it is not counted yet. What npulink doctor and link test did is\n"
+	"not counted, unless its communicator is asked for.\n"
 	"\n"
-	"  -c, --comm N   only communicator N\n"
-	"  -d, --details  all ranks and links, not only the ten worst\n"
-	"  -j, --json     JSON\n";
+	"  -c, --comm N        only communicator N\n"
+	"  -w, --watch [SECS]  again and again, of what happened in so many seconds (2)\n"
+	"  -s, --since SECS    only of collectives that were called in the last SECS seconds, as far\n"
+	"                      as the kernel remembers: no steps, no links\n"
+	"  -d, --details       all ranks and links, not only the ten worst\n"
+	"  -j, --json          JSON\n"
+	"\n"
+	"Exit status: 4 if there is nothing that may be seen, but there are other users' ranks.\n";
 
-int slow_cmd(int argc, char **argv)
+static const struct option own_options[] = {
+	{ "comm", required_argument, NULL, 'c' },
+	{ "watch", optional_argument, NULL, 'w' },
+	{ "since", required_argument, NULL, 's' },
+	CMD_OPTION_END
+};
+
+struct asked {
+	uint64_t comm, watch, since;
+};
+
+/* What is in @log; 0 or an error. *hidden: 0 afterwards if there was something to see. */
+static int tell(struct flight_log *log, const struct asked *asked, uint32_t *hidden)
 {
-	static const struct option own[] = {
-		{ "comm", required_argument, NULL, 'c' },
-		CMD_OPTION_END
-	};
+	struct starve starve = { };
 	struct json_object *array;
-	uint64_t comm = ANY_COMM;
-	char *words[argc + 2];
-	struct flight_log log;
 	struct ledger sum;
 	bool told = false;
 	size_t probes = 0;
-	int c, rc;
+	int rc;
 
-	words[0] = (char *)"slow";
-	memcpy(words + 1, argv, argc * sizeof(*argv));
-	words[argc + 1] = NULL;
-	while ((c = cmd_option(argc + 1, words, "c:d", own, usage)) != -1) {
-		if (c == 'h')
-			return EXIT_SUCCESS;
-		if (c == 'd')
-			opts.details = true;
-		else if (c != 'c')
-			return EXIT_USAGE;
-		else if (!parse_u64(optarg, ANY_COMM - 1, &comm))
-			return usage_error("slow: \"%s\" is no communicator", optarg);
-	}
-	if (words[optind])
-		return usage_error("slow: unknown word \"%s\"", words[optind]);
-	rc = flight_read(&log, NPULINK_FLIGHT_PEERS, comm);
-	if (rc)
-		return rc;
-	if (comm == ANY_COMM)
-		probes = flight_drop_probes(&log);
-	rc = add_up(&log, &sum);
+	if (asked->comm == ANY_COMM)
+		probes = flight_drop_probes(log);
+	rc = add_up(log, &sum);
 	if (!rc) {
 		sum.probes = probes;
+		sum.hidden = *hidden;
 		qsort(sum.ranks, sum.nranks, sizeof(*sum.ranks), by_blame);
 		qsort(sum.links, sum.nlinks, sizeof(*sum.links), by_speed);
-		array = old_ops(comm, &told);
+		array = old_ops(asked->comm, &told);
+		look_at_culprit(&sum, &starve);
 		if (opts.json) {
-			print_json(&sum, array);
+			print_json(&sum, array, &starve);
 		} else if (sum.nranks) {
-			print_findings(&sum, told);
+			print_findings(&sum, told, &starve);
 			print_ranks(&sum);
 			print_links(&sum);
 		} else if (!probes) {
@@ -627,9 +788,80 @@ int slow_cmd(int argc, char **argv)
 		if (probes && !opts.json)
 			printf("not counted: %zu ranks of npulink doctor and npulink link test\n",
 			       probes);
+		if (*hidden && !opts.json)
+			printf("hidden from you, because others own them: %u communicators; root sees them\n",
+			       *hidden);
+		if (sum.nranks)
+			*hidden = 0;
 	}
 	free(sum.ranks);
 	free(sum.links);
-	flight_free(&log);
 	return rc;
+}
+
+static int watch(struct flight_log *log, const struct asked *asked)
+{
+	struct flight_log before;
+	uint32_t hidden = 0;
+	int rc;
+
+	for (;;) {
+		before = *log;
+		sleep(asked->watch);
+		rc = flight_read(log, READ, asked->comm);
+		if (!rc)
+			flight_subtract(log, &before);
+		flight_free(&before);
+		if (!opts.json && isatty(STDOUT_FILENO))
+			fputs("\033[H\033[2J", stdout);
+		if (!rc)
+			rc = tell(log, asked, &hidden);
+		/* What it was subtracted from is the next one's beginning. */
+		flight_free(log);
+		if (!rc)
+			rc = flight_read(log, READ, asked->comm);
+		if (rc || fflush(stdout) || ferror(stdout))
+			return rc;
+	}
+}
+
+int slow_cmd(int argc, char **argv)
+{
+	struct asked asked = { .comm = ANY_COMM };
+	char *words[argc + 2];
+	struct flight_log log;
+	uint32_t hidden = 0;
+	int c, rc;
+
+	words[0] = (char *)"slow";
+	memcpy(words + 1, argv, argc * sizeof(*argv));
+	words[argc + 1] = NULL;
+	while ((c = cmd_option(argc + 1, words, "c:ds:w::", own_options, usage)) != -1) {
+		if (c == 'h')
+			return EXIT_SUCCESS;
+		if (c == 'd')
+			opts.details = true;
+		else if (c == 'w' && !cmd_watch(argc + 1, words, &asked.watch))
+			return EXIT_USAGE;
+		else if (c == 's' && (!parse_u64(optarg, 1000000000, &asked.since) || !asked.since))
+			return usage_error("slow: \"%s\" is no whole number of seconds", optarg);
+		else if (c == 'c' && !parse_u64(optarg, ANY_COMM - 1, &asked.comm))
+			return usage_error("slow: \"%s\" is no communicator", optarg);
+		else if (c != 'c' && c != 's' && c != 'w')
+			return EXIT_USAGE;
+	}
+	if (words[optind])
+		return usage_error("slow: unknown word \"%s\"", words[optind]);
+	if (asked.since && asked.watch)
+		return usage_error("slow: either --since or --watch");
+	rc = flight_read(&log, READ, asked.comm);
+	if (rc)
+		return rc;
+	if (asked.since)
+		flight_keep_since(&log, asked.since * 1000000000);
+	if (asked.comm == ANY_COMM)
+		hidden = state_hidden_comms();
+	rc = asked.watch ? watch(&log, &asked) : tell(&log, &asked, &hidden);
+	flight_free(&log);
+	return rc ? rc : hidden ? EXIT_HIDDEN : EXIT_SUCCESS;
 }

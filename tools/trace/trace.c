@@ -383,16 +383,9 @@ enum { OPT_SVG = 0x100, OPT_FROM };
 
 static int write_file(const struct flight_log *log, const char *path)
 {
-	FILE *f = path && strcmp(path, "-") ? fopen(path, "we") : stdout;
-	int bad;
+	FILE *f = output_open(path);
 
-	if (!f)
-		return fail("cannot write %s: %s", path, strerror(errno));
-	bad = trace_write_json(log, f);
-	if (f != stdout)
-		bad = fclose(f) || bad;
-	return bad ? fail("cannot write %s: %s", path ? path : "standard output",
-			  strerror(errno)) : 0;
+	return f ? output_close(f, path, trace_write_json(log, f)) : EXIT_FAILURE;
 }
 
 int trace_cmd(int argc, char **argv)

@@ -357,7 +357,7 @@ enum npulink_genl_comm {
 
 /**
  * enum npulink_genl_rank - attributes of a rank of this node; another user's has no
- *	pid, uid, file
+ *	pid, uid, file, tid
  * @NPULINK_A_RANK_UNSPEC: not used
  * @NPULINK_A_RANK_PAD: aligns the 64-bit ones
  * @NPULINK_A_RANK_COMM: u32, id of the communicator
@@ -380,6 +380,8 @@ enum npulink_genl_comm {
  * @NPULINK_A_RANK_BEFORE_COMM: u32, id of that
  * @NPULINK_A_RANK_MET: u64, operations that were met on the board without a system
  *	call, as its process says
+ * @NPULINK_A_RANK_TID: u32, thread of the process that has posted last; absent: none,
+ *	or it has ended
  * @__NPULINK_A_RANK_MAX: one more than the last
  * @NPULINK_A_RANK_MAX: the last
  */
@@ -403,6 +405,7 @@ enum npulink_genl_rank {
 	NPULINK_A_RANK_BEFORE,
 	NPULINK_A_RANK_BEFORE_COMM,
 	NPULINK_A_RANK_MET,
+	NPULINK_A_RANK_TID,
 	__NPULINK_A_RANK_MAX,
 	NPULINK_A_RANK_MAX = __NPULINK_A_RANK_MAX - 1,
 };

@@ -247,6 +247,7 @@ struct npulink_rank {
 	u64 next;
 	u64 met;		/* of those before it: not posted, as the rank itself says */
 	u32 nposted;		/* collectives and point-to-point */
+	pid_t caller;		/* the thread that has posted last, in the first pid namespace */
 	struct npulink_rank_stats stats;
 	bool closed;
 	bool gone;		/* being freed: conns and table are not to be looked at */

@@ -213,14 +213,35 @@ int npulink_genl_comm_dumpit(struct sk_buff *skb, struct netlink_callback *cb)
 
 /* ---- ranks ---------------------------------------------------------------------- */
 
-static int npulink_genl_fill_process(struct sk_buff *skb, const struct sk_buff *asked,
-				     const struct npulink_file *file)
+/* The thread that has posted last, if it is there yet: its number may be another one's by now. */
+static u32 npulink_genl_tid(const struct npulink_rank *rank)
 {
+	struct task_struct *task;
+	struct pid *pid;
+	u32 tid = 0;
+
+	rcu_read_lock();
+	pid = find_pid_ns(READ_ONCE(rank->caller), &init_pid_ns);
+	task = pid_task(pid, PIDTYPE_PID);
+	if (task && task_tgid(task) == rank->file->tgid)
+		tid = pid_nr_ns(pid, task_active_pid_ns(current));
+	rcu_read_unlock();
+	return tid;
+}
+
+static int npulink_genl_fill_process(struct sk_buff *skb, const struct sk_buff *asked,
+				     const struct npulink_rank *rank)
+{
+	const struct npulink_file *file = rank->file;
+	u32 tid;
+
 	if (!npulink_genl_sees_cred(asked, file->cred))
 		return 0;
+	tid = npulink_genl_tid(rank);
 	if (nla_put_u32(skb, NPULINK_A_RANK_PID, npulink_genl_pid(file)) ||
 	    nla_put_u32(skb, NPULINK_A_RANK_UID, npulink_genl_uid(file->cred->euid)) ||
-	    nla_put_u32(skb, NPULINK_A_RANK_FILE, file->id))
+	    nla_put_u32(skb, NPULINK_A_RANK_FILE, file->id) ||
+	    (tid && nla_put_u32(skb, NPULINK_A_RANK_TID, tid)))
 		return -EMSGSIZE;
 	return 0;
 }
@@ -256,7 +277,7 @@ static int npulink_genl_fill_rank(struct sk_buff *skb, const struct sk_buff *ask
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_BUSY, stats.busy_ns, NPULINK_A_RANK_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_RANK_MET, met, NPULINK_A_RANK_PAD))
 		return -EMSGSIZE;
-	return npulink_genl_fill_process(skb, asked, file);
+	return npulink_genl_fill_process(skb, asked, rank);
 }
 
 /* A member of one before, which is rank @i of @comm, and has not come to it. */
@@ -271,7 +292,7 @@ static int npulink_genl_fill_awaited(struct sk_buff *skb, const struct sk_buff *
 	    nla_put_u32(skb, NPULINK_A_RANK_BEFORE, before->rank) ||
 	    nla_put_u32(skb, NPULINK_A_RANK_BEFORE_COMM, before->comm->serial))
 		return -EMSGSIZE;
-	return npulink_genl_fill_process(skb, asked, before->file);
+	return npulink_genl_fill_process(skb, asked, before);
 }
 
 static int npulink_genl_fill_left(struct sk_buff *skb, const struct npulink_comm *comm, u32 rank)

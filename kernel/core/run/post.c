@@ -316,6 +316,7 @@ static int npulink_op_publish(struct npulink_op *op, const struct npulink_post *
 	if (!rc) {
 		npulink_round_arrive(op, arrival);
 		op->serial = rank->nposted++;
+		WRITE_ONCE(rank->caller, task_pid_nr(current));
 		list_add_tail(&op->node, &rank->ops);
 		rank->stats.inflight++;
 		atomic_inc(&plan->inflight);
