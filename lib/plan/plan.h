@@ -28,6 +28,18 @@ struct coll_topo {
 };
 
 /**
+ * struct coll_cost_params - the network, in the cost rule of ALGORITHMS.md
+ * @alpha: seconds per message
+ * @beta: seconds per byte moved
+ * @gamma: seconds per byte reduced
+ * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
+ */
+struct coll_cost_params {
+	double alpha, beta, gamma;
+	uint32_t ports;
+};
+
+/**
  * struct coll_args - what to plan
  * @collective: NPULINK_COLL_*
  * @dtype: NPULINK_INT8 ..
@@ -55,7 +67,8 @@ struct coll_topo {
  *	      the buffer is undefined. alltoallv: @counts and @displs are unused
  * @packed: by slot: blocks of a v form are one after the other in what is bound, whatever
  *	    @displs and @rdispls say
- * @chunks: pipelined algorithms: number of chunks, 0: choose by cost
+ * @chunks: pipelined algorithms: number of chunks, 0: the best for @network
+ * @network: what chunks cost, the same on all ranks; NULL: a default
  * @topo: wiring, or NULL
  */
 struct coll_args {
@@ -67,6 +80,7 @@ struct coll_args {
 	bool in_place;
 	bool packed[2];
 	uint32_t chunks;
+	const struct coll_cost_params *network;
 	const struct coll_topo *topo;
 };
 
@@ -137,18 +151,6 @@ struct coll_plan {
 };
 
 /**
- * struct coll_cost_params - the network, in the cost rule of ALGORITHMS.md
- * @alpha: seconds per message
- * @beta: seconds per byte moved
- * @gamma: seconds per byte reduced
- * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
- */
-struct coll_cost_params {
-	double alpha, beta, gamma;
-	uint32_t ports;
-};
-
-/**
  * struct coll_algorithm - one way to do one collective
  * @collective: NPULINK_COLL_*
  * @name: unique within the collective, [a-z0-9-]+
@@ -161,8 +163,8 @@ struct coll_cost_params {
  *	  and rank set. Return 0 or -errno
  * @cost: seconds by the closed form
  * @chunks: pipelined algorithms: the best number of chunks for this network; else
- *	    NULL. With args->chunks 0, plan and cost take that for a default network,
- *	    since all ranks must take the same
+ *	    NULL. With args->chunks 0, plan and cost take that for args->network, whatever
+ *	    network the cost is asked for: all ranks must take the same
  * @rotation: all ranks' plans are rank 0's with peers shifted (p^2-message
  *	      algorithms); the verifier checks that before it relies on it
  * @ordered: each result is the sum of rank 0's, rank 1's .. in that order, on all ranks

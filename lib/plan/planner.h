@@ -141,7 +141,7 @@ uint64_t shard_max(const struct plan_shards *s);
 
 /*
  * Chunks that a pipelined algorithm takes: what the caller says, else the best for
- * a default network, at least 1 and at most one per element.
+ * the network at hand, at least 1 and at most one per element.
  */
 uint32_t plan_chunks(const struct coll_args *args,
 		     uint32_t (*best)(const struct coll_args *args,

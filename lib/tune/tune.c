@@ -308,6 +308,21 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 }
 
 /*
+ * What pipelines count their chunks for: the numbers of a calibration, which all ranks have of
+ * one. Where processors do the copying, one does it for a rank at a time.
+ */
+struct coll_cost_params coll_tune_network(const struct coll_tune *tune,
+					  const struct coll_args *args)
+{
+	struct coll_cost_params network = tune->params;
+
+	network.gamma = tune->gamma[args->dtype];
+	if (tune->work.processors)
+		network.ports = 1;
+	return network;
+}
+
+/*
  * How long a rank should take for its own part, where coll_tune_choose() could not look at that:
  * not for the choice.
  */

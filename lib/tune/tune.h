@@ -82,6 +82,8 @@ const struct coll_algorithm *coll_tune_asked(const struct coll_tune *tune,
 					     const struct coll_args *args);
 int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
+struct coll_cost_params coll_tune_network(const struct coll_tune *tune,
+					  const struct coll_args *args);
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 

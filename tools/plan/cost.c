@@ -122,6 +122,9 @@ static int cost_all(struct query *q, struct json_object *array)
 		rc = net_topo(&q->net, args->nranks, &q->topo, &args->topo);
 	if (!rc)
 		rc = net_params(&q->net, args->nranks, &params);
+	if (!rc)
+		rc = net_network(&q->net, args, &q->network);
+	args->network = &q->network;
 	for (uint32_t c = 0; c < NPULINK_COLLS && !rc; c++) {
 		if (c == NPULINK_COLL_P2P)
 			continue;

@@ -157,6 +157,21 @@ int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
 	else
 		calibration_guess(tune, nranks);
 	net_override(o, nranks, &tune->params);
+	for (uint32_t t = 0; o->gamma >= 0 && t < NPULINK_DTYPES; t++)
+		tune->gamma[t] = o->gamma;
+	return 0;
+}
+
+int net_network(const struct net_opts *o, const struct coll_args *args,
+		struct coll_cost_params *network)
+{
+	struct coll_tune tune;
+	int rc = net_tune(o, args->nranks, &tune);
+
+	if (rc)
+		return rc;
+	*network = coll_tune_network(&tune, args);
+	coll_tune_free(&tune);
 	return 0;
 }
 

@@ -75,6 +75,10 @@ struct coll_tune;
 /* All that the choice goes by, in the same way; to be undone with coll_tune_free(). */
 int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune);
 
+/* What pipelines count their chunks for in such a call. 0 or EXIT_FAILURE. */
+int net_network(const struct net_opts *o, const struct coll_args *args,
+		struct coll_cost_params *network);
+
 /* The part of it that the command line says. */
 void net_override(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params);
 

@@ -252,6 +252,9 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 	q->name = algorithm;
 	rc = query_check(&q->args, argv[0]);
 	if (!rc)
+		rc = net_network(&q->net, &q->args, &q->network);
+	q->args.network = &q->network;
+	if (!rc)
 		rc = choose(q, algorithm);
 	return rc ? rc : -1;
 }

@@ -246,6 +246,7 @@ static const char *v_form(uint32_t collective)
 
 /* What was called, so that planning it again gives the same plan. NULL, or why not. */
 static const char *kind_args(const struct flight_run *run, const struct coll_topo *topo,
+			     const struct net_opts *net, struct coll_cost_params *network,
 			     struct coll_args *args, const struct coll_algorithm **alg)
 {
 	const struct npulink_flight_op *op = &run->op->k;
@@ -263,6 +264,9 @@ static const char *kind_args(const struct flight_run *run, const struct coll_top
 	why = coll_args_check(args);
 	if (why)
 		return why;
+	if (net_network(net, args, network))
+		return "what the network costs cannot be read";
+	args->network = network;
 	*alg = coll_algorithm_find(op->call.collective, op->algorithm);
 	if (!*alg)
 		return "its algorithm is not one of libcoll's";
@@ -276,7 +280,7 @@ static const char *kind_args(const struct flight_run *run, const struct coll_top
 		if (same)
 			return NULL;
 	}
-	return "planned again it is not the same: give --net as the ranks were wired";
+	return "planned again it is not the same: give --net as the ranks were wired, and COLL_CALIBRATION as they had it";
 }
 
 /* When each rank came, after the first one. */
@@ -393,6 +397,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 	struct scenario as_was = { .net = NET_OPTS_NONE };
 	const struct coll_algorithm *alg;
 	const struct coll_topo *use;
+	struct coll_cost_params network;
 	struct coll_topo topo;
 	struct coll_args args;
 	const char *why;
@@ -409,7 +414,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 		rc = fail("not enough memory");
 		goto out;
 	}
-	why = kind_args(o.run, use, &args, &alg);
+	why = kind_args(o.run, use, net, &network, &args, &alg);
 	if (why) {
 		fprintf(stderr, "npulink: %s cannot be replayed: %s\n",
 			flight_op_name(&o.run->op->k, name, sizeof(name)), why);
