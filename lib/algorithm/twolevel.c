@@ -419,7 +419,10 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 
 static const char *has_servers(const struct coll_args *args)
 {
-	return args->topo && args->topo->nservers > 1 ? NULL :
+	if (args->topo && args->topo->nservers > 1)
+		return NULL;
+	return args->topo && args->topo->scattered ?
+	       "the ranks of a server are not one after the other: number them so" :
 	       "the ranks are not in several servers";
 }
 
@@ -441,33 +444,39 @@ void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest
 	}
 }
 
-/* Both levels cost the same here: T is one message of one shard. */
+/* T is one message of one shard; the ranks of a small server carry several rails each. */
 static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
-	double t = c->alpha + shard_max(&s) * c->beta;
-	uint32_t q, fewest;
+	double near = message_near(c, shard_max(&s)), far = message_far(c, shard_max(&s));
+	uint32_t q, fewest, m, rails;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &q, &fewest);
-	if (c->ports > 1 && q * args->topo->nservers == args->nranks)
-		return args->topo->nservers * t;
-	/* One port, or rails that share a rank: all of a server's messages in turn. */
-	return 2.0 * q * args->topo->nservers * t;
+	m = args->topo->nservers;
+	rails = (q + fewest - 1) / fewest;
+	if (c->ports > 1)
+		return rails * ((m - 1) * larger(near, far) + near) + (rails > 1 ? rails * near : 0);
+	return q * m * near + rails * (m - 1) * (near + far) + rails * q * near;
 }
 
 /* The same messages the other way, each added up. */
 static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
-	uint32_t q, fewest;
+	double n = shard_max(&s), sum = n * c->gamma;
+	double near = message_near(c, n), far = message_far(c, n) + sum;
+	uint32_t q, fewest, m, rails;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &q, &fewest);
-	return 2.0 * q * args->topo->nservers *
-	       (c->alpha + shard_max(&s) * (c->beta + c->gamma));
+	m = args->topo->nservers;
+	rails = (q + fewest - 1) / fewest;
+	if (c->ports > 1)
+		return rails * (m * (near + q * sum) + (m - 1) * far);
+	return q * m * (near + sum) + rails * (m - 1) * (near + far) + rails * q * (near + sum);
 }
 
 uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_params *c)
@@ -482,7 +491,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 {
 	uint32_t k = plan_chunks(args, servers_chunks), q, m, fewest;
 	struct plan_shards chunks, part, ring;
-	double inside, between;
+	double inside, between, sum;
 
 	if (args->nranks == 1)
 		return 0;
@@ -491,9 +500,13 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	chunks = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 	part = plan_split(shard_len(&chunks, 0) / chunks.esize, fewest, chunks.esize);
 	ring = plan_split(shard_len(&part, 0) / chunks.esize, m, chunks.esize);
-	inside = c->alpha + shard_len(&part, 0) * (c->beta + c->gamma);
-	between = c->alpha + shard_len(&ring, 0) * (c->beta + c->gamma);
-	return k * (2 * q * inside + 2 * (m - 1) * between);
+	inside = message_near(c, shard_len(&part, 0));
+	sum = shard_len(&part, 0) * c->gamma;
+	between = message_far(c, shard_len(&ring, 0));
+	between = 2 * (m - 1) * between + (m - 1) * shard_len(&ring, 0) * c->gamma;
+	if (c->ports > 1)
+		return k * (2 * inside + q * sum + between);
+	return k * (q * (2 * inside + sum) + between);
 }
 
 #define FORM_REDUCE_SCATTER							\

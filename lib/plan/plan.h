@@ -18,14 +18,27 @@
  * struct coll_topo - how ranks are wired, for planners that care
  * @rows: of the 2-D mesh, 0 if it is none
  * @cols: of the 2-D mesh; ranks are numbered row by row
+ * @torus: the mesh's lines are rings
+ * @ring: each rank has links to the one before and the one behind only
+ * @group: ranks at each leaf switch of a tree, 0 if it is none
+ * @uplinks: links of a leaf switch to the others
  * @nservers: number of servers, 0 or 1 if all ranks are in one
  * @server_of: server of each rank, ascending; NULL with @nservers <= 1
+ * @scattered: ranks of a server are not one after the other, so that there are no @server_of
  */
 struct coll_topo {
 	uint32_t rows, cols;
+	bool torus, ring, scattered;
+	uint32_t group, uplinks;
 	uint32_t nservers;
 	const uint32_t *server_of;
 };
+
+/* Is there anything that planners or the choice among them would look at? */
+static inline bool coll_topo_known(const struct coll_topo *t)
+{
+	return t->rows || t->ring || t->group || t->nservers > 1 || t->scattered;
+}
 
 /**
  * struct coll_cost_params - the network, in the cost rule of ALGORITHMS.md
@@ -33,10 +46,13 @@ struct coll_topo {
  * @beta: seconds per byte moved
  * @gamma: seconds per byte reduced
  * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
+ * @far_alpha: seconds per message between servers, 0: as within one
+ * @far_beta: seconds per byte between servers, of a rank's port to there; 0: as within one
  */
 struct coll_cost_params {
 	double alpha, beta, gamma;
 	uint32_t ports;
+	double far_alpha, far_beta;
 };
 
 /**

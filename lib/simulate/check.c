@@ -126,7 +126,9 @@ static void check_point(struct check *c, struct coll_args *args,
 /* One and many ports; the second only counts as exact if the form knows of it. */
 static void check_ports(struct check *c, struct coll_args *args, bool exact)
 {
-	struct coll_cost_params one = { 1 / 1e6, 1 / 64e9, 1 / 512e9, 1 }, all = one;
+	struct coll_cost_params one = {
+		.alpha = 1 / 1e6, .beta = 1 / 64e9, .gamma = 1 / 512e9, .ports = 1,
+	}, all = one;
 	uint32_t p = args->nranks;
 	double bound;
 	bool knows;
@@ -144,7 +146,9 @@ static void check_ports(struct check *c, struct coll_args *args, bool exact)
 
 static bool uses_chunks(const struct check *c, const struct coll_args *args)
 {
-	struct coll_cost_params params = { 1 / 1e6, 1 / 1e9, 1 / 1e9, 1 };
+	struct coll_cost_params params = {
+		.alpha = 1 / 1e6, .beta = 1 / 1e9, .gamma = 1 / 1e9, .ports = 1,
+	};
 	struct coll_args two = *args, five = *args;
 
 	two.chunks = 2;

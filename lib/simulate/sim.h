@@ -17,7 +17,8 @@
 #define COLL_NET_MESH		2	/* rows x cols, along the row first, then the column */
 #define COLL_NET_TREE		3	/* leaf switches below a crossbar */
 #define COLL_NET_SERVERS	4	/* a network inside each server, one between them */
-#define COLL_NETS		5
+#define COLL_NET_TORUS		5	/* a mesh whose lines are rings, the shorter way */
+#define COLL_NETS		6
 
 #define COLL_SHARE_WAIT		0	/* wormhole: wait until the whole way is free */
 #define COLL_SHARE_FAIR		1	/* messages on one link get equal parts of it */
@@ -41,8 +42,8 @@ struct coll_sim_slow {
  * struct coll_net - a network
  * @kind: COLL_NET_*
  * @nranks: ranks, one at each node
- * @rows: MESH
- * @cols: MESH
+ * @rows: MESH, TORUS
+ * @cols: MESH, TORUS
  * @group: TREE: ranks at each leaf switch
  * @uplinks: TREE: links of a leaf switch to the crossbar, in each direction
  * @server_of: SERVERS: server of each rank
@@ -172,7 +173,7 @@ struct coll_net coll_net_of(const struct coll_cost_params *params, uint32_t nran
 
 /**
  * coll_net_parse() - read a network's name
- * @text: "full", "ring", "mesh:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks per leaf
+ * @text: "full", "ring", "mesh:ROWSxCOLS", "torus:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks per leaf
  *	  switch; as many uplinks if not given), "servers:RANKS" (ranks per server) or
  *	  "servers:N,N,.."
  * @nranks: ranks

@@ -12,7 +12,9 @@
 #include "lib/plan/planner.h"
 #include "lib/simulate/sim.h"
 
-static const struct coll_cost_params params = { 1e-6, 1 / 64e9, 1 / 512e9, 1 };
+static const struct coll_cost_params params = {
+	.alpha = 1e-6, .beta = 1 / 64e9, .gamma = 1 / 512e9, .ports = 1,
+};
 
 static bool close_to(double a, double b)
 {

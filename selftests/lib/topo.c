@@ -47,6 +47,13 @@ static void test_good(void)
 			 topo.rows == 2 && servers_are("0,0,0,1,1,1"), "both\n");
 	coll_topo_free(&topo);
 	ksft_test_result(!topo.server_of && !topo.rows, "freed\n");
+	ksft_test_result(!init("ring", 6) && topo.ring && !topo.rows, "ring\n");
+	ksft_test_result(!init("torus:3x2", 6) && topo.torus && topo.rows == 3 && topo.cols == 2,
+			 "torus\n");
+	ksft_test_result(!init("tree:2;servers:2", 6) && topo.group == 2 && topo.uplinks == 2 &&
+			 topo.nservers == 3, "tree of servers\n");
+	coll_topo_free(&topo);
+	ksft_test_result(!init("full", 6) && !coll_topo_known(&topo), "full\n");
 }
 
 static void test_bad(void)
@@ -54,8 +61,8 @@ static void test_bad(void)
 	static const struct {
 		const char *wiring, *words;
 	} bad[] = {
-		{ "ring", "not mesh:" },
-		{ "tree:2", "not mesh:" },
+		{ "star", "not full, ring, mesh:" },
+		{ "tree:", "not like tree:16" },
 		{ "mesh:", "not like mesh:4x8" },
 		{ "mesh:0x6", "not like mesh:4x8" },
 		{ "mesh:2x", "not like mesh:4x8" },
@@ -69,7 +76,10 @@ static void test_bad(void)
 		{ "servers:3,4", "more ranks" },
 		{ "servers:3,3,", "not like servers:8" },
 		{ "servers:3;servers:3", "said twice" },
-		{ "mesh:2x3 servers", "not mesh:" },
+		{ "mesh:2x3 servers", "not full, ring, mesh:" },
+		{ "ring;torus:2x3", "said twice" },
+		{ "torus:2x2", "not as many nodes" },
+		{ "tree:2:3", "more uplinks" },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -128,7 +138,7 @@ static void test_choice(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 16 + 4 + 3);
+	ksft_set_plan(6 + 4 + 19 + 4 + 3);
 	test_good();
 	test_bad();
 	test_environment();

@@ -48,8 +48,8 @@ enum {
 	{ "to", required_argument, NULL, NET_TO }
 
 #define NET_SHAPE_HELP \
-	"      --net NET         full, ring, mesh:ROWSxCOLS, servers:RANKS[,RANKS...] or\n" \
-	"                        tree:RANKS[:UPLINKS], ranks being those per leaf switch or\n" \
+	"      --net NET         full, ring, mesh:ROWSxCOLS, torus:ROWSxCOLS,\n" \
+	"                        servers:RANKS[,RANKS...] or tree:RANKS[:UPLINKS], ranks being those per leaf switch or\n" \
 	"                        server (full)\n"
 
 #define NET_COST_HELP \

@@ -297,7 +297,9 @@ static void fill_starts(const struct flight_log *log, const struct flight_run *r
 static int simulate(const struct scenario *s, const struct fit *fit, const struct coll_args *as_was,
 		    const struct coll_algorithm *alg, const double *starts, double *seconds)
 {
-	struct coll_cost_params params = { fit->alpha, fit->beta, fit->gamma, as_was->nranks };
+	struct coll_cost_params params = {
+		.alpha = fit->alpha, .beta = fit->beta, .gamma = fit->gamma, .ports = as_was->nranks,
+	};
 	struct coll_sim_opts how = { .rule = COLL_RULE_EXEC };
 	struct coll_args args = *as_was;
 	struct coll_sim_result result;
