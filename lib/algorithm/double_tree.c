@@ -338,7 +338,7 @@ static double hop(const struct coll_args *args, const struct coll_cost_params *c
 {
 	struct plan_shards s = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 
-	return c->alpha + shard_max(&s) * per_byte;
+	return (c->alpha + shard_max(&s) * per_byte) * (c->wires ? c->wires->trees : 1);
 }
 
 static uint32_t broadcast_chunks(const struct coll_args *args, const struct coll_cost_params *c)

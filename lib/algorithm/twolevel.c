@@ -458,6 +458,10 @@ static double cost_allgather(const struct coll_args *args, const struct coll_cos
 	rails = (q + fewest - 1) / fewest;
 	if (c->ports > 1)
 		return rails * ((m - 1) * larger(near, far) + near) + (rails > 1 ? rails * near : 0);
+	if (levels_known(c))
+		return rails * (q - 1) * near + (m - 1) * rails * larger((q - 1) * near, far);
+	if (rails == 1)
+		return (q - 1) * m * near + (m - 1) * far;
 	return q * m * near + rails * (m - 1) * (near + far) + rails * q * near;
 }
 
@@ -476,6 +480,11 @@ static double cost_reduce_scatter(const struct coll_args *args, const struct col
 	rails = (q + fewest - 1) / fewest;
 	if (c->ports > 1)
 		return rails * (m * (near + q * sum) + (m - 1) * far);
+	if (levels_known(c))
+		return rails * (q - 1) * (near + sum) +
+		       (m - 1) * rails * larger((q - 1) * (near + sum), far);
+	if (rails == 1)
+		return (q - 1) * m * (near + sum) + (m - 1) * far;
 	return q * m * (near + sum) + rails * (m - 1) * (near + far) + rails * q * (near + sum);
 }
 

@@ -64,6 +64,11 @@ static inline double message_far(const struct coll_cost_params *c, double bytes)
 	       bytes * (c->far_beta > 0 ? c->far_beta : c->beta);
 }
 
+static inline bool levels_known(const struct coll_cost_params *c)
+{
+	return c->far_alpha > 0 || c->far_beta > 0;
+}
+
 static inline double larger(double a, double b)
 {
 	return a > b ? a : b;

@@ -132,6 +132,8 @@ double two_level_cost_alltoall(const struct coll_args *args, const struct coll_c
 	server_sizes(args, &most, &fewest);
 	/* The only rank of a small server carries for all of a large one. */
 	carried = (args->topo->nservers - 1) * (double)((most + fewest - 1) / fewest);
-	return (p - fewest + (carried + 1) * (most - 1)) * message_near(c, m) +
-	       carried * message_far(c, most * m);
+	if (c->ports > 1)
+		return (carried + 2) * message_near(c, m) + carried * message_far(c, most * m);
+	return ((most == fewest ? 0 : p - fewest) + (carried + 1) * (most - 1)) *
+	       message_near(c, m) + carried * message_far(c, most * m);
 }

@@ -191,7 +191,10 @@ static double cost_rooted(const struct coll_args *args, const struct coll_cost_p
 	if (c->ports > 1)
 		return chain + 2 * near + most * sum + (k - 1) * larger(far, 2 * near + most * sum);
 	turn = (fewest + 2.0 * most) * near + most * sum;
-	return chain + turn + (k - 1) * (turn + 2 * far);
+	/* Where the levels differ, so do their ports. */
+	if (levels_known(c))
+		return chain + turn + (k - 1) * larger((most + 1) * near + most * sum, far);
+	return chain + turn + (k - 1) * ((fewest + most) * near + most * sum + far);
 }
 
 double two_level_cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)

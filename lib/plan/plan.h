@@ -15,6 +15,18 @@
 #include <npulink/verify.h>
 
 /**
+ * struct coll_wires - messages that have to pass the busiest link one after the other
+ * @shift: each rank sends to the one that is 2^i above
+ * @exchange: each pair of ranks whose numbers differ in bit i has two
+ * @each: each rank has one for another at the same distance; the mean of distances
+ * @heap: along a binary tree whose nodes are numbered as in a heap, in each round
+ * @trees: along two binary trees whose nodes stand between their children
+ */
+struct coll_wires {
+	double shift[32], exchange[32], each, heap, trees;
+};
+
+/**
  * struct coll_topo - how ranks are wired, for planners that care
  * @rows: of the 2-D mesh, 0 if it is none
  * @cols: of the 2-D mesh; ranks are numbered row by row
@@ -24,12 +36,14 @@
  * @uplinks: links of a leaf switch to the others
  * @nservers: number of servers, 0 or 1 if all ranks are in one
  * @server_of: server of each rank, ascending; NULL with @nservers <= 1
+ * @wires: what sharing links costs, or NULL: nothing, or nobody knows
  * @scattered: ranks of a server are not one after the other, so that there are no @server_of
  */
 struct coll_topo {
 	uint32_t rows, cols;
 	bool torus, ring, scattered;
 	uint32_t group, uplinks;
+	const struct coll_wires *wires;
 	uint32_t nservers;
 	const uint32_t *server_of;
 };
@@ -48,11 +62,13 @@ static inline bool coll_topo_known(const struct coll_topo *t)
  * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
  * @far_alpha: seconds per message between servers, 0: as within one
  * @far_beta: seconds per byte between servers, of a rank's port to there; 0: as within one
+ * @wires: which of the messages of a round share links; NULL: none
  */
 struct coll_cost_params {
 	double alpha, beta, gamma;
 	uint32_t ports;
 	double far_alpha, far_beta;
+	const struct coll_wires *wires;
 };
 
 /**

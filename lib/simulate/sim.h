@@ -208,4 +208,24 @@ struct coll_bounds {
 struct coll_bounds coll_bounds(const struct coll_args *args,
 			       const struct coll_cost_params *params);
 
+/*
+ * The same on a network: between servers there is one port more, and no message is faster than
+ * the faster of both levels. @args->counts of alltoallv are those of all ranks, row by row:
+ * what the busiest rank needs. Negative latency: no memory.
+ */
+struct coll_bounds coll_bounds_on(const struct coll_args *args, const struct coll_net *net);
+
+/* ---- forms.c */
+
+/*
+ * The closed form of a call, of alltoallv with the counts of all ranks, row by row: in each step
+ * the largest message of any of them counts. Negative: no memory.
+ */
+double coll_form(const struct coll_algorithm *alg, const struct coll_args *args,
+		 const struct coll_cost_params *params);
+
+/* Is it exact for this very call: these ports, and counts that divide? */
+bool coll_form_exact(const struct coll_algorithm *alg, const struct coll_args *args,
+		     const struct coll_cost_params *params);
+
 #endif /* COLL_SIM_H */

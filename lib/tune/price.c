@@ -4,7 +4,7 @@
  *
  * Forms are about messages that do not meet. Where they share links, or some of them are
  * dearer, the rows that seem cheapest are simulated on the wires that there are. What that
- * takes is bounded by a number of messages, about a millisecond of work, and not by time:
+ * takes is bounded by a number of steps, about a millisecond of work, and not by time:
  * ranks choose without talking to each other, and all must come to the same.
  */
 #include <math.h>
@@ -13,8 +13,12 @@
 #include "simulate/sim.h"
 #include "tune/tune.h"
 
-/* Messages that one choice may simulate, and how far from the cheapest form a row may be. */
-#define MESSAGES	3000
+/*
+ * Steps of all ranks that one choice may simulate, of how many ranks, and how far from the
+ * cheapest form a row may be.
+ */
+#define STEPS		1000
+#define RANKS		64
 #define FAR_OFF		4
 
 /* The network that a topology and a calibration are about; false: forms know all of it. */
@@ -57,8 +61,12 @@ static double estimate(const struct coll_tune *tune, const struct coll_algorithm
 	struct coll_cost_params params = *args->network;
 	struct coll_args unwired = *args;
 
-	if (net->kind != COLL_NET_SERVERS)
+	if (net->kind == COLL_NET_FULL)
 		return coll_tune_predict(tune, alg, args);
+	params.wires = args->topo->wires;
+	if (net->kind != COLL_NET_SERVERS)
+		return alg->cost(args, &params);
+	params.wires = NULL;
 	unwired.topo = NULL;
 	if (alg->supports && alg->supports(&unwired)) {
 		params.far_alpha = net->alpha[1];
@@ -71,19 +79,23 @@ static double estimate(const struct coll_tune *tune, const struct coll_algorithm
 	return alg->cost(args, &params);
 }
 
-/* Messages of all ranks, as if each had as many as the root. */
-static uint64_t count_messages(const struct coll_algorithm *alg, const struct coll_args *args)
+/* Steps of all ranks, as if each had as many as the root, or as the next one: one may be folded. */
+static uint64_t count_steps(const struct coll_algorithm *alg, const struct coll_args *args)
 {
-	struct coll_args root = *args;
-	struct coll_plan_stats stats;
+	struct coll_args one = *args;
 	struct coll_plan plan;
+	uint64_t most = 0;
 
-	root.rank = args->root;
-	if (coll_plan_make(alg, &root, &plan))
+	if (alg->chunks && (uint64_t)alg->chunks(args, args->network) * args->nranks > STEPS)
 		return UINT64_MAX;
-	coll_plan_stats(&plan, &stats);
-	coll_plan_free(&plan);
-	return (stats.sends + stats.recvs + 1) / 2 * args->nranks;
+	for (uint32_t i = 0; i < 2; i++) {
+		one.rank = (args->root + i) % args->nranks;
+		if (coll_plan_make(alg, &one, &plan))
+			return UINT64_MAX;
+		most = plan.nsteps > most ? plan.nsteps : most;
+		coll_plan_free(&plan);
+	}
+	return most * args->nranks;
 }
 
 static int by_seconds(const void *a, const void *b)
@@ -104,22 +116,21 @@ static int by_order(const void *a, const void *b)
 	return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Those that seem cheapest first, while there are messages left. */
+/* Those that seem cheapest first, while there are steps left. */
 static void simulate(const struct coll_args *args, const struct coll_net *net,
 		     struct coll_price *prices, unsigned int n)
 {
-	uint64_t left = MESSAGES, messages;
+	uint64_t left = STEPS, steps;
 	struct coll_sim_result result;
 
 	qsort(prices, n, sizeof(*prices), by_seconds);
 	for (unsigned int i = 0; i < n && !prices[i].why; i++) {
 		if (prices[i].seconds > FAR_OFF * prices[0].seconds)
 			break;
-		/* No rank has fewer messages than this in a row that moves all to all. */
-		messages = args->nranks <= left ? count_messages(prices[i].alg, args) : UINT64_MAX;
-		if (messages > left || coll_sim_algorithm(prices[i].alg, args, net, NULL, &result))
+		steps = count_steps(prices[i].alg, args);
+		if (steps > left || coll_sim_algorithm(prices[i].alg, args, net, NULL, &result))
 			continue;
-		left -= messages;
+		left -= steps;
 		prices[i].seconds = result.seconds;
 		prices[i].simulated = true;
 	}
@@ -147,7 +158,7 @@ unsigned int coll_tune_prices(const struct coll_tune *tune, const struct coll_ar
 		if (!p->why)
 			p->seconds = estimate(tune, alg, &args, &net);
 	}
-	if (wired)
+	if (wired && args.nranks <= RANKS)
 		simulate(&args, &net, prices, n);
 	return n;
 }

@@ -11,6 +11,7 @@
 #include "base/base.h"
 #include "simulate/sim.h"
 #include "tune/topo.h"
+#include "tune/wires.h"
 
 /* What a network means to planners, and to the choice among them. */
 static void add_net(struct coll_topo *topo, const struct coll_net *net)
@@ -33,6 +34,8 @@ static void add_net(struct coll_topo *topo, const struct coll_net *net)
 	case COLL_NET_RING:
 		topo->ring = true;
 	}
+	if (coll_net_links(net))
+		topo->wires = coll_wires_make(net);
 }
 
 struct coll_topo coll_topo_of(const struct coll_net *net)
@@ -114,5 +117,6 @@ int coll_topo_machines(struct coll_topo *topo, const uint32_t *machine, uint32_t
 void coll_topo_free(struct coll_topo *topo)
 {
 	free((void *)topo->server_of);
+	free((void *)topo->wires);
 	*topo = (struct coll_topo) { };
 }

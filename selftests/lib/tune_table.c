@@ -6,7 +6,8 @@
  *
  * Without arguments, a few networks. With --all, 40 networks, 13 collectives, 9 sizes and 6
  * numbers of ranks, or what --net PART, --collective NAME, --ranks N leave of them; a line for
- * each network and collective, with --bad also one for each point above 1.1.
+ * each network and collective, with --bad also one for each point above 1.1. With --choose N,
+ * how long the choice itself takes on N ranks.
  *
  * npulink-test: timeout=300 san-soak
  */
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "kselftest.h"
 #include "lib/algorithm/algorithms.h"
 #include "lib/plan/planner.h"
@@ -261,6 +263,55 @@ static void table(const char *net, const char *collective, uint32_t only, struct
 	}
 }
 
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* Seconds of processor time that choosing takes, of each network the longest. */
+static void choose(uint32_t p)
+{
+	uint64_t *counts = calloc(p, sizeof(*counts));
+
+	for (size_t s = 0; counts && s < ARRAY_SIZE(shapes); s++) {
+		const struct coll_algorithm *alg;
+		double longest = 0, seconds;
+		uint32_t which = 0;
+		char text[300];
+		struct place w;
+
+		place_make(&w, &costs[1], &shapes[s], p);
+		for (uint32_t c = 0; c < NPULINK_COLLS; c++) {
+			for (size_t b = 0; b < ARRAY_SIZE(all_bytes); b++) {
+				struct coll_args args = {
+					.collective = c, .dtype = NPULINK_FLOAT32, .nranks = p,
+					.topo = coll_topo_known(&w.topo) ? &w.topo : NULL,
+				};
+				double begin;
+
+				if (c == NPULINK_COLL_P2P || c == NPULINK_COLL_ALLTOALLV)
+					continue;
+				set_count(&args, all_bytes[b], counts);
+				begin = now();
+				if (coll_tune_choose(&w.tune, &args, &alg, &seconds, text,
+						     sizeof(text)))
+					ksft_exit_fail_msg("%s\n", text);
+				if (now() - begin < longest)
+					continue;
+				longest = now() - begin;
+				which = c;
+			}
+		}
+		printf("%-20s at most %4.0f us, for %s\n", w.text, longest * 1e6,
+		       coll_collective_name(which));
+		place_free(&w);
+	}
+	free(counts);
+}
+
 /* A few networks, which differ in kind. */
 static void quick(void)
 {
@@ -286,7 +337,7 @@ int main(int argc, char **argv)
 {
 	const char *net = NULL, *collective = NULL;
 	struct tally sum = { };
-	uint32_t ranks = 0;
+	uint32_t ranks = 0, chosen = 0;
 	bool all = false;
 
 	for (int i = 1; i < argc; i++) {
@@ -294,12 +345,18 @@ int main(int argc, char **argv)
 			all = true;
 		else if (!strcmp(argv[i], "--bad"))
 			is_shown = true;
+		else if (!strcmp(argv[i], "--choose") && i + 1 < argc)
+			chosen = atoi(argv[++i]);
 		else if (!strcmp(argv[i], "--net") && i + 1 < argc)
 			net = argv[++i];
 		else if (!strcmp(argv[i], "--collective") && i + 1 < argc)
 			collective = argv[++i];
 		else if (!strcmp(argv[i], "--ranks") && i + 1 < argc)
 			ranks = atoi(argv[++i]);
+	}
+	if (chosen) {
+		choose(chosen);
+		return 0;
 	}
 	if (all) {
 		table(net, collective, ranks, &sum);

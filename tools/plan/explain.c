@@ -216,7 +216,8 @@ static void explain_json(const struct query *q, const struct coll_cost_params *p
 		put_str(item, "algorithm", list[i].alg->name);
 		put_bool(item, "chosen", list[i].alg == q->alg);
 		put_bool(item, "asked_for", q->asked && list[i].alg == q->alg);
-		put_bool(item, "exact", list[i].alg->exact);
+		put_bool(item, "exact", !list[i].why && !list[i].simulated &&
+			 coll_form_exact(list[i].alg, &q->args, params));
 		put_bool(item, "simulated", list[i].simulated);
 		json_object_object_add(item, "predicted", list[i].why ? NULL :
 				       json_object_new_double(list[i].seconds));

@@ -11,6 +11,7 @@
 #include "coll.h"
 #include "lib/algorithm/algorithms.h"
 #include "lib/plan/planner.h"
+#include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
 #include "plan/options.h"
 
@@ -261,7 +262,7 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 
 void query_free(struct query *q)
 {
-	free((void *)q->topo.server_of);
+	coll_topo_free(&q->topo);
 	free((void *)q->args.rcounts);
 	free(q->counts);
 }

@@ -19,6 +19,7 @@
 #include "lib/algorithm/algorithms.h"
 #include "lib/plan/plan.h"
 #include "lib/simulate/sim.h"
+#include "lib/tune/topo.h"
 #include "plan/net.h"
 #include "trace/flight.h"
 
@@ -435,7 +436,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 		print_outcome(&o, with, nwith);
 	*done += !rc;
 out:
-	free((void *)topo.server_of);
+	coll_topo_free(&topo);
 	free(starts);
 	free(o.what_if);
 	return rc;
