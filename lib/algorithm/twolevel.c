@@ -478,8 +478,14 @@ static double cost_reduce_scatter(const struct coll_args *args, const struct col
 	server_sizes(args, &q, &fewest);
 	m = args->topo->nservers;
 	rails = (q + fewest - 1) / fewest;
+	/* Each peer inside has a port of its own, all other servers have one. */
+	if (c->ports > 1 && levels_known(c))
+		return larger(m * (near + rails * fewest * sum) + rails * (m - 1) * far,
+			      m * (near + q * sum) + (m - 1) * far);
+	/* Few ranks carry many rails, and many ranks add up much. */
 	if (c->ports > 1)
-		return rails * (m * (near + q * sum) + (m - 1) * far);
+		return larger(rails * (m * (near + fewest * sum) + (m - 1) * far),
+			      m * (near + q * sum) + (m - 1) * far) + (rails > 1 ? q * sum : 0);
 	if (levels_known(c))
 		return rails * (q - 1) * (near + sum) +
 		       (m - 1) * rails * larger((q - 1) * (near + sum), far);
@@ -519,22 +525,24 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 }
 
 #define FORM_REDUCE_SCATTER							\
-	"2 q m T, T = alpha + n/p (beta + gamma): (m-1) max(T_inter, T_intra) + "	\
-	"T_intra with a port per link, but for the sums inside"
+	"one port: (q-1) m (T_inside + n gamma/p) + (m-1) T_between; p-1 ports: "	\
+	"m (T_inside + q n gamma/p) + (m-1) T_between, T = alpha + n beta/p of its level"
 #define FORM_GATHER							\
-	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
-	"for equal servers and a port per link"
+	"one port: (q-1) m T_inside + (m-1) T_between; p-1 ports: "		\
+	"(m-1) max(T_between, T_inside) + T_inside, T = alpha + n beta/p of its level"
 
 #define FORM_REDUCE_SCATTER_V	"as reduce_scatter, T of the largest shard"
 #define FORM_GATHER_V		"as allgather, T of the largest shard"
 
 #define FORM_ROOT(per_byte)						\
-	"k chunks in turn, f parts each: k (f + m-1 + 2 q) T, T = alpha + n " per_byte "/(k f)"
+	"one port: (m-1) T + (f + 2 q) T + (k-1)(f + q + 1) T; p-1 ports: "	\
+	"(m-1) T + 2 T + (k-1) 2 T, T = alpha + n " per_byte "/(k f), f = q of the smallest"
 
 #define FORM_PACKED							\
 	"(q-1) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p, and (q-1) T of a leader"
 #define FORM_ALLTOALL							\
-	"at most (p-1 + (m-1)(q-1)) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p"
+	"one port: m (q-1) T + (m-1) (alpha + q n beta/p); p-1 ports: "		\
+	"(m+1) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p"
 
 #define NAMED(name_, coll, exact_, form, plan_, cost_, ...)			\
 	{ .collective = NPULINK_COLL_##coll, .name = name_, .exact = exact_,	\
@@ -574,7 +582,8 @@ const struct coll_algorithm coll_servers_algorithms[] = {
 	    .desc = "the same with shards of any size"),
 	ROW(ALLTOALL, false, FORM_ALLTOALL, two_level_alltoall, two_level_cost_alltoall,
 	    .desc = "what a server has for one rank elsewhere goes there in one message"),
-	LEADERS(ALLREDUCE, false, "(q+m-2)(alpha + n beta + n gamma) + (q-1)(alpha + n beta)",
+	LEADERS(ALLREDUCE, false,
+		"2 (q-1)(alpha + n beta) + (m-1)(alpha + n beta) + (q+m-2) n gamma",
 		leaders_allreduce, leaders_cost_allreduce, .commutative = true,
 		.desc = "one rank of each server adds up, exchanges sums with the others, gives"),
 	LEADERS(BARRIER, false, "(2 (q-1) + ceil(lg m)) alpha", leaders_barrier,
