@@ -444,7 +444,8 @@ static double cost_linear(const struct coll_args *args, const struct coll_cost_p
 #define FORM_SHARDS	"one port: (p-1) alpha + (p-1)/p n beta; " \
 			"p-1 ports: alpha + n beta/p"
 /* One message is issued after the other, and then the links work side by side. */
-#define FORM_STREAMS	FORM_SHARDS "; as p-1 streams: (p-1) alpha + n beta/p, alpha to issue one"
+#define FORM_STREAMS	FORM_SHARDS \
+			"; as p-1 streams: (p-1) alpha + n beta/p, alpha to issue one"
 /* With p-1 ports, for p <= 65: see chains(). */
 #define FORM_REDUCE	"one port: (p-1) alpha + (p-1)/p n (beta + gamma); " \
 			"p-1 ports: alpha + n beta/p + (p-1)/p n gamma"

@@ -457,7 +457,8 @@ static double cost_allgather(const struct coll_args *args, const struct coll_cos
 	m = args->topo->nservers;
 	rails = (q + fewest - 1) / fewest;
 	if (c->ports > 1)
-		return rails * ((m - 1) * larger(near, far) + near) + (rails > 1 ? rails * near : 0);
+		return rails * ((m - 1) * larger(near, far) + near) +
+		       (rails > 1 ? rails * near : 0);
 	if (levels_known(c))
 		return rails * (q - 1) * near + (m - 1) * rails * larger((q - 1) * near, far);
 	if (rails == 1)

@@ -173,9 +173,9 @@ struct coll_net coll_net_of(const struct coll_cost_params *params, uint32_t nran
 
 /**
  * coll_net_parse() - read a network's name
- * @text: "full", "ring", "mesh:ROWSxCOLS", "torus:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks per leaf
- *	  switch; as many uplinks if not given), "servers:RANKS" (ranks per server) or
- *	  "servers:N,N,.."
+ * @text: "full", "ring", "mesh:ROWSxCOLS", "torus:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks
+ *	  per leaf switch; as many uplinks if not given), "servers:RANKS" (ranks per server)
+ *	  or "servers:N,N,.."
  * @nranks: ranks
  * @net: kind and shape are filled in; @net->server_of is to be freed
  * @error: what is wrong, one clause

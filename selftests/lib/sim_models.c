@@ -520,7 +520,8 @@ static bool skewed_counts_are_bounded(uint32_t p)
 	bound = coll_bounds_on(&args, &net).best;
 	free(rows);
 	return fabs(form - right) < 1e-12 && result.seconds <= form * (1 + 1e-9) &&
-	       bound <= result.seconds && bound > 0.8 * form && !coll_form_exact(alg, &args, &params);
+	       bound <= result.seconds && bound > 0.8 * form &&
+	       !coll_form_exact(alg, &args, &params);
 }
 
 /* Servers have a port more, to the network between them: nothing is below that bound. */

@@ -186,7 +186,8 @@ static void explain_text(const struct query *q, const struct coll_cost_params *p
 		       c->why ? "-" : human_time(c->seconds, time),
 		       c->why || bounds.best <= 0 ? "-" : ratio);
 		print_why(q, c, list);
-		printf("%s%s\n", c->simulated ? "; simulated" : "", c->alg == h.row ? "; most like HCCL's choice" : "");
+		printf("%s%s\n", c->simulated ? "; simulated" : "",
+		       c->alg == h.row ? "; most like HCCL's choice" : "");
 	}
 	if (h.servers == 1)
 		printf("HCCL would take %s (%s)\n", h.inside, h.why);

@@ -49,8 +49,8 @@ enum {
 
 #define NET_SHAPE_HELP \
 	"      --net NET         full, ring, mesh:ROWSxCOLS, torus:ROWSxCOLS,\n" \
-	"                        servers:RANKS[,RANKS...] or tree:RANKS[:UPLINKS], ranks being those per leaf switch or\n" \
-	"                        server (full)\n"
+	"                        servers:RANKS[,RANKS...] or tree:RANKS[:UPLINKS], ranks\n" \
+	"                        being those per leaf switch or server (full)\n"
 
 #define NET_COST_HELP \
 	"      --alpha TIME      per message: 2us, 1e-6\n" \

@@ -299,7 +299,8 @@ static int simulate(const struct scenario *s, const struct fit *fit, const struc
 		    const struct coll_algorithm *alg, const double *starts, double *seconds)
 {
 	struct coll_cost_params params = {
-		.alpha = fit->alpha, .beta = fit->beta, .gamma = fit->gamma, .ports = as_was->nranks,
+		.alpha = fit->alpha, .beta = fit->beta, .gamma = fit->gamma,
+		.ports = as_was->nranks,
 	};
 	struct coll_sim_opts how = { .rule = COLL_RULE_EXEC };
 	struct coll_args args = *as_was;
