@@ -6,7 +6,8 @@
  * others, a RING sends the shorter way (upwards if both are as long), a MESH along
  * the row first and then the column, each link having two directions, a TORUS the same
  * with the shorter way around in each; in a TREE a message goes up from its leaf switch on
- * any of its uplinks and down to another one, as if the crossbar in the middle never were in the way.
+ * any of its uplinks and down to another one, as if the crossbar in the middle never were
+ * in the way.
  */
 #include <errno.h>
 #include <stdio.h>
