@@ -270,9 +270,12 @@ static int bruck_alltoall(const struct coll_args *args, struct coll_plan *plan)
 static double cost_gather(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
+	uint32_t p = args->nranks;
+	double m = shard_max(&s), t = lg_ceil(p) * c->alpha + (p - 1) * m * c->beta;
 
-	return lg_ceil(args->nranks) * c->alpha +
-	       (args->nranks - 1) * (double)shard_max(&s) * c->beta;
+	for (uint32_t i = 0; 1U << i < p; i++)
+		t += crowd_shift(c, i, min_u32(1U << i, p - (1U << i)) * m);
+	return t;
 }
 
 static double cost_reduce(const struct coll_args *args, const struct coll_cost_params *c)
@@ -295,7 +298,9 @@ static double cost_alltoall(const struct coll_args *args, const struct coll_cost
 	for (d = 1; d < p; d *= 2) {
 		uint32_t rest = p % (2 * d);
 
-		t += c->alpha + (p / (2 * d) * d + (rest > d ? rest - d : 0)) * m * c->beta;
+		double bytes = (p / (2 * d) * d + (rest > d ? rest - d : 0)) * m;
+
+		t += c->alpha + bytes * c->beta + crowd_shift(c, lg_floor(d), bytes);
 	}
 	return t;
 }

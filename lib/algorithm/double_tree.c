@@ -355,10 +355,15 @@ static uint32_t allreduce_chunks(const struct coll_args *args, const struct coll
 	return chunks_of(sqrt(depth * bytes(args) * (c->beta + c->gamma / 2) / c->alpha), args);
 }
 
-/* One way, in slots: two for each level, and one for each chunk. */
-static double slots(const struct coll_args *args, uint32_t k)
+/*
+ * One way, in slots: two for each level, and one for each chunk, in which messages share links
+ * once chunks follow each other.
+ */
+static double slots(const struct coll_args *args, const struct coll_cost_params *c, uint32_t k)
 {
-	return k + 2.0 * lg_ceil(args->nranks);
+	double follow = c->wires ? (k - 1) * (c->wires->trees - 1) : 0;
+
+	return k + 2.0 * lg_ceil(args->nranks) + follow;
 }
 
 static double cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)
@@ -367,7 +372,7 @@ static double cost_broadcast(const struct coll_args *args, const struct coll_cos
 
 	if (args->nranks == 1)
 		return 0;
-	return slots(args, k) * hop(args, c, k, c->beta);
+	return slots(args, c, k) * hop(args, c, k, c->beta);
 }
 
 static double cost_allreduce(const struct coll_args *args, const struct coll_cost_params *c)
@@ -376,7 +381,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 
 	if (args->nranks == 1)
 		return 0;
-	return slots(args, k) * (hop(args, c, k, c->beta + c->gamma) + hop(args, c, k, c->beta));
+	return slots(args, c, k) * (hop(args, c, k, c->beta + c->gamma) + hop(args, c, k, c->beta));
 }
 
 #define ROW(coll, form, plan_, cost_, ...)					\

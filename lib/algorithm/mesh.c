@@ -352,7 +352,7 @@ static double cost_exchange(const struct coll_args *args, const struct coll_cost
 	struct plan_shards s = plan_shards(args);
 	double one = c->alpha + shard_max(&s) * c->beta;
 
-	return c->ports > 1 ? one : (args->nranks - 1) * one;
+	return c->ports > 1 && !c->wires ? one : (args->nranks - 1) * crowd_each(c) * one;
 }
 
 /*
@@ -401,9 +401,9 @@ static double cost_one_shot(const struct coll_args *args, const struct coll_cost
 	double n = (double)args->count * npulink_dtype_size(args->dtype);
 	double p1 = args->nranks - 1;
 
-	if (c->ports > 1 && args->nranks > 1)
+	if (c->ports > 1 && args->nranks > 1 && !c->wires)
 		return c->alpha + n * c->beta + p1 * n * c->gamma;
-	return p1 * (c->alpha + n * (c->beta + c->gamma));
+	return p1 * (crowd_each(c) * (c->alpha + n * c->beta) + n * c->gamma);
 }
 
 static double cost_one_shot_chain(const struct coll_args *args, const struct coll_cost_params *c)
@@ -443,6 +443,9 @@ static double cost_linear(const struct coll_args *args, const struct coll_cost_p
 #define FORM_LINEAR	"(p-1) alpha + (bytes not the root's own) beta"
 #define FORM_SHARDS	"one port: (p-1) alpha + (p-1)/p n beta; " \
 			"p-1 ports: alpha + n beta/p"
+/* One message is issued after the other, and then the links work side by side. */
+#define FORM_STREAMS	FORM_SHARDS \
+			"; as p-1 streams: (p-1) alpha + n beta/p, alpha to issue one"
 /* With p-1 ports, for p <= 65: see chains(). */
 #define FORM_REDUCE	"one port: (p-1) alpha + (p-1)/p n (beta + gamma); " \
 			"p-1 ports: alpha + n beta/p + (p-1)/p n gamma"
@@ -484,7 +487,7 @@ const struct coll_algorithm coll_mesh_algorithms[] = {
 	    .desc = "the root sends each rank its shard, one after the other"),
 	ROW(GATHERV, "linear", true, FORM_LINEAR, mesh_gather, cost_linear,
 	    .desc = "each rank sends the root its shard, one after the other"),
-	ROW(ALLGATHER, "mesh", true, FORM_SHARDS, mesh_allgather, cost_shards,
+	ROW(ALLGATHER, "mesh", true, FORM_STREAMS, mesh_allgather, cost_shards,
 	    .rotation = true, .together = true, .desc = "each rank sends its shard to all"),
 	ROW(ALLGATHERV, "mesh", false, FORM_SHARDS, mesh_allgather, cost_shards,
 	    .desc = "each rank sends its shard to all"),

@@ -494,7 +494,12 @@ static double shards_bytes(const struct coll_args *args)
 
 static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	return lg_ceil(args->nranks) * c->alpha + shards_bytes(args) * c->beta;
+	double all = shards_bytes(args), t = lg_ceil(args->nranks) * c->alpha + all * c->beta;
+	uint32_t p = args->nranks;
+
+	for (uint32_t i = 0; 1U << i < p; i++)
+		t += crowd_shift(c, i, all / (p - 1) * ((p - 1 + (1U << i)) >> (i + 1)));
+	return t;
 }
 
 static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)

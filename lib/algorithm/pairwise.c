@@ -157,14 +157,14 @@ static double cost_alltoall(const struct coll_args *args, const struct coll_cost
 {
 	struct plan_shards s = plan_shards(args);
 
-	return (args->nranks - 1) * (c->alpha + shard_max(&s) * c->beta);
+	return (args->nranks - 1) * crowd_each(c) * (c->alpha + shard_max(&s) * c->beta);
 }
 
 static double cost_spread(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
 
-	if (c->ports > 1 && args->nranks > 1)
+	if (c->ports > 1 && args->nranks > 1 && !c->wires)
 		return c->alpha + shard_max(&s) * c->beta;
 	return cost_alltoall(args, c);
 }
@@ -215,7 +215,8 @@ static double cost_reduce_scatter(const struct coll_args *args, const struct col
 {
 	struct plan_shards s = plan_shards(args);
 
-	return (args->nranks - 1) * (c->alpha + shard_max(&s) * (c->beta + c->gamma));
+	return (args->nranks - 1) * (crowd_each(c) * (c->alpha + shard_max(&s) * c->beta) +
+				     shard_max(&s) * c->gamma);
 }
 
 static double cost_p2p(const struct coll_args *args, const struct coll_cost_params *c)

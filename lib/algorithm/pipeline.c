@@ -152,6 +152,13 @@ static double hop(const struct coll_args *args, const struct coll_cost_params *c
 	return c->alpha + shard_max(&s) * per_byte(args, c);
 }
 
+/* The same where a tree's messages share links. */
+static double hop_heap(const struct coll_args *args, const struct coll_cost_params *c,
+		       uint32_t chunks)
+{
+	return hop(args, c, chunks) * (c->wires ? c->wires->heap : 1);
+}
+
 static uint32_t chain_chunks(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	double p2 = args->nranks > 2 ? args->nranks - 2 : 0;
@@ -202,10 +209,10 @@ static double cost_binary(const struct coll_args *args, const struct coll_cost_p
 	if (p == 1)
 		return 0;
 	if (p == 2)
-		return k * hop(args, c, k);
+		return k * hop_heap(args, c, k);
 	if (c->ports > 1 && !reduces(args))
-		return (k + lg_floor(p) - 1.0) * hop(args, c, k);
-	return (2.0 * (k - 1) + heap_depth(p)) * hop(args, c, k);
+		return (k + lg_floor(p) - 1.0) * hop_heap(args, c, k);
+	return (2.0 * (k - 1) + heap_depth(p)) * hop_heap(args, c, k);
 }
 
 static uint32_t binomial_chunks(const struct coll_args *args, const struct coll_cost_params *c)

@@ -562,6 +562,19 @@ static double sum_shards(uint32_t p, bool hccl)
 }
 
 /* @gamma is 0 for allgather. */
+/* Messages of halving rounds that share links: half of n goes the longest way, or the shortest. */
+static double crowd_halving(const struct coll_args *args, const struct coll_cost_params *c,
+			    double n, bool longest)
+{
+	uint32_t k = lg_floor(args->nranks);
+	double t = 0;
+
+	for (uint32_t i = 0; i < k; i++, n /= 2)
+		t += crowd_exchange(c, longest ? k - 1 - i : i, n / 2);
+	/* Who is folded sends nothing. */
+	return t * (1U << k) / args->nranks;
+}
+
 static double cost_shards(const struct coll_args *args, const struct coll_cost_params *c,
 			  double gamma, bool hccl)
 {
@@ -569,6 +582,7 @@ static double cost_shards(const struct coll_args *args, const struct coll_cost_p
 	double m = bytes(args), t;
 
 	t = k * c->alpha + sum_shards(p, hccl) * m * (c->beta + gamma);
+	t += crowd_halving(args, c, p * m, true);
 	if (!power_of_two(p))
 		t += 2 * c->alpha + (p + 1.0) * m * c->beta + p * m * gamma;
 	return t;
@@ -609,6 +623,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	double n = bytes(args), half = halving_bytes(args);
 	double t = 2 * lg_floor(args->nranks) * c->alpha + half * (2 * c->beta + c->gamma);
 
+	t += 2 * crowd_halving(args, c, n, false);
 	if (!power_of_two(args->nranks))
 		t += 2 * c->alpha + n * (2 * c->beta + c->gamma);
 	return t;
@@ -619,6 +634,8 @@ static double cost_doubling(const struct coll_args *args, const struct coll_cost
 	double n = bytes(args), t = c->alpha + n * (c->beta + c->gamma);
 
 	t *= lg_floor(args->nranks);
+	for (uint32_t i = 0; i < lg_floor(args->nranks); i++)
+		t += crowd_exchange(c, i, n);
 	if (!power_of_two(args->nranks))
 		t += 2 * c->alpha + n * (2 * c->beta + c->gamma);
 	return t;
@@ -632,7 +649,8 @@ static double cost_doubling_scatter(const struct coll_args *args,
 	double m = bytes(args), t = 0;
 
 	for (i = 0; i < k; i++)
-		t += c->alpha + (p - ((uint64_t)p << i >> k)) * m * (c->beta + c->gamma);
+		t += c->alpha + (p - ((uint64_t)p << i >> k)) * m * (c->beta + c->gamma) +
+		     crowd_exchange(c, i, (p - ((uint64_t)p << i >> k)) * m);
 	if (!power_of_two(p))
 		t += 2 * c->alpha + (p + 1.0) * m * c->beta + p * m * c->gamma;
 	return t;
@@ -643,6 +661,7 @@ static double cost_reduce(const struct coll_args *args, const struct coll_cost_p
 	double n = bytes(args), half = halving_bytes(args);
 	double t = 2 * lg_floor(args->nranks) * c->alpha + half * (2 * c->beta + c->gamma);
 
+	t += 2 * crowd_halving(args, c, n, false);
 	if (!power_of_two(args->nranks))
 		t += c->alpha + n * (c->beta + c->gamma);
 	return t;

@@ -305,7 +305,11 @@ static double cost_scatter(const struct coll_args *args, const struct coll_cost_
 
 static double cost_barrier(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	return lg_ceil(args->nranks) * c->alpha;
+	double t = lg_ceil(args->nranks) * c->alpha;
+
+	for (uint32_t i = 0; 1U << i < args->nranks; i++)
+		t += crowd_shift(c, i, 0);
+	return t;
 }
 
 /* T(v) of a subtree whose shards are given, from the leaves up. */

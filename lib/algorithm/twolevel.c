@@ -419,7 +419,10 @@ static int two_level_allreduce(const struct coll_args *args, struct coll_plan *p
 
 static const char *has_servers(const struct coll_args *args)
 {
-	return args->topo && args->topo->nservers > 1 ? NULL :
+	if (args->topo && args->topo->nservers > 1)
+		return NULL;
+	return args->topo && args->topo->scattered ?
+	       "the ranks of a server are not one after the other: number them so" :
 	       "the ranks are not in several servers";
 }
 
@@ -441,33 +444,55 @@ void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest
 	}
 }
 
-/* Both levels cost the same here: T is one message of one shard. */
+/* T is one message of one shard; the ranks of a small server carry several rails each. */
 static double cost_allgather(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
-	double t = c->alpha + shard_max(&s) * c->beta;
-	uint32_t q, fewest;
+	double near = message_near(c, shard_max(&s)), far = message_far(c, shard_max(&s));
+	uint32_t q, fewest, m, rails;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &q, &fewest);
-	if (c->ports > 1 && q * args->topo->nservers == args->nranks)
-		return args->topo->nservers * t;
-	/* One port, or rails that share a rank: all of a server's messages in turn. */
-	return 2.0 * q * args->topo->nservers * t;
+	m = args->topo->nservers;
+	rails = (q + fewest - 1) / fewest;
+	if (c->ports > 1)
+		return rails * ((m - 1) * larger(near, far) + near) +
+		       (rails > 1 ? rails * near : 0);
+	if (levels_known(c))
+		return rails * (q - 1) * near + (m - 1) * rails * larger((q - 1) * near, far);
+	if (rails == 1)
+		return (q - 1) * m * near + (m - 1) * far;
+	return q * m * near + rails * (m - 1) * (near + far) + rails * q * near;
 }
 
 /* The same messages the other way, each added up. */
 static double cost_reduce_scatter(const struct coll_args *args, const struct coll_cost_params *c)
 {
 	struct plan_shards s = plan_shards(args);
-	uint32_t q, fewest;
+	double n = shard_max(&s), sum = n * c->gamma;
+	double near = message_near(c, n), far = message_far(c, n) + sum;
+	uint32_t q, fewest, m, rails;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &q, &fewest);
-	return 2.0 * q * args->topo->nservers *
-	       (c->alpha + shard_max(&s) * (c->beta + c->gamma));
+	m = args->topo->nservers;
+	rails = (q + fewest - 1) / fewest;
+	/* Each peer inside has a port of its own, all other servers have one. */
+	if (c->ports > 1 && levels_known(c))
+		return larger(m * (near + rails * fewest * sum) + rails * (m - 1) * far,
+			      m * (near + q * sum) + (m - 1) * far);
+	/* Few ranks carry many rails, and many ranks add up much. */
+	if (c->ports > 1)
+		return larger(rails * (m * (near + fewest * sum) + (m - 1) * far),
+			      m * (near + q * sum) + (m - 1) * far) + (rails > 1 ? q * sum : 0);
+	if (levels_known(c))
+		return rails * (q - 1) * (near + sum) +
+		       (m - 1) * rails * larger((q - 1) * (near + sum), far);
+	if (rails == 1)
+		return (q - 1) * m * (near + sum) + (m - 1) * far;
+	return q * m * (near + sum) + rails * (m - 1) * (near + far) + rails * q * (near + sum);
 }
 
 uint32_t servers_chunks(const struct coll_args *args, const struct coll_cost_params *c)
@@ -482,7 +507,7 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 {
 	uint32_t k = plan_chunks(args, servers_chunks), q, m, fewest;
 	struct plan_shards chunks, part, ring;
-	double inside, between;
+	double inside, between, sum;
 
 	if (args->nranks == 1)
 		return 0;
@@ -491,28 +516,34 @@ static double cost_allreduce(const struct coll_args *args, const struct coll_cos
 	chunks = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 	part = plan_split(shard_len(&chunks, 0) / chunks.esize, fewest, chunks.esize);
 	ring = plan_split(shard_len(&part, 0) / chunks.esize, m, chunks.esize);
-	inside = c->alpha + shard_len(&part, 0) * (c->beta + c->gamma);
-	between = c->alpha + shard_len(&ring, 0) * (c->beta + c->gamma);
-	return k * (2 * q * inside + 2 * (m - 1) * between);
+	inside = message_near(c, shard_len(&part, 0));
+	sum = shard_len(&part, 0) * c->gamma;
+	between = message_far(c, shard_len(&ring, 0));
+	between = 2 * (m - 1) * between + (m - 1) * shard_len(&ring, 0) * c->gamma;
+	if (c->ports > 1)
+		return k * (2 * inside + q * sum + between);
+	return k * (q * (2 * inside + sum) + between);
 }
 
 #define FORM_REDUCE_SCATTER							\
-	"2 q m T, T = alpha + n/p (beta + gamma): (m-1) max(T_inter, T_intra) + "	\
-	"T_intra with a port per link, but for the sums inside"
+	"one port: (q-1) m (T_inside + n gamma/p) + (m-1) T_between; p-1 ports: "	\
+	"m (T_inside + q n gamma/p) + (m-1) T_between, T = alpha + n beta/p of its level"
 #define FORM_GATHER							\
-	"(m-1) max(T_inter, T_intra) + T_intra, T = alpha + n beta/p of its level, "	\
-	"for equal servers and a port per link"
+	"one port: (q-1) m T_inside + (m-1) T_between; p-1 ports: "		\
+	"(m-1) max(T_between, T_inside) + T_inside, T = alpha + n beta/p of its level"
 
 #define FORM_REDUCE_SCATTER_V	"as reduce_scatter, T of the largest shard"
 #define FORM_GATHER_V		"as allgather, T of the largest shard"
 
 #define FORM_ROOT(per_byte)						\
-	"k chunks in turn, f parts each: k (f + m-1 + 2 q) T, T = alpha + n " per_byte "/(k f)"
+	"one port: (m-1) T + (f + 2 q) T + (k-1)(f + q + 1) T; p-1 ports: "	\
+	"(m-1) T + 2 T + (k-1) 2 T, T = alpha + n " per_byte "/(k f), f = q of the smallest"
 
 #define FORM_PACKED							\
 	"(q-1) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p, and (q-1) T of a leader"
 #define FORM_ALLTOALL							\
-	"at most (p-1 + (m-1)(q-1)) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p"
+	"one port: m (q-1) T + (m-1) (alpha + q n beta/p); p-1 ports: "		\
+	"(m+1) T + (m-1) (alpha + q n beta/p), T = alpha + n beta/p"
 
 #define NAMED(name_, coll, exact_, form, plan_, cost_, ...)			\
 	{ .collective = NPULINK_COLL_##coll, .name = name_, .exact = exact_,	\
@@ -552,7 +583,8 @@ const struct coll_algorithm coll_servers_algorithms[] = {
 	    .desc = "the same with shards of any size"),
 	ROW(ALLTOALL, false, FORM_ALLTOALL, two_level_alltoall, two_level_cost_alltoall,
 	    .desc = "what a server has for one rank elsewhere goes there in one message"),
-	LEADERS(ALLREDUCE, false, "(q+m-2)(alpha + n beta + n gamma) + (q-1)(alpha + n beta)",
+	LEADERS(ALLREDUCE, false,
+		"2 (q-1)(alpha + n beta) + (m-1)(alpha + n beta) + (q+m-2) n gamma",
 		leaders_allreduce, leaders_cost_allreduce, .commutative = true,
 		.desc = "one rank of each server adds up, exchanges sums with the others, gives"),
 	LEADERS(BARRIER, false, "(2 (q-1) + ceil(lg m)) alpha", leaders_barrier,

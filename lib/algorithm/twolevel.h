@@ -52,6 +52,28 @@ struct part part_of(const struct plan_shards *chunks, uint32_t c, uint32_t parts
 uint32_t sum_inside(const struct servers *s, struct coll_plan *plan, struct plan_at src,
 		    struct plan_at dst, uint64_t len);
 
+/* Seconds of one message within a server, and of one between two. */
+static inline double message_near(const struct coll_cost_params *c, double bytes)
+{
+	return c->alpha + bytes * c->beta;
+}
+
+static inline double message_far(const struct coll_cost_params *c, double bytes)
+{
+	return (c->far_alpha > 0 ? c->far_alpha : c->alpha) +
+	       bytes * (c->far_beta > 0 ? c->far_beta : c->beta);
+}
+
+static inline bool levels_known(const struct coll_cost_params *c)
+{
+	return c->far_alpha > 0 || c->far_beta > 0;
+}
+
+static inline double larger(double a, double b)
+{
+	return a > b ? a : b;
+}
+
 /* Ranks of the largest and of the smallest server. */
 void server_sizes(const struct coll_args *args, uint32_t *most, uint32_t *fewest);
 

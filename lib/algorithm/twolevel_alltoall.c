@@ -122,16 +122,46 @@ int two_level_alltoall(const struct coll_args *args, struct coll_plan *plan)
 }
 
 /* Everything of the rank with most to do, one message at a time: an upper bound. */
+/*
+ * The rank that has most to send to other servers: a message for each rank there, of what all of
+ * its own server have for that one. Seconds, and how many.
+ */
+static double carried_by(const struct coll_args *args, const struct coll_cost_params *c, double m,
+			 uint32_t *most_messages)
+{
+	struct servers s;
+	double longest = 0;
+
+	*most_messages = 0;
+	if (servers_of(args, &s))
+		return 0;
+	for (uint32_t i = 0; i < s.m; i++) {
+		uint32_t n = size_of(&s, i), messages = 0;
+
+		for (uint32_t t = 0; t < s.m; t++)
+			messages += t == i ? 0 : (size_of(&s, t) + n - 1) / n;
+		longest = larger(longest, messages * message_far(c, n * m));
+		*most_messages = messages > *most_messages ? messages : *most_messages;
+	}
+	free(s.first);
+	return longest;
+}
+
 double two_level_cost_alltoall(const struct coll_args *args, const struct coll_cost_params *c)
 {
-	double m = (double)args->count * npulink_dtype_size(args->dtype), carried;
-	uint32_t most, fewest, p = args->nranks;
+	double m = (double)args->count * npulink_dtype_size(args->dtype), near, far;
+	uint32_t most, fewest, p = args->nranks, carried;
 
 	if (p == 1)
 		return 0;
 	server_sizes(args, &most, &fewest);
 	/* The only rank of a small server carries for all of a large one. */
-	carried = (args->topo->nservers - 1) * (double)((most + fewest - 1) / fewest);
-	return (p - fewest + (carried + 1) * (most - 1)) * (c->alpha + m * c->beta) +
-	       carried * (c->alpha + most * m * c->beta);
+	far = carried_by(args, c, m, &carried);
+	if (c->ports > 1)
+		return (carried + 2) * message_near(c, m) + far;
+	near = ((most == fewest ? 0 : p - fewest) + (carried + 1.0) * (most - 1)) *
+	       message_near(c, m);
+	if (levels_known(c))
+		return larger(near, far) + message_near(c, m);
+	return near + far;
 }

@@ -51,7 +51,7 @@ double leaders_cost_barrier(const struct coll_args *args, const struct coll_cost
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &most, &fewest);
-	return (2.0 * (most - 1) + lg_ceil(args->topo->nservers)) * c->alpha;
+	return 2.0 * (most - 1) * c->alpha + lg_ceil(args->topo->nservers) * message_far(c, 0);
 }
 
 /* ---- allreduce */
@@ -143,6 +143,7 @@ double leaders_cost_allreduce(const struct coll_args *args, const struct coll_co
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &most, &fewest);
-	return (most + args->topo->nservers - 2) * (c->alpha + n * (c->beta + c->gamma)) +
-	       (most - 1) * (c->alpha + n * c->beta);
+	return 2 * (most - 1) * message_near(c, n) +
+	       (args->topo->nservers - 1) * message_far(c, n) +
+	       (most + args->topo->nservers - 2) * n * c->gamma;
 }

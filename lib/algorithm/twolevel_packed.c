@@ -229,7 +229,7 @@ double two_level_cost_packed(const struct coll_args *args, const struct coll_cos
 			root += inside;
 			continue;
 		}
-		root += all ? c->alpha + all * c->beta : 0;
+		root += all ? message_far(c, all) : 0;
 		if (inside > slowest)
 			slowest = inside;
 	}

@@ -177,15 +177,24 @@ static double cost_rooted(const struct coll_args *args, const struct coll_cost_p
 {
 	struct plan_shards chunks, part;
 	uint32_t k = plan_chunks(args, servers_chunks), most, fewest;
-	double t;
+	double near, far, sum, chain, turn;
 
 	if (args->nranks == 1)
 		return 0;
 	server_sizes(args, &most, &fewest);
 	chunks = plan_split(args->count, k, npulink_dtype_size(args->dtype));
 	part = plan_split(shard_len(&chunks, 0) / chunks.esize, fewest, chunks.esize);
-	t = c->alpha + shard_len(&part, 0) * (c->beta + gamma);
-	return k * (fewest + args->topo->nservers - 1 + 2.0 * most) * t;
+	near = message_near(c, shard_len(&part, 0));
+	sum = shard_len(&part, 0) * gamma;
+	far = message_far(c, shard_len(&part, 0)) + sum;
+	chain = (args->topo->nservers - 1) * far;
+	if (c->ports > 1)
+		return chain + 2 * near + most * sum + (k - 1) * larger(far, 2 * near + most * sum);
+	turn = (fewest + 2.0 * most) * near + most * sum;
+	/* Where the levels differ, so do their ports. */
+	if (levels_known(c))
+		return chain + turn + (k - 1) * larger((most + 1) * near + most * sum, far);
+	return chain + turn + (k - 1) * ((fewest + most) * near + most * sum + far);
 }
 
 double two_level_cost_broadcast(const struct coll_args *args, const struct coll_cost_params *c)

@@ -179,11 +179,13 @@ struct coll_unique_id {
  *	   @inflight, @arena. The two cannot be ranks of one communicator
  * @error_text: where to leave the text if making the communicator fails, or NULL
  * @error_size: bytes there
- * @topology: how the ranks are wired, for algorithms that make use of it:
- *	      "mesh:4x8" (rows and columns of a 2-D mesh, ranks numbered row by
- *	      row), "servers:8" (ranks per server; the last may have fewer),
- *	      "servers:8,8,4" (those of each server), or a mesh and servers with a
- *	      semicolon between them. Equal on all ranks. NULL: COLL_TOPOLOGY from
+ * @topology: how the ranks are wired, for algorithms that make use of it, and for the
+ *	      choice among all: "mesh:4x8" (rows and columns of a 2-D mesh, ranks numbered
+ *	      row by row), "torus:4x8" (the same with lines that are rings), "ring",
+ *	      "tree:16:4" (ranks, and links upwards, of each leaf switch), "servers:8"
+ *	      (ranks per server; the last may have fewer), "servers:8,8,4" (those of each
+ *	      server), or one of the others and servers with a semicolon between them.
+ *	      Equal on all ranks. NULL: COLL_TOPOLOGY from
  *	      the environment, else nothing is known
  * @peer_timeout_ns: how long a machine that does not answer is waited for, 0.1 second to
  *		     one hour; then operations end with -ENOLINK. 0: COLL_PEER_TIMEOUT

@@ -345,5 +345,6 @@ uint32_t plan_chunks(const struct coll_args *args,
 		.alpha = 2 / 1e6, .beta = 0.25 / 1e9, .gamma = 0.25 / 1e9, .ports = 1,
 	};
 
-	return args->chunks ? chunks_of(args->chunks, args) : best(args, &network);
+	return args->chunks ? chunks_of(args->chunks, args) :
+			      best(args, args->network ?: &network);
 }

@@ -337,6 +337,9 @@ uint64_t coll_hash_text(uint64_t h, const char *text)
 uint64_t coll_hash_topo(uint64_t h, const struct coll_topo *t, uint32_t nranks)
 {
 	h = coll_hash_add(h, (uint64_t)t->rows << 32 | t->cols);
+	if (t->torus || t->ring || t->group)
+		h = coll_hash_add(h, (uint64_t)t->group << 32 | t->uplinks << 2 | t->torus << 1 |
+				  t->ring);
 	if (t->nservers > 1) {
 		h = coll_hash_add(h, t->nservers);
 		for (uint32_t i = 0; i < nranks; i++)

@@ -15,16 +15,60 @@
 #include <npulink/verify.h>
 
 /**
+ * struct coll_wires - messages that have to pass the busiest link one after the other
+ * @shift: each rank sends to the one that is 2^i above
+ * @exchange: each pair of ranks whose numbers differ in bit i has two
+ * @each: each rank has one for another at the same distance; the mean of distances
+ * @heap: along a binary tree whose nodes are numbered as in a heap, in each round
+ * @trees: along two binary trees whose nodes stand between their children
+ */
+struct coll_wires {
+	double shift[32], exchange[32], each, heap, trees;
+};
+
+/**
  * struct coll_topo - how ranks are wired, for planners that care
  * @rows: of the 2-D mesh, 0 if it is none
  * @cols: of the 2-D mesh; ranks are numbered row by row
+ * @torus: the mesh's lines are rings
+ * @ring: each rank has links to the one before and the one behind only
+ * @group: ranks at each leaf switch of a tree, 0 if it is none
+ * @uplinks: links of a leaf switch to the others
  * @nservers: number of servers, 0 or 1 if all ranks are in one
  * @server_of: server of each rank, ascending; NULL with @nservers <= 1
+ * @wires: what sharing links costs, or NULL: nothing, or nobody knows
+ * @scattered: ranks of a server are not one after the other, so that there are no @server_of
  */
 struct coll_topo {
 	uint32_t rows, cols;
+	bool torus, ring, scattered;
+	uint32_t group, uplinks;
+	const struct coll_wires *wires;
 	uint32_t nservers;
 	const uint32_t *server_of;
+};
+
+/* Is there anything that planners or the choice among them would look at? */
+static inline bool coll_topo_known(const struct coll_topo *t)
+{
+	return t->rows || t->ring || t->group || t->nservers > 1 || t->scattered;
+}
+
+/**
+ * struct coll_cost_params - the network, in the cost rule of ALGORITHMS.md
+ * @alpha: seconds per message
+ * @beta: seconds per byte moved
+ * @gamma: seconds per byte reduced
+ * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
+ * @far_alpha: seconds per message between servers, 0: as within one
+ * @far_beta: seconds per byte between servers, of a rank's port to there; 0: as within one
+ * @wires: which of the messages of a round share links; NULL: none
+ */
+struct coll_cost_params {
+	double alpha, beta, gamma;
+	uint32_t ports;
+	double far_alpha, far_beta;
+	const struct coll_wires *wires;
 };
 
 /**
@@ -55,7 +99,8 @@ struct coll_topo {
  *	      the buffer is undefined. alltoallv: @counts and @displs are unused
  * @packed: by slot: blocks of a v form are one after the other in what is bound, whatever
  *	    @displs and @rdispls say
- * @chunks: pipelined algorithms: number of chunks, 0: choose by cost
+ * @chunks: pipelined algorithms: number of chunks, 0: the best for @network
+ * @network: what chunks cost, the same on all ranks; NULL: a default
  * @topo: wiring, or NULL
  */
 struct coll_args {
@@ -67,6 +112,7 @@ struct coll_args {
 	bool in_place;
 	bool packed[2];
 	uint32_t chunks;
+	const struct coll_cost_params *network;
 	const struct coll_topo *topo;
 };
 
@@ -137,18 +183,6 @@ struct coll_plan {
 };
 
 /**
- * struct coll_cost_params - the network, in the cost rule of ALGORITHMS.md
- * @alpha: seconds per message
- * @beta: seconds per byte moved
- * @gamma: seconds per byte reduced
- * @ports: send ports and receive ports per rank; 1, or nranks - 1 for a full mesh
- */
-struct coll_cost_params {
-	double alpha, beta, gamma;
-	uint32_t ports;
-};
-
-/**
  * struct coll_algorithm - one way to do one collective
  * @collective: NPULINK_COLL_*
  * @name: unique within the collective, [a-z0-9-]+
@@ -161,8 +195,8 @@ struct coll_cost_params {
  *	  and rank set. Return 0 or -errno
  * @cost: seconds by the closed form
  * @chunks: pipelined algorithms: the best number of chunks for this network; else
- *	    NULL. With args->chunks 0, plan and cost take that for a default network,
- *	    since all ranks must take the same
+ *	    NULL. With args->chunks 0, plan and cost take that for args->network, whatever
+ *	    network the cost is asked for: all ranks must take the same
  * @rotation: all ranks' plans are rank 0's with peers shifted (p^2-message
  *	      algorithms); the verifier checks that before it relies on it
  * @ordered: each result is the sum of rank 0's, rank 1's .. in that order, on all ranks

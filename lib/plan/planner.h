@@ -141,7 +141,7 @@ uint64_t shard_max(const struct plan_shards *s);
 
 /*
  * Chunks that a pipelined algorithm takes: what the caller says, else the best for
- * a default network, at least 1 and at most one per element.
+ * the network at hand, at least 1 and at most one per element.
  */
 uint32_t plan_chunks(const struct coll_args *args,
 		     uint32_t (*best)(const struct coll_args *args,
@@ -149,6 +149,31 @@ uint32_t plan_chunks(const struct coll_args *args,
 
 /* A root of a closed form as a number of chunks. */
 uint32_t chunks_of(double k, const struct coll_args *args);
+
+/*
+ * What a round takes longer than its form says since its messages share links: of @bytes, by
+ * all ranks to the one 2^@i above, or whose number differs in bit i.
+ */
+static inline double crowded(double load, const struct coll_cost_params *c, double bytes)
+{
+	return (load - 1) * (c->alpha + bytes * c->beta);
+}
+
+static inline double crowd_shift(const struct coll_cost_params *c, uint32_t i, double bytes)
+{
+	return c->wires ? crowded(c->wires->shift[i], c, bytes) : 0;
+}
+
+static inline double crowd_exchange(const struct coll_cost_params *c, uint32_t i, double bytes)
+{
+	return c->wires ? crowded(c->wires->exchange[i], c, bytes) : 0;
+}
+
+/* How many times longer it takes to send to each of the others. */
+static inline double crowd_each(const struct coll_cost_params *c)
+{
+	return c->wires ? c->wires->each : 1;
+}
 
 /* Does the own rank really have but one buffer where others may have two? */
 bool plan_in_place(const struct coll_args *args);

@@ -206,6 +206,7 @@ static int check_blocks(struct coll_comm *comm, const struct coll_args *args)
 
 static int plan_create(struct coll_comm *comm, const struct coll_args *call, struct coll_cached *e)
 {
+	struct coll_cost_params network;
 	struct coll_args wired = *call, *args = &wired;
 	struct npulink_plan_create arg = { };
 	struct coll_plan plan = { };
@@ -219,6 +220,8 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	coll_describe(args, what, sizeof(what));
 	if (bad)
 		return coll_fail(comm, -EINVAL, "%s: %s", what, bad);
+	network = coll_tune_network(&comm->tune, args);
+	wired.network = &network;
 	rc = check_blocks(comm, args);
 	if (rc)
 		return rc;

@@ -84,7 +84,7 @@ struct coll_comm {
 /* As planners want it: NULL if nothing is known. */
 static inline const struct coll_topo *coll_comm_topo(const struct coll_comm *comm)
 {
-	return comm->topo.rows || comm->topo.nservers > 1 ? &comm->topo : NULL;
+	return coll_topo_known(&comm->topo) ? &comm->topo : NULL;
 }
 
 int coll_comm_enter(struct coll_comm *comm);

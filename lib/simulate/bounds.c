@@ -7,6 +7,7 @@
  * and the least loaded of p ranks reduces a p-th of what must be reduced. See the
  * end of "Trees and chains" in ALGORITHMS.md. A shard of 0 bytes needs no message.
  */
+#include <stdlib.h>
 #include "plan/planner.h"
 #include "simulate/sim.h"
 
@@ -63,6 +64,49 @@ static double exchanged(const struct coll_args *args, uint32_t *peers)
 	}
 	*peers = from > to ? from : to;
 	return larger(sent, got) * npulink_dtype_size(args->dtype);
+}
+
+/* Of alltoallv: that of the busiest rank. */
+static struct coll_bounds busiest(const struct coll_args *args,
+				  const struct coll_cost_params *params)
+{
+	struct coll_bounds most = { 0 }, b;
+	struct coll_args own = *args;
+	uint32_t p = args->nranks;
+	uint64_t *in = calloc(p, sizeof(*in));
+
+	if (!in)
+		return (struct coll_bounds) { .latency = -1 };
+	own.in_place = false;
+	own.rcounts = in;
+	for (uint32_t r = 0; r < p; r++) {
+		own.rank = r;
+		own.counts = args->counts + (size_t)r * p;
+		for (uint32_t k = 0; k < p; k++)
+			in[k] = args->counts[(size_t)k * p + r];
+		b = coll_bounds(&own, params);
+		if (b.best > most.best)
+			most = b;
+	}
+	free(in);
+	return most;
+}
+
+struct coll_bounds coll_bounds_on(const struct coll_args *args, const struct coll_net *net)
+{
+	struct coll_cost_params params = {
+		.alpha = net->alpha[0], .beta = net->beta[0], .gamma = net->gamma,
+		.ports = net->ports > 1 ? args->nranks - 1 : 1,
+	};
+
+	if (net->kind == COLL_NET_SERVERS || net->kind == COLL_NET_TREE) {
+		params.alpha = net->alpha[1] < params.alpha ? net->alpha[1] : params.alpha;
+		params.beta = net->beta[1] < params.beta ? net->beta[1] : params.beta;
+	}
+	if (net->kind == COLL_NET_SERVERS)
+		params.ports++;
+	return coll_has_rcounts(args->collective) ? busiest(args, &params) :
+						    coll_bounds(args, &params);
 }
 
 struct coll_bounds coll_bounds(const struct coll_args *args, const struct coll_cost_params *params)

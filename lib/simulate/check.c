@@ -49,31 +49,14 @@ static void describe(const struct coll_args *args, const struct coll_cost_params
 		snprintf(text + n, size - n, " ports=%u", params->ports);
 }
 
-/* What the closed form says; of alltoallv the worst of what ranks predict. */
+/* What the closed form says, and the lower bound. */
 static double form_of(const struct check *c, const struct coll_args *args,
 		      const struct coll_cost_params *params, double *bound)
 {
-	struct coll_args own = *args;
-	uint32_t p = args->nranks, r, k;
-	double cost, worst = 0, b;
+	struct coll_net net = coll_net_of(params, args->nranks);
 
-	if (args->collective != NPULINK_COLL_ALLTOALLV) {
-		*bound = coll_bounds(args, params).best;
-		return c->alg->cost(args, params);
-	}
-	*bound = 0;
-	for (r = 0; r < p; r++) {
-		own.rank = r;
-		own.counts = c->counts + (size_t)r * p;
-		for (k = 0; k < p; k++)
-			c->row[k] = c->counts[(size_t)k * p + r];
-		own.rcounts = c->row;
-		cost = c->alg->cost(&own, params);
-		b = coll_bounds(&own, params).best;
-		worst = cost > worst ? cost : worst;
-		*bound = b > *bound ? b : *bound;
-	}
-	return worst;
+	*bound = coll_bounds_on(args, &net).best;
+	return coll_form(c->alg, args, params);
 }
 
 static void check_point(struct check *c, struct coll_args *args,
@@ -126,7 +109,9 @@ static void check_point(struct check *c, struct coll_args *args,
 /* One and many ports; the second only counts as exact if the form knows of it. */
 static void check_ports(struct check *c, struct coll_args *args, bool exact)
 {
-	struct coll_cost_params one = { 1 / 1e6, 1 / 64e9, 1 / 512e9, 1 }, all = one;
+	struct coll_cost_params one = {
+		.alpha = 1 / 1e6, .beta = 1 / 64e9, .gamma = 1 / 512e9, .ports = 1,
+	}, all = one;
 	uint32_t p = args->nranks;
 	double bound;
 	bool knows;
@@ -144,7 +129,9 @@ static void check_ports(struct check *c, struct coll_args *args, bool exact)
 
 static bool uses_chunks(const struct check *c, const struct coll_args *args)
 {
-	struct coll_cost_params params = { 1 / 1e6, 1 / 1e9, 1 / 1e9, 1 };
+	struct coll_cost_params params = {
+		.alpha = 1 / 1e6, .beta = 1 / 1e9, .gamma = 1 / 1e9, .ports = 1,
+	};
 	struct coll_args two = *args, five = *args;
 
 	two.chunks = 2;

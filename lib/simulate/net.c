@@ -4,9 +4,10 @@
  *
  * A network without links that messages share (FULL, SERVERS) is all ports. Of the
  * others, a RING sends the shorter way (upwards if both are as long), a MESH along
- * the row first and then the column, each link having two directions; in a TREE a
- * message goes up from its leaf switch on any of its uplinks and down to another
- * one, as if the crossbar in the middle never were in the way.
+ * the row first and then the column, each link having two directions, a TORUS the same
+ * with the shorter way around in each; in a TREE a message goes up from its leaf switch on
+ * any of its uplinks and down to another one, as if the crossbar in the middle never were
+ * in the way.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,6 +42,7 @@ uint32_t coll_net_links(const struct coll_net *net)
 	case COLL_NET_RING:
 		return 2 * net->nranks;
 	case COLL_NET_MESH:
+	case COLL_NET_TORUS:
 		return 4 * net->nranks;
 	case COLL_NET_TREE:
 		return 2 * (group_of(net, net->nranks - 1) + 1);
@@ -59,6 +61,7 @@ uint32_t sim_net_hops(const struct coll_net *net)
 	case COLL_NET_RING:
 		return net->nranks / 2 + 1;
 	case COLL_NET_MESH:
+	case COLL_NET_TORUS:
 		return net->rows + net->cols;
 	}
 	return 2;
@@ -85,6 +88,24 @@ static uint32_t mesh_route(const struct coll_net *net, uint32_t src, uint32_t ds
 	return n;
 }
 
+static uint32_t torus_route(const struct coll_net *net, uint32_t src, uint32_t dst,
+			    uint32_t *links)
+{
+	uint32_t r = net->rows, c = net->cols, n = 0;
+	uint32_t i = src / c, j = src % c, down = mod_sub(dst / c, i, r);
+	uint32_t right = mod_sub(dst % c, j, c);
+
+	for (; right && right <= c / 2 && j != dst % c; j = mod_add(j, 1, c))
+		links[n++] = 4 * (i * c + j) + EAST;
+	for (; j != dst % c; j = mod_sub(j, 1, c))
+		links[n++] = 4 * (i * c + j) + WEST;
+	for (; down && down <= r / 2 && i != dst / c; i = mod_add(i, 1, r))
+		links[n++] = 4 * (i * c + j) + SOUTH;
+	for (; i != dst / c; i = mod_sub(i, 1, r))
+		links[n++] = 4 * (i * c + j) + NORTH;
+	return n;
+}
+
 uint32_t sim_net_route(const struct coll_net *net, uint32_t src, uint32_t dst, uint32_t *links)
 {
 	uint32_t p = net->nranks, n = 0, up;
@@ -99,6 +120,8 @@ uint32_t sim_net_route(const struct coll_net *net, uint32_t src, uint32_t dst, u
 		break;
 	case COLL_NET_MESH:
 		return mesh_route(net, src, dst, links);
+	case COLL_NET_TORUS:
+		return torus_route(net, src, dst, links);
 	case COLL_NET_TREE:
 		if (!sim_net_near(net, src, dst)) {
 			links[n++] = 2 * group_of(net, src);
@@ -110,7 +133,7 @@ uint32_t sim_net_route(const struct coll_net *net, uint32_t src, uint32_t dst, u
 
 const char *coll_net_link_name(const struct coll_net *net, uint32_t link, char *buf)
 {
-	uint32_t p = net->nranks, node, c = net->cols, to;
+	uint32_t p = net->nranks, node, c = net->cols, to, way;
 
 	switch (net->kind) {
 	case COLL_NET_RING:
@@ -119,9 +142,12 @@ const char *coll_net_link_name(const struct coll_net *net, uint32_t link, char *
 			 link % 2 ? mod_sub(node, 1, p) : mod_add(node, 1 % p, p));
 		break;
 	case COLL_NET_MESH:
+	case COLL_NET_TORUS:
 		node = link / 4;
-		to = link % 4 == EAST ? node + 1 : link % 4 == WEST ? node - 1 :
-		     link % 4 == SOUTH ? node + c : node - c;
+		way = link % 4;
+		to = way == EAST ? node - node % c + mod_add(node % c, 1 % c, c) :
+		     way == WEST ? node - node % c + mod_sub(node % c, 1 % c, c) :
+		     way == SOUTH ? mod_add(node, c % p, p) : mod_sub(node, c % p, p);
 		snprintf(buf, COLL_NET_LINK_NAME, "(%u,%u)->(%u,%u)", node / c, node % c, to / c,
 			 to % c);
 		break;
@@ -179,10 +205,21 @@ static const char *parse_servers(const char *text, struct coll_net *net)
 	}
 }
 
+static const char *parse_grid(const char *text, struct coll_net *net)
+{
+	if (!number(&text, net->nranks, &net->rows) || *text++ != 'x' ||
+	    !number(&text, net->nranks, &net->cols) || *text)
+		return net->kind == COLL_NET_MESH ?
+		       "not like mesh:4x8, or larger than there are ranks" :
+		       "not like torus:4x8, or larger than there are ranks";
+	return (uint64_t)net->rows * net->cols == net->nranks ? NULL :
+	       net->kind == COLL_NET_MESH ?
+	       "the mesh has not as many nodes as there are ranks" :
+	       "the torus has not as many nodes as there are ranks";
+}
+
 int coll_net_parse(const char *text, uint32_t nranks, struct coll_net *net, const char **error)
 {
-	uint32_t p = nranks;
-
 	net->nranks = nranks;
 	net->server_of = NULL;
 	*error = NULL;
@@ -191,13 +228,11 @@ int coll_net_parse(const char *text, uint32_t nranks, struct coll_net *net, cons
 	} else if (!strcmp(text, "ring")) {
 		net->kind = COLL_NET_RING;
 	} else if (!strncmp(text, "mesh:", 5)) {
-		text += 5;
 		net->kind = COLL_NET_MESH;
-		if (!number(&text, p, &net->rows) || *text++ != 'x' ||
-		    !number(&text, p, &net->cols) || *text)
-			*error = "not like mesh:4x8, or larger than there are ranks";
-		else if ((uint64_t)net->rows * net->cols != p)
-			*error = "the mesh has not as many nodes as there are ranks";
+		*error = parse_grid(text + 5, net);
+	} else if (!strncmp(text, "torus:", 6)) {
+		net->kind = COLL_NET_TORUS;
+		*error = parse_grid(text + 6, net);
 	} else if (!strncmp(text, "tree:", 5)) {
 		text += 5;
 		net->kind = COLL_NET_TREE;
@@ -213,7 +248,7 @@ int coll_net_parse(const char *text, uint32_t nranks, struct coll_net *net, cons
 		net->kind = COLL_NET_SERVERS;
 		*error = parse_servers(text + 8, net);
 	} else {
-		*error = "not full, ring, mesh:RxC, tree:N[:M] or servers:N[,N]..";
+		*error = "not full, ring, mesh:RxC, torus:RxC, tree:N[:M] or servers:N[,N]..";
 	}
 	if (!*error)
 		return 0;

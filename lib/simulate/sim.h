@@ -17,7 +17,8 @@
 #define COLL_NET_MESH		2	/* rows x cols, along the row first, then the column */
 #define COLL_NET_TREE		3	/* leaf switches below a crossbar */
 #define COLL_NET_SERVERS	4	/* a network inside each server, one between them */
-#define COLL_NETS		5
+#define COLL_NET_TORUS		5	/* a mesh whose lines are rings, the shorter way */
+#define COLL_NETS		6
 
 #define COLL_SHARE_WAIT		0	/* wormhole: wait until the whole way is free */
 #define COLL_SHARE_FAIR		1	/* messages on one link get equal parts of it */
@@ -41,8 +42,8 @@ struct coll_sim_slow {
  * struct coll_net - a network
  * @kind: COLL_NET_*
  * @nranks: ranks, one at each node
- * @rows: MESH
- * @cols: MESH
+ * @rows: MESH, TORUS
+ * @cols: MESH, TORUS
  * @group: TREE: ranks at each leaf switch
  * @uplinks: TREE: links of a leaf switch to the crossbar, in each direction
  * @server_of: SERVERS: server of each rank
@@ -172,9 +173,9 @@ struct coll_net coll_net_of(const struct coll_cost_params *params, uint32_t nran
 
 /**
  * coll_net_parse() - read a network's name
- * @text: "full", "ring", "mesh:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks per leaf
- *	  switch; as many uplinks if not given), "servers:RANKS" (ranks per server) or
- *	  "servers:N,N,.."
+ * @text: "full", "ring", "mesh:ROWSxCOLS", "torus:ROWSxCOLS", "tree:RANKS[:UPLINKS]" (ranks
+ *	  per leaf switch; as many uplinks if not given), "servers:RANKS" (ranks per server)
+ *	  or "servers:N,N,.."
  * @nranks: ranks
  * @net: kind and shape are filled in; @net->server_of is to be freed
  * @error: what is wrong, one clause
@@ -206,5 +207,25 @@ struct coll_bounds {
 /* alltoallv: the own rank's counts only. */
 struct coll_bounds coll_bounds(const struct coll_args *args,
 			       const struct coll_cost_params *params);
+
+/*
+ * The same on a network: between servers there is one port more, and no message is faster than
+ * the faster of both levels. @args->counts of alltoallv are those of all ranks, row by row:
+ * what the busiest rank needs. Negative latency: no memory.
+ */
+struct coll_bounds coll_bounds_on(const struct coll_args *args, const struct coll_net *net);
+
+/* ---- forms.c */
+
+/*
+ * The closed form of a call, of alltoallv with the counts of all ranks, row by row: in each step
+ * the largest message of any of them counts. Negative: no memory.
+ */
+double coll_form(const struct coll_algorithm *alg, const struct coll_args *args,
+		 const struct coll_cost_params *params);
+
+/* Is it exact for this very call: these ports, and counts that divide? */
+bool coll_form_exact(const struct coll_algorithm *alg, const struct coll_args *args,
+		     const struct coll_cost_params *params);
 
 #endif /* COLL_SIM_H */

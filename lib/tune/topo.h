@@ -11,6 +11,9 @@
 
 int coll_topo_init(struct coll_topo *topo, const char *wiring, uint32_t nranks, char *text,
 		   size_t size);
+/* What planners know of a network; its server_of is now the topology's. */
+struct coll_net;
+struct coll_topo coll_topo_of(const struct coll_net *net);
 void coll_topo_free(struct coll_topo *topo);
 
 /* The same from the number of each rank's machine, if there are several and nothing was said. */

@@ -258,8 +258,9 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 		  double *seconds, char *text, size_t size)
 {
 	const struct coll_algorithm *alg = coll_tune_asked(tune, args);
+	struct coll_price prices[COLL_PRICES];
 	const char *why = "there is none";
-	double cost;
+	unsigned int n;
 
 	if (alg) {
 		why = alg->supports ? alg->supports(common) : NULL;
@@ -272,17 +273,15 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 		return 0;
 	}
 	*algp = NULL;
-	while ((alg = coll_algorithm_next(args->collective, alg))) {
-		const char *reason = alg->supports ? alg->supports(common) : NULL;
+	n = coll_tune_prices(tune, common, prices);
+	for (unsigned int i = 0; i < n; i++) {
+		const struct coll_price *p = &prices[i];
 
-		if (reason) {
-			why = reason;
-			continue;
-		}
-		cost = coll_tune_predict(tune, alg, common);
-		if (better(alg, cost, *algp, *seconds, common)) {
-			*algp = alg;
-			*seconds = cost;
+		if (p->why) {
+			why = p->why;
+		} else if (better(p->alg, p->seconds, *algp, *seconds, common)) {
+			*algp = p->alg;
+			*seconds = p->seconds;
 		}
 	}
 	return *algp ? 0 : coll_text(text, size, -EOPNOTSUPP, "no algorithm can do it: %s", why);
@@ -305,6 +304,21 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 	rc = choose(tune, args, &common, alg, seconds, text, size);
 	free(zero);
 	return rc;
+}
+
+/*
+ * What pipelines count their chunks for: the numbers of a calibration, which all ranks have of
+ * one. Where processors do the copying, one does it for a rank at a time.
+ */
+struct coll_cost_params coll_tune_network(const struct coll_tune *tune,
+					  const struct coll_args *args)
+{
+	struct coll_cost_params network = tune->params;
+
+	network.gamma = tune->gamma[args->dtype];
+	if (tune->work.processors)
+		network.ports = 1;
+	return network;
 }
 
 /*

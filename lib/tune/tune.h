@@ -82,6 +82,29 @@ const struct coll_algorithm *coll_tune_asked(const struct coll_tune *tune,
 					     const struct coll_args *args);
 int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
+struct coll_cost_params coll_tune_network(const struct coll_tune *tune,
+					  const struct coll_args *args);
+/**
+ * struct coll_price - what one row should take for a call
+ * @alg: the row
+ * @why: it cannot do the call, or NULL
+ * @seconds: predicted
+ * @simulated: not by its form, but on the wires that there are
+ * @order: in which rows are known
+ */
+struct coll_price {
+	const struct coll_algorithm *alg;
+	const char *why;
+	double seconds;
+	bool simulated;
+	unsigned int order;
+};
+
+#define COLL_PRICES	32	/* more than any collective has rows */
+
+/* All rows of the collective, in order; returns how many. The own rank must not matter. */
+unsigned int coll_tune_prices(const struct coll_tune *tune, const struct coll_args *args,
+			      struct coll_price prices[COLL_PRICES]);
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 

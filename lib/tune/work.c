@@ -239,8 +239,8 @@ static bool knows_far(const struct coll_tune *tune, const struct coll_args *args
 	       args->topo->nservers > 1 && args->collective != NPULINK_COLL_P2P;
 }
 
-double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
-			 const struct coll_args *args)
+static double predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
+		      const struct coll_args *args)
 {
 	const struct coll_work_costs *c = &tune->work;
 	struct coll_cost_params params = tune->params;
@@ -280,4 +280,14 @@ double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorit
 	path = alg->cost(args, &params);
 	/* Where processors decide, of those that give them equal work the shorter way. */
 	return path > work ? path + work / 100 : work + path / 100;
+}
+
+double coll_tune_predict(const struct coll_tune *tune, const struct coll_algorithm *alg,
+			 const struct coll_args *args)
+{
+	struct coll_cost_params network = coll_tune_network(tune, args);
+	struct coll_args call = *args;
+
+	call.network = &network;
+	return predict(tune, alg, &call);
 }

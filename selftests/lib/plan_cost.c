@@ -311,11 +311,14 @@ static bool is_exact(const struct coll_algorithm *alg, const struct coll_cost_pa
 	return alg->exact && (c->ports == 1 || strstr(alg->formula, "p-1 ports"));
 }
 
+#define COSTS(a, b, g, p)	{ .alpha = a, .beta = b, .gamma = g, .ports = p }
+
 static bool compare_ranks(const struct coll_algorithm *alg, uint32_t p, double *worst)
 {
 	static const struct coll_cost_params nets[] = {
-		{ 1, 0, 0, 1 }, { 0, 1, 0, 1 }, { 0, 0, 1, 1 }, { 100, 1, 3, 1 }, { 3, 1, 0.2, 1 },
-		{ 1, 0, 0, 2 }, { 0, 1, 0, 2 }, { 100, 1, 0.5, 2 },
+		COSTS(1, 0, 0, 1), COSTS(0, 1, 0, 1), COSTS(0, 0, 1, 1), COSTS(100, 1, 3, 1),
+		COSTS(3, 1, 0.2, 1),
+		COSTS(1, 0, 0, 2), COSTS(0, 1, 0, 2), COSTS(100, 1, 0.5, 2),
 	};
 	struct coll_args args;
 	uint32_t i, root;

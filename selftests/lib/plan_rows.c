@@ -84,7 +84,9 @@ static struct row *find_row(uint32_t collective, const char *name, bool exact)
 static void compare(struct row *row, const struct coll_args *args, uint32_t ports, double a,
 		    double b, double g, double form)
 {
-	const struct coll_cost_params params = { a, b, g, ports };
+	const struct coll_cost_params params = {
+		.alpha = a, .beta = b, .gamma = g, .ports = ports,
+	};
 	double cost = row->alg->cost(args, &params);
 
 	row->calls++;

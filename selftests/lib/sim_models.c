@@ -12,7 +12,9 @@
 #include "lib/plan/planner.h"
 #include "lib/simulate/sim.h"
 
-static const struct coll_cost_params params = { 1e-6, 1 / 64e9, 1 / 512e9, 1 };
+static const struct coll_cost_params params = {
+	.alpha = 1e-6, .beta = 1 / 64e9, .gamma = 1 / 512e9, .ports = 1,
+};
 
 static bool close_to(double a, double b)
 {
@@ -478,12 +480,110 @@ static bool one_rank_takes_no_time(void)
 #define MESHES	9
 #endif
 
+/* A torus of one row or column is a ring. */
+static bool torus_is_a_torus(void)
+{
+	static const char *const lines[] = { "torus:1x12", "torus:12x1" };
+	struct coll_sim_result ring = run(NPULINK_COLL_ALLTOALL, "pairwise", 12, 0, "ring",
+					  COLL_SHARE_WAIT, NULL), torus;
+	bool ok = ring.conflicts > 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		torus = run(NPULINK_COLL_ALLTOALL, "pairwise", 12, 0, lines[i], COLL_SHARE_WAIT,
+			    NULL);
+		ok &= torus.conflicts == ring.conflicts && torus.seconds == ring.seconds;
+	}
+	torus = run(NPULINK_COLL_ALLGATHER, "ring", 12, 0, "torus:3x4", COLL_SHARE_WAIT, NULL);
+	return ok && !torus.conflicts;
+}
+
+/* alltoallv: in each step the largest message of any rank counts, and the busiest rank bounds. */
+static bool skewed_counts_are_bounded(uint32_t p)
+{
+	const struct coll_algorithm *alg = find(NPULINK_COLL_ALLTOALLV, "pairwise");
+	uint64_t *rows = calloc((size_t)p * p, sizeof(*rows));
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLTOALLV, .nranks = p, .dtype = NPULINK_FLOAT32,
+		.counts = rows,
+	};
+	struct coll_net net = coll_net_of(&params, p);
+	double right = (p - 1) * (params.alpha + 4e5 * params.beta), form, bound;
+	struct coll_sim_result result;
+
+	if (!rows)
+		return false;
+	for (uint32_t i = 0; i < p; i++)
+		rows[i * p + 1] = 100000;
+	if (coll_sim_algorithm(alg, &args, &net, NULL, &result))
+		return false;
+	form = coll_form(alg, &args, &params);
+	bound = coll_bounds_on(&args, &net).best;
+	free(rows);
+	return fabs(form - right) < 1e-12 && result.seconds <= form * (1 + 1e-9) &&
+	       bound <= result.seconds && bound > 0.8 * form &&
+	       !coll_form_exact(alg, &args, &params);
+}
+
+/* Servers have a port more, to the network between them: nothing is below that bound. */
+static bool two_ports_bound(double far)
+{
+	struct coll_net net = coll_net_of(&params, 12);
+	const struct coll_algorithm *alg = NULL;
+	struct coll_sim_result result;
+	struct coll_topo topo;
+	const char *error;
+	bool ok = true;
+
+	if (coll_net_parse("servers:3", 12, &net, &error))
+		return false;
+	net.alpha[1] = net.alpha[0] / far;
+	net.beta[1] = net.beta[0] * far;
+	topo = (struct coll_topo) { .nservers = 4, .server_of = net.server_of };
+	while ((alg = coll_algorithm_next(~0U, alg))) {
+		struct coll_args args = {
+			.collective = alg->collective, .nranks = 12, .dtype = NPULINK_FLOAT32,
+			.count = 12 * 4096, .topo = &topo,
+		};
+
+		if (npulink_coll_is_v(alg->collective) || alg->collective == NPULINK_COLL_P2P ||
+		    (alg->supports && alg->supports(&args)))
+			continue;
+		ok &= !coll_sim_algorithm(alg, &args, &net, NULL, &result) &&
+		      coll_bounds_on(&args, &net).best <= result.seconds * (1 + 1e-9);
+	}
+	free((void *)net.server_of);
+	return ok;
+}
+
+static bool is_exact(const char *name, uint32_t collective, uint32_t p, uint64_t count,
+		     uint32_t ports)
+{
+	struct coll_args args = {
+		.collective = collective, .nranks = p, .dtype = NPULINK_FLOAT32, .count = count,
+	};
+	struct coll_cost_params all = params;
+
+	all.ports = ports;
+	return coll_form_exact(find(collective, name), &args, &all);
+}
+
+static bool exact_where_it_is(void)
+{
+	return is_exact("rhd", NPULINK_COLL_BROADCAST, 6, 1000, 1) &&
+	       !is_exact("rhd", NPULINK_COLL_BROADCAST, 6, 1000, 5) &&
+	       is_exact("ring", NPULINK_COLL_ALLREDUCE, 6, 1200, 1) &&
+	       !is_exact("ring", NPULINK_COLL_ALLREDUCE, 6, 1201, 1) &&
+	       is_exact("mesh", NPULINK_COLL_ALLREDUCE, 6, 1200, 5) &&
+	       is_exact("binomial", NPULINK_COLL_BROADCAST, 6, 1001, 1) &&
+	       !is_exact("nhr", NPULINK_COLL_BROADCAST, 6, 1001, 1);
+}
+
 int main(void)
 {
 	uint32_t bad;
 
 	ksft_print_header();
-	ksft_set_plan(29);
+	ksft_set_plan(29 + 4);
 	ksft_test_result(engines_agree(), "both engines agree on all algorithms\n");
 	ksft_test_result(deterministic(COLL_RULE_COST, COLL_SHARE_WAIT), "same run twice\n");
 	ksft_test_result(deterministic(COLL_RULE_COST, COLL_SHARE_FAIR), "twice, fair shares\n");
@@ -521,6 +621,11 @@ int main(void)
 	ksft_test_result(servers_overlap(5e-6, 1 / 25e9), "servers: both levels are busy\n");
 	ksft_test_result(servers_overlap(0.5e-6, 1 / 200e9), "servers, fast network between\n");
 	ksft_test_result(names_of_networks(), "names of networks\n");
+	ksft_test_result(torus_is_a_torus(), "torus\n");
+	ksft_test_result(skewed_counts_are_bounded(4) && skewed_counts_are_bounded(16),
+			 "alltoallv: bounds of all ranks, skewed counts\n");
+	ksft_test_result(two_ports_bound(1) && two_ports_bound(0.5), "servers: no row beats the bound of two ports\n");
+	ksft_test_result(exact_where_it_is(), "forms are exact where they are\n");
 
 	ksft_test_result(chain_is_pipelined(), "executor: fused steps pass slices on\n");
 	ksft_test_result(reductions_overlap(), "executor: reductions overlap arrivals\n");

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "lib/algorithm/algorithms.h"
 #include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
 #include "kselftest.h"
@@ -47,6 +48,13 @@ static void test_good(void)
 			 topo.rows == 2 && servers_are("0,0,0,1,1,1"), "both\n");
 	coll_topo_free(&topo);
 	ksft_test_result(!topo.server_of && !topo.rows, "freed\n");
+	ksft_test_result(!init("ring", 6) && topo.ring && !topo.rows, "ring\n");
+	ksft_test_result(!init("torus:3x2", 6) && topo.torus && topo.rows == 3 && topo.cols == 2,
+			 "torus\n");
+	ksft_test_result(!init("tree:2;servers:2", 6) && topo.group == 2 && topo.uplinks == 2 &&
+			 topo.nservers == 3, "tree of servers\n");
+	coll_topo_free(&topo);
+	ksft_test_result(!init("full", 6) && !coll_topo_known(&topo), "full\n");
 }
 
 static void test_bad(void)
@@ -54,8 +62,8 @@ static void test_bad(void)
 	static const struct {
 		const char *wiring, *words;
 	} bad[] = {
-		{ "ring", "not mesh:" },
-		{ "tree:2", "not mesh:" },
+		{ "star", "not full, ring, mesh:" },
+		{ "tree:", "not like tree:16" },
 		{ "mesh:", "not like mesh:4x8" },
 		{ "mesh:0x6", "not like mesh:4x8" },
 		{ "mesh:2x", "not like mesh:4x8" },
@@ -69,7 +77,10 @@ static void test_bad(void)
 		{ "servers:3,4", "more ranks" },
 		{ "servers:3,3,", "not like servers:8" },
 		{ "servers:3;servers:3", "said twice" },
-		{ "mesh:2x3 servers", "not mesh:" },
+		{ "mesh:2x3 servers", "not full, ring, mesh:" },
+		{ "ring;torus:2x3", "said twice" },
+		{ "torus:2x2", "not as many nodes" },
+		{ "tree:2:3", "more uplinks" },
 	};
 
 	for (unsigned int i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -125,13 +136,63 @@ static void test_choice(void)
 	coll_topo_free(&topo);
 }
 
+static const char *allreduce(const char *wiring, uint32_t nranks)
+{
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .dtype = NPULINK_INT8, .nranks = nranks,
+		.count = 16000000, .topo = &topo,
+	};
+	const struct coll_algorithm *alg;
+	struct coll_tune tune;
+	double seconds;
+
+	if (init(wiring, nranks) || coll_tune_init(&tune, "", "", nranks, text, sizeof(text)))
+		return "";
+	if (coll_tune_choose(&tune, &args, &alg, &seconds, text, sizeof(text)))
+		return "";
+	coll_tune_free(&tune);
+	coll_topo_free(&topo);
+	return alg->name;
+}
+
+/* What meets itself on links loses, though its form is the cheapest. */
+static void test_contention(void)
+{
+	const char *name = allreduce("mesh:12x17", 204);
+
+	ksft_test_result(!strcmp(name, "ring"), "12 x 17, 16 MB: ring (%s)\n", name);
+	name = allreduce("mesh:8x8", 64);
+	ksft_test_result(!strcmp(name, "ring"), "8 x 8, 16 MB: ring (%s)\n", name);
+	name = allreduce("full", 204);
+	ksft_test_result(!strcmp(name, "nb"), "204 ranks with links between all: nb (%s)\n", name);
+}
+
+/* Ranks of a server that are not one after the other. */
+static void test_scattered(void)
+{
+	const uint32_t machine[] = { 0, 1, 0, 1 };
+	struct coll_args args = {
+		.collective = NPULINK_COLL_ALLREDUCE, .nranks = 4, .count = 4, .topo = &topo,
+	};
+	const char *why;
+
+	topo = (struct coll_topo) { };
+	coll_topo_machines(&topo, machine, 4);
+	why = coll_algorithm_find(NPULINK_COLL_ALLREDUCE, "two-level")->supports(&args);
+	ksft_test_result(why && strstr(why, "not one after the other"),
+			 "by node: says why not two levels\n");
+	coll_topo_free(&topo);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(6 + 16 + 4 + 3);
+	ksft_set_plan(6 + 4 + 19 + 4 + 3 + 3 + 1);
 	test_good();
 	test_bad();
 	test_environment();
 	test_choice();
+	test_contention();
+	test_scattered();
 	ksft_finished();
 }

@@ -484,10 +484,77 @@ out:
 		ksft_print_msg("cannot remove %s\n", dir);
 }
 
+/* Messages that rank 3 sends of so many bytes by this row, as programs plan it; its form too. */
+static uint64_t chunks_sent(const struct coll_tune *t, const struct coll_algorithm *alg,
+			    const struct coll_topo *topo, uint32_t nranks, double *seconds)
+{
+	struct coll_args args = {
+		.collective = alg->collective, .dtype = NPULINK_FLOAT32, .nranks = nranks,
+		.rank = 3, .count = 25000000, .topo = topo,
+	};
+	struct coll_cost_params network = coll_tune_network(t, &args);
+	struct coll_plan_stats stats = { };
+	struct coll_plan plan;
+
+	*seconds = coll_tune_predict(t, alg, &args);
+	args.network = &network;
+	if (coll_plan_make(alg, &args, &plan))
+		return 0;
+	coll_plan_stats(&plan, &stats);
+	coll_plan_free(&plan);
+	return stats.sends;
+}
+
+/* Pipelines take the best number of chunks for the network at hand: k* of their forms. */
+static void test_chunks(void)
+{
+	const struct coll_algorithm *chain = coll_algorithm_find(NPULINK_COLL_BROADCAST,
+								 "chain-pipelined");
+	const struct coll_algorithm *fence = coll_algorithm_find(NPULINK_COLL_BROADCAST, "fence");
+	const struct coll_algorithm *two = coll_algorithm_find(NPULINK_COLL_ALLREDUCE,
+							       "two-level");
+	float costs[COLL_COSTS];
+	struct coll_tune t, other;
+	struct coll_topo topo;
+	double s, form;
+	uint64_t k;
+
+	init(&t, "", "");
+	k = chunks_sent(&t, chain, NULL, 8, &s);
+	ksft_test_result(k == 274, "chain of 8, 2 us, 4 GB/s: 274 chunks (%u)\n",
+			 (unsigned int)k);
+	t.params.alpha = 10 / 1e6;
+	t.params.beta = 1 / 1e11;
+	k = chunks_sent(&t, chain, NULL, 8, &s);
+	ksft_test_result(k == 24 && s > 1.54e-3 && s < 1.56e-3,
+			 "chain of 8, 10 us, 100 GB/s: 24 chunks (%u), 1.55 ms (%g)\n",
+			 (unsigned int)k, s);
+	coll_topo_init(&topo, "mesh:8x8", 64, text, sizeof(text));
+	chunks_sent(&t, fence, &topo, 64, &s);
+	ksft_test_result(s > 1.95e-3 && s < 1.97e-3, "fence of 8x8: 1.96 ms (%g)\n", s);
+	coll_topo_free(&topo);
+	/* 64 MB in 64 ranks: one chunk, where there were eight. */
+	coll_topo_init(&topo, "servers:8", 64, text, sizeof(text));
+	k = chunks_sent(&t, two, &topo, 64, &s);
+	ksft_test_result(k == 2 * 7 + 2 * 7 || k == 2 * (2 * 7 + 2 * 7),
+			 "two levels: one chunk or two (%u messages)\n", (unsigned int)k);
+	coll_topo_free(&topo);
+	/* Ranks whose files differ go by the numbers of one. */
+	init(&other, "", "");
+	coll_calibration_pack(&t, costs);
+	coll_calibration_unpack(&other, costs, 8);
+	coll_calibration_unpack(&t, costs, 8);
+	k = chunks_sent(&t, chain, NULL, 8, &form);
+	ksft_test_result(chunks_sent(&other, chain, NULL, 8, &s) == k && s == form,
+			 "all ranks take the same number\n");
+	coll_tune_free(&other);
+	coll_tune_free(&t);
+}
+
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 1);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 1 + 5);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
@@ -500,5 +567,6 @@ int main(void)
 	test_far();
 	test_ranks_agree();
 	test_language();
+	test_chunks();
 	ksft_finished();
 }

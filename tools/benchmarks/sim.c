@@ -83,7 +83,9 @@ static double now(void)
 /* In the child. Returns the exit status: 0, 1 too slow, 2 failed. */
 static int run(const struct bench *b)
 {
-	static const struct coll_cost_params params = { 1e-6, 1 / 64e9, 1 / 512e9, 1 };
+	static const struct coll_cost_params params = {
+		.alpha = 1e-6, .beta = 1 / 64e9, .gamma = 1 / 512e9, .ports = 1,
+	};
 	const struct coll_algorithm *alg = coll_algorithm_find(b->collective, b->algorithm);
 	struct coll_args args = {
 		.collective = b->collective, .nranks = b->ranks, .count = b->count,

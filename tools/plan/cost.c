@@ -12,6 +12,7 @@
 #include "coll.h"
 #include "lib/algorithm/algorithms.h"
 #include "lib/simulate/check.h"
+#include "lib/simulate/sim.h"
 #include "lib/tune/tune.h"
 #include "plan/options.h"
 
@@ -67,6 +68,7 @@ static void cost_row(const struct coll_algorithm *alg, const struct coll_args *a
 	const char *why = alg->supports ? alg->supports(args) : NULL;
 	double seconds = why ? 0 : alg->cost(args, params);
 	struct coll_bounds bounds = coll_bounds(args, params);
+	bool exact = !why && coll_form_exact(alg, args, params);
 	struct json_object *obj;
 	char t1[16], t2[16], ratio[16] = "-";
 
@@ -75,7 +77,7 @@ static void cost_row(const struct coll_algorithm *alg, const struct coll_args *a
 		put_str(obj, "collective", coll_collective_name(alg->collective));
 		put_str(obj, "algorithm", alg->name);
 		put_str(obj, "cost", alg->formula);
-		put_bool(obj, "exact", alg->exact);
+		put_bool(obj, "exact", exact);
 		put_u64(obj, "bytes", form_bytes(args));
 		json_object_object_add(obj, "predicted",
 				       why ? NULL : json_object_new_double(seconds));
@@ -87,7 +89,7 @@ static void cost_row(const struct coll_algorithm *alg, const struct coll_args *a
 	if (!why && bounds.best > 0)
 		snprintf(ratio, sizeof(ratio), "%.2f", seconds / bounds.best);
 	printf("%-16s %-20s %s%12s %12s %8s  %s\n", coll_collective_name(alg->collective),
-	       alg->name, alg->exact || why ? "  " : "<=", why ? "-" : human_time(seconds, t1),
+	       alg->name, exact || why ? "  " : "<=", why ? "-" : human_time(seconds, t1),
 	       human_time(bounds.best, t2), ratio, why ? why : alg->formula);
 }
 
@@ -122,6 +124,9 @@ static int cost_all(struct query *q, struct json_object *array)
 		rc = net_topo(&q->net, args->nranks, &q->topo, &args->topo);
 	if (!rc)
 		rc = net_params(&q->net, args->nranks, &params);
+	if (!rc)
+		rc = net_network(&q->net, args, &q->network);
+	args->network = &q->network;
 	for (uint32_t c = 0; c < NPULINK_COLLS && !rc; c++) {
 		if (c == NPULINK_COLL_P2P)
 			continue;

@@ -16,6 +16,7 @@ static const char explain_usage[] =
 	"Shows every algorithm that could do it, what it would cost, and which one libcoll\n"
 	"takes (*). COLL_ALGORITHM and COLL_CALIBRATION count as they do for programs. BOUND\n"
 	"is how many times longer it takes than the lower bound, which no algorithm can beat.\n"
+	"Where messages share links, or some are dearer, the cheapest are simulated.\n"
 	"What HCCL would take follows its published rules, for servers of 8 ranks unless\n"
 	"--net servers:.. says otherwise.\n"
 	"\n"
@@ -23,14 +24,6 @@ static const char explain_usage[] =
 	NET_SHAPE_HELP
 	NET_COST_HELP
 	"  -j, --json            JSON\n";
-
-/* One candidate: what it would cost, or why it cannot do it. */
-struct candidate {
-	const struct coll_algorithm *alg;
-	const char *why;
-	double seconds;
-	size_t order;
-};
 
 /* ---- HCCL's choice: see the end of lib/ALGORITHMS.md */
 
@@ -117,7 +110,7 @@ static struct hccl hccl_choice(const struct query *q)
 /* Of equals in the order in which libcoll knows them. */
 static int by_cost(const void *a, const void *b)
 {
-	const struct candidate *x = a, *y = b;
+	const struct coll_price *x = a, *y = b;
 
 	if (!x->why != !y->why)
 		return x->why ? 1 : -1;
@@ -127,9 +120,9 @@ static int by_cost(const void *a, const void *b)
 }
 
 /* Equals come behind the one that libcoll takes of them. */
-static void sort_candidates(const struct query *q, struct candidate *list, size_t n)
+static void sort_candidates(const struct query *q, struct coll_price *list, size_t n)
 {
-	struct candidate chosen;
+	struct coll_price chosen;
 	size_t i = 0;
 
 	qsort(list, n, sizeof(*list), by_cost);
@@ -142,8 +135,8 @@ static void sort_candidates(const struct query *q, struct candidate *list, size_
 	list[0] = chosen;
 }
 
-static void print_why(const struct query *q, const struct candidate *c,
-		      const struct candidate *first)
+static void print_why(const struct query *q, const struct coll_price *c,
+		      const struct coll_price *first)
 {
 	bool chosen = c->alg == q->alg;
 
@@ -176,7 +169,7 @@ static void print_params(const struct coll_cost_params *params, const struct col
 }
 
 static void explain_text(const struct query *q, const struct coll_cost_params *params,
-			 const struct candidate *list, size_t n)
+			 const struct coll_price *list, size_t n)
 {
 	struct coll_bounds bounds = coll_bounds(&q->args, params);
 	struct hccl h = hccl_choice(q);
@@ -186,14 +179,15 @@ static void explain_text(const struct query *q, const struct coll_cost_params *p
 	print_params(params, &bounds);
 	printf("  %-20s %12s %8s  %s\n", "ALGORITHM", "PREDICTED", "BOUND", "WHY");
 	for (size_t i = 0; i < n; i++) {
-		const struct candidate *c = &list[i];
+		const struct coll_price *c = &list[i];
 
 		snprintf(ratio, sizeof(ratio), "%.2fx", c->seconds / bounds.best);
 		printf("%c %-20s %12s %8s  ", c->alg == q->alg ? '*' : ' ', c->alg->name,
 		       c->why ? "-" : human_time(c->seconds, time),
 		       c->why || bounds.best <= 0 ? "-" : ratio);
 		print_why(q, c, list);
-		printf("%s\n", c->alg == h.row ? "; most like HCCL's choice" : "");
+		printf("%s%s\n", c->simulated ? "; simulated" : "",
+		       c->alg == h.row ? "; most like HCCL's choice" : "");
 	}
 	if (h.servers == 1)
 		printf("HCCL would take %s (%s)\n", h.inside, h.why);
@@ -204,7 +198,7 @@ static void explain_text(const struct query *q, const struct coll_cost_params *p
 }
 
 static void explain_json(const struct query *q, const struct coll_cost_params *params,
-			 const struct candidate *list, size_t n)
+			 const struct coll_price *list, size_t n)
 {
 	struct json_object *obj = query_json(q), *array = json_object_new_array(), *item;
 	struct coll_bounds bounds = coll_bounds(&q->args, params);
@@ -223,7 +217,9 @@ static void explain_json(const struct query *q, const struct coll_cost_params *p
 		put_str(item, "algorithm", list[i].alg->name);
 		put_bool(item, "chosen", list[i].alg == q->alg);
 		put_bool(item, "asked_for", q->asked && list[i].alg == q->alg);
-		put_bool(item, "exact", list[i].alg->exact);
+		put_bool(item, "exact", !list[i].why && !list[i].simulated &&
+			 coll_form_exact(list[i].alg, &q->args, params));
+		put_bool(item, "simulated", list[i].simulated);
 		json_object_object_add(item, "predicted", list[i].why ? NULL :
 				       json_object_new_double(list[i].seconds));
 		put_str(item, "why_not", list[i].why);
@@ -243,9 +239,8 @@ static void explain_json(const struct query *q, const struct coll_cost_params *p
 
 int plan_explain(int argc, char **argv)
 {
-	const struct coll_algorithm *alg = NULL;
+	struct coll_price list[COLL_PRICES];
 	struct coll_cost_params params = { };
-	struct candidate *list = NULL;
 	struct coll_tune tune = { };
 	struct query q;
 	size_t n = 0;
@@ -256,16 +251,8 @@ int plan_explain(int argc, char **argv)
 		goto out;
 	rc = net_tune(&q.net, q.args.nranks, &tune);
 	params = tune.params;
-	while (!rc && (alg = coll_algorithm_next(q.args.collective, alg))) {
-		list = reallocarray(list, n + 1, sizeof(*list));
-		if (!list)
-			exit(fail("not enough memory"));
-		list[n].alg = alg;
-		list[n].order = n;
-		list[n].why = alg->supports ? alg->supports(&q.args) : NULL;
-		list[n].seconds = list[n].why ? 0 : coll_tune_predict(&tune, alg, &q.args);
-		n++;
-	}
+	if (!rc)
+		n = coll_tune_prices(&tune, &q.args, list);
 	if (!rc) {
 		sort_candidates(&q, list, n);
 		if (opts.json)
@@ -273,7 +260,6 @@ int plan_explain(int argc, char **argv)
 		else
 			explain_text(&q, &params, list, n);
 	}
-	free(list);
 	coll_tune_free(&tune);
 out:
 	query_free(&q);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "coll.h"
+#include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
 #include "plan/net.h"
 #include "state/calibration.h"
@@ -157,6 +158,21 @@ int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune)
 	else
 		calibration_guess(tune, nranks);
 	net_override(o, nranks, &tune->params);
+	for (uint32_t t = 0; o->gamma >= 0 && t < NPULINK_DTYPES; t++)
+		tune->gamma[t] = o->gamma;
+	return 0;
+}
+
+int net_network(const struct net_opts *o, const struct coll_args *args,
+		struct coll_cost_params *network)
+{
+	struct coll_tune tune;
+	int rc = net_tune(o, args->nranks, &tune);
+
+	if (rc)
+		return rc;
+	*network = coll_tune_network(&tune, args);
+	coll_tune_free(&tune);
 	return 0;
 }
 
@@ -204,15 +220,8 @@ int net_topo(const struct net_opts *o, uint32_t nranks, struct coll_topo *topo,
 		return 0;
 	if (coll_net_parse(o->net, nranks, &net, &error))
 		return usage_error("--net %s: %s", o->net, error);
-	if (net.kind == COLL_NET_MESH) {
-		topo->rows = net.rows;
-		topo->cols = net.cols;
-		*use = topo;
-	} else if (net.kind == COLL_NET_SERVERS) {
-		topo->server_of = net.server_of;
-		topo->nservers = net.server_of[nranks - 1] + 1;
-		*use = topo;
-	}
+	*topo = coll_topo_of(&net);
+	*use = coll_topo_known(topo) ? topo : NULL;
 	return 0;
 }
 

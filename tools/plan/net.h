@@ -48,9 +48,9 @@ enum {
 	{ "to", required_argument, NULL, NET_TO }
 
 #define NET_SHAPE_HELP \
-	"      --net NET         full, ring, mesh:ROWSxCOLS, servers:RANKS[,RANKS...] or\n" \
-	"                        tree:RANKS[:UPLINKS], ranks being those per leaf switch or\n" \
-	"                        server (full)\n"
+	"      --net NET         full, ring, mesh:ROWSxCOLS, torus:ROWSxCOLS,\n" \
+	"                        servers:RANKS[,RANKS...] or tree:RANKS[:UPLINKS], ranks\n" \
+	"                        being those per leaf switch or server (full)\n"
 
 #define NET_COST_HELP \
 	"      --alpha TIME      per message: 2us, 1e-6\n" \
@@ -74,6 +74,10 @@ struct coll_tune;
 
 /* All that the choice goes by, in the same way; to be undone with coll_tune_free(). */
 int net_tune(const struct net_opts *o, uint32_t nranks, struct coll_tune *tune);
+
+/* What pipelines count their chunks for in such a call. 0 or EXIT_FAILURE. */
+int net_network(const struct net_opts *o, const struct coll_args *args,
+		struct coll_cost_params *network);
 
 /* The part of it that the command line says. */
 void net_override(const struct net_opts *o, uint32_t nranks, struct coll_cost_params *params);

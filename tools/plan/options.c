@@ -11,6 +11,7 @@
 #include "coll.h"
 #include "lib/algorithm/algorithms.h"
 #include "lib/plan/planner.h"
+#include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
 #include "plan/options.h"
 
@@ -252,13 +253,16 @@ int query_parse(struct query *q, int argc, char **argv, const char *letters, con
 	q->name = algorithm;
 	rc = query_check(&q->args, argv[0]);
 	if (!rc)
+		rc = net_network(&q->net, &q->args, &q->network);
+	q->args.network = &q->network;
+	if (!rc)
 		rc = choose(q, algorithm);
 	return rc ? rc : -1;
 }
 
 void query_free(struct query *q)
 {
-	free((void *)q->topo.server_of);
+	coll_topo_free(&q->topo);
 	free((void *)q->args.rcounts);
 	free(q->counts);
 }

@@ -22,6 +22,7 @@ struct query {
 	bool asked;		/* alg, by that name or by an override */
 	bool every;		/* no collective given, or "all" */
 	struct net_opts net;
+	struct coll_cost_params network;	/* of args */
 	struct coll_topo topo;	/* of args, from --net */
 };
 
@@ -35,7 +36,8 @@ struct query {
 	"  -o, --op OP           sum, prod, min, max or avg (sum)\n" \
 	"  -r, --root RANK       root, where there is one (0)\n" \
 	"  -i, --in-place        send and receive buffer are one\n" \
-	"      --chunks N        chunks of algorithms that work in a pipeline\n"
+	"      --chunks N        chunks of algorithms that work in a pipeline (the best number\n" \
+	"                        for what the network costs)\n"
 
 #define FORMS_HELP \
 	"p ranks, n bytes of all shards together (of one rank, where each has its own), L is\n" \

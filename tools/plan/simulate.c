@@ -131,6 +131,7 @@ struct outcome {
 	uint32_t nlogs;
 	struct coll_bounds bounds;
 	double form;		/* negative: there is none */
+	bool exact;
 	double took;
 };
 
@@ -197,7 +198,7 @@ static void print_outcome(const struct query *q, const struct outcome *o)
 	}
 	if (o->form >= 0)
 		print_ratio("closed form", o->form, r->seconds,
-			    q->alg->exact ? "" : " (an upper bound)");
+			    o->exact ? "" : " (an upper bound)");
 	if (o->bounds.best > 0)
 		print_ratio("lower bound", o->bounds.best, r->seconds, "");
 	printf("%" PRIu64 " steps, %" PRIu64 " messages, %s bytes", r->steps, r->messages,
@@ -251,7 +252,7 @@ static void json_outcome(const struct query *q, const struct outcome *o)
 		json_object_object_add(obj, rule_name(o->logs[i].rule), json_log(&o->logs[i]));
 	json_object_object_add(obj, "form",
 			       o->form >= 0 ? json_object_new_double(o->form) : NULL);
-	put_bool(obj, "exact", q->alg->exact);
+	put_bool(obj, "exact", o->exact);
 	put_double(obj, "bound", o->bounds.best);
 	put_u64(obj, "steps", r->steps);
 	put_u64(obj, "messages", r->messages);
@@ -261,6 +262,30 @@ static void json_outcome(const struct query *q, const struct outcome *o)
 	put_u64(obj, "memory", r->memory);
 	put_double(obj, "took", o->took);
 	json_print(obj);
+}
+
+/* Of a call, or of plans that were read. */
+static int forms(const struct query *q, const struct coll_net *net,
+		 const struct coll_cost_params *params, struct outcome *o)
+{
+	struct coll_args args = q->args;
+	uint64_t *rows = NULL;
+
+	if (args.collective == NPULINK_COLL_ALLTOALLV && q->counts) {
+		rows = all_rows(q);
+		if (!rows)
+			return fail("not enough memory");
+		args.counts = rows;
+	}
+	if (args.collective != NPULINK_COLL_ALLTOALLV || rows) {
+		if (q->alg->cost && args.collective != NPULINK_COLL_P2P) {
+			o->form = coll_form(q->alg, &args, params);
+			o->exact = coll_form_exact(q->alg, &args, params);
+		}
+		o->bounds = coll_bounds_on(&args, net);
+	}
+	free(rows);
+	return 0;
 }
 
 static double clock_now(void)
@@ -300,9 +325,9 @@ static int simulate(struct query *q, const struct plan_file *file)
 	if (!rc && q->net.trace)
 		rc = sim_log_trace(&o.logs[0], q, q->net.trace);
 	if (!rc) {
-		if (q->alg->cost && q->args.collective != NPULINK_COLL_P2P)
-			o.form = q->alg->cost(&q->args, &params);
-		o.bounds = coll_bounds(&q->args, &params);
+		rc = forms(q, &net, &params, &o);
+	}
+	if (!rc) {
 		if (opts.json)
 			json_outcome(q, &o);
 		else if (!(q->net.svg && !strcmp(q->net.svg, "-")) &&

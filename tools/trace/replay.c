@@ -19,6 +19,7 @@
 #include "lib/algorithm/algorithms.h"
 #include "lib/plan/plan.h"
 #include "lib/simulate/sim.h"
+#include "lib/tune/topo.h"
 #include "plan/net.h"
 #include "trace/flight.h"
 
@@ -246,6 +247,7 @@ static const char *v_form(uint32_t collective)
 
 /* What was called, so that planning it again gives the same plan. NULL, or why not. */
 static const char *kind_args(const struct flight_run *run, const struct coll_topo *topo,
+			     const struct net_opts *net, struct coll_cost_params *network,
 			     struct coll_args *args, const struct coll_algorithm **alg)
 {
 	const struct npulink_flight_op *op = &run->op->k;
@@ -263,6 +265,9 @@ static const char *kind_args(const struct flight_run *run, const struct coll_top
 	why = coll_args_check(args);
 	if (why)
 		return why;
+	if (net_network(net, args, network))
+		return "what the network costs cannot be read";
+	args->network = network;
 	*alg = coll_algorithm_find(op->call.collective, op->algorithm);
 	if (!*alg)
 		return "its algorithm is not one of libcoll's";
@@ -276,7 +281,7 @@ static const char *kind_args(const struct flight_run *run, const struct coll_top
 		if (same)
 			return NULL;
 	}
-	return "planned again it is not the same: give --net as the ranks were wired";
+	return "planned again it is not the same: give --net as the ranks were wired, and COLL_CALIBRATION as they had it";
 }
 
 /* When each rank came, after the first one. */
@@ -293,7 +298,10 @@ static void fill_starts(const struct flight_log *log, const struct flight_run *r
 static int simulate(const struct scenario *s, const struct fit *fit, const struct coll_args *as_was,
 		    const struct coll_algorithm *alg, const double *starts, double *seconds)
 {
-	struct coll_cost_params params = { fit->alpha, fit->beta, fit->gamma, as_was->nranks };
+	struct coll_cost_params params = {
+		.alpha = fit->alpha, .beta = fit->beta, .gamma = fit->gamma,
+		.ports = as_was->nranks,
+	};
 	struct coll_sim_opts how = { .rule = COLL_RULE_EXEC };
 	struct coll_args args = *as_was;
 	struct coll_sim_result result;
@@ -393,6 +401,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 	struct scenario as_was = { .net = NET_OPTS_NONE };
 	const struct coll_algorithm *alg;
 	const struct coll_topo *use;
+	struct coll_cost_params network;
 	struct coll_topo topo;
 	struct coll_args args;
 	const char *why;
@@ -409,7 +418,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 		rc = fail("not enough memory");
 		goto out;
 	}
-	why = kind_args(o.run, use, &args, &alg);
+	why = kind_args(o.run, use, net, &network, &args, &alg);
 	if (why) {
 		fprintf(stderr, "npulink: %s cannot be replayed: %s\n",
 			flight_op_name(&o.run->op->k, name, sizeof(name)), why);
@@ -428,7 +437,7 @@ static int replay(const struct flight_log *log, const struct kind *kind, const s
 		print_outcome(&o, with, nwith);
 	*done += !rc;
 out:
-	free((void *)topo.server_of);
+	coll_topo_free(&topo);
 	free(starts);
 	free(o.what_if);
 	return rc;
