@@ -10,7 +10,7 @@
 
 #define LEN	(64 << 10)
 
-static const char *const module = "insert npulink_pci timeout=1500";
+static const char *const module = "insert npulink_pci timeout=5000";
 
 /* Two ranks that exchange bytes. */
 struct call {
