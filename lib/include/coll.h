@@ -402,7 +402,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
  * @pinned_bytes: caller's memory that is pinned at present
  * @plans: plans in the cache
  * @plan_hits: calls that found their plan there
- * @plan_misses: calls that did not
+ * @plan_misses: calls for which one was made
  * @registrations: pinned ranges
  * @reg_hits: buffers that were found pinned
  * @reg_misses: buffers that were not

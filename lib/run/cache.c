@@ -20,7 +20,7 @@
 #include "run/fpu.h"
 #include "run/group_kept.h"
 #include "run/repeat.h"
-#include "tune/tune.h"
+#include "tune/choices.h"
 
 /* Above this the kernel leaves the proof that a plan has no races to us. */
 #define KERNEL_RACE_STEPS	4096
@@ -222,7 +222,8 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	rc = check_blocks(comm, args);
 	if (rc)
 		return rc;
-	rc = coll_tune_choose(&comm->tune, args, &e->alg, &seconds, why, sizeof(why));
+	rc = coll_choices_get(&comm->choices, &comm->tune, args, &e->alg, &seconds, why,
+			      sizeof(why));
 	if (rc)
 		return coll_fail(comm, rc, "%s: %s", what, why);
 	/* The choice went by nothing that ranks differ in, but how long it takes goes by that. */
@@ -250,7 +251,7 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 			e->len[i] = plan.slots[i].access ? plan.slots[i].min_len : 0;
 		e->deadline_ns = deadline_of(seconds, comm->nranks);
 		e->slow_ns = slow_of(seconds, comm->nranks);
-		coll_board_plan(e);
+		coll_board_describe(e->alg, &e->args, &e->board);
 	}
 	coll_plan_free(&plan);
 	return rc;

@@ -19,7 +19,9 @@
 #include "run/board.h"
 #include "run/cache.h"
 #include "run/dev.h"
+#include "run/fresh.h"
 #include "run/repeat.h"
+#include "tune/choices.h"
 #include "tune/tune.h"
 
 struct coll_error;
@@ -69,9 +71,11 @@ struct coll_comm {
 	struct coll_board board;
 	struct coll_group *groups;
 	struct coll_repeats repeats;
+	struct coll_fresh fresh;
 	struct coll_plans plans;
 	struct coll_topo topo;
 	struct coll_tune tune;
+	struct coll_choices choices;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;
 	uint32_t *machine;		/* by rank, NULL: all are on one */

@@ -20,6 +20,7 @@
 #include "run/dev.h"
 #include "run/drv.h"
 #include "run/error.h"
+#include "run/fresh.h"
 #include "run/op.h"
 #include "run/reg.h"
 #include "run/repeat.h"
@@ -459,13 +460,17 @@ static int end_met(struct coll_operation *op)
 /* A blocking call, from its arguments to its result. Leaves an error text. */
 int coll_op_run(struct coll_operation *op)
 {
+	enum coll_fresh_is fresh = coll_fresh_try(op);
 	struct coll_dev *dev = op->comm->dev;
 	bool refused;
 	int rc;
 
+	if (fresh == COLL_FRESH_MET)
+		return 0;
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_op_plan(op);
 	if (!rc) {
+		op->plan->blocked |= fresh == COLL_FRESH_AGAIN;
 		rc = coll_op_bind(op);
 		if (rc)
 			coll_op_unplan(op);
@@ -476,7 +481,7 @@ int coll_op_run(struct coll_operation *op)
 	/* Also if it is met: it may be kept, and posted another time. */
 	op->post.flags = NPULINK_POST_WAIT;
 	op->post.wait_until_ns = COLL_NEVER;
-	if (try_board(op))
+	if (fresh != COLL_FRESH_FELL && try_board(op))
 		return end_met(op);
 	coll_op_copy_in(op);
 	rc = post_and_wait(op, &refused);
