@@ -106,6 +106,9 @@ headers()
 		12 0
 		12 0x7fffffc0
 		15 0xffffffff
+		16 1
+		17 1
+		19 0xffff
 	END
 	echo "$function" >"$driver/bind" && return $rc
 }
@@ -207,9 +210,13 @@ order none 0
 load
 result $? "probe"
 if [ -z "${NPULINK_CASES-}" ] || chosen collectives; then
-	NPULINK_LIMIT='' "$tree/build/selftests/coll_collectives" >"$output" 2>&1
-	result $? "collectives"
-	grep '^not ok' "$output" | sed 's/^/# /'
+	# From the cards' memory to the machine's; in soak the other ways, too.
+	for memory in s ${NPULINK_SOAK:+none sr}; do
+		NPULINK_LIMIT='' NPULINK_MEMORY=$memory "$tree/build/selftests/coll_collectives" \
+			>"$output" 2>&1
+		result $? "collectives, device memory: $memory"
+		grep '^not ok' "$output" | sed 's/^/# /'
+	done
 fi
 reduces -d bfloat16 -o avg >/dev/null
 result $? "reductions"

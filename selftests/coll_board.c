@@ -404,7 +404,8 @@ static int many_calls(struct ranks *ranks, struct coll_comm *comm)
 
 /*
  * Calls whose buffers never come again are met as well. Between them, one rank's come again, and
- * those of the others do not; and somebody is late. So are calls that come once.
+ * those of the others do not; and somebody is late. So are calls that come once: only what is not
+ * met there needs a plan.
  */
 static int fresh(struct ranks *ranks, struct coll_comm *comm)
 {
@@ -415,8 +416,10 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 	const unsigned int ntypes = sizeof(types) / sizeof(*types);
 	static uint64_t in[64][64], out[64][64];
 	unsigned int rank = coll_comm_rank(comm), n = coll_comm_size(comm);
+	struct coll_comm_info planned = COLL_COMM_INFO_INIT, info = COLL_COMM_INFO_INIT;
 	int rc = warm_up(comm);
 	uint64_t before = met(comm);
+	unsigned int calls = 0;
 
 	for (unsigned int i = 0; !rc && (i < 640 || (i < PATIENCE && met(comm) - before < 400)); i++) {
 		unsigned int at = i / 128 % 2 && rank == 0 ? 0 : i % 64;
@@ -434,12 +437,18 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 	}
 	if (!rc && met(comm) - before < 400)
 		return rank_fail(ranks, rank, "%d were met", (int)(met(comm) - before));
-	/* Those of each type and operation are others. On a slow host most come late, as they plan. */
+	/* Those of each type and operation are others. On a slow host many come late. */
 	before = met(comm);
+	coll_comm_info(comm, &planned);
 	for (unsigned int t = 0; t < 2 * ntypes && !rc && met(comm) - before < 32; t++)
-		for (unsigned int count = 1; count < 64 && !rc; count++)
+		for (unsigned int count = 1; count < 64 && !rc; count++, calls++)
 			rc = coll_allreduce(comm, in[0], out[0], count, types[t / 2],
 					    t % 2 ? COLL_MIN : COLL_MAX);
+	coll_comm_info(comm, &info);
+	if (!rc && info.plan_misses - planned.plan_misses + info.met - before > calls)
+		return rank_fail(ranks, rank, "%u calls: %d plans, though %d were met", calls,
+				 (int)(info.plan_misses - planned.plan_misses),
+				 (int)(info.met - before));
 	if (!rc && met(comm) - before < 32)
 		return rank_fail(ranks, rank, "of those that come once %d were met",
 				 (int)(met(comm) - before));

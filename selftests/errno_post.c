@@ -87,6 +87,91 @@ TEST_F(post, err_fences_are_not_there_yet)
 	REFUSED(EOPNOTSUPP, &post);
 }
 
+static struct npulink_step copy_step(uint64_t from, uint64_t to, uint64_t len)
+{
+	struct npulink_step step = raw_step(NPULINK_STEP_COPY, len);
+
+	step.dst_slot = 1;
+	step.src_off = from;
+	step.dst_off = to;
+	return step;
+}
+
+/* Steps with other ranges than the plan's are as good, wherever the bindings have room for them. */
+TEST_F(post, other_ranges)
+{
+	struct npulink_post post = copy_post(self, NPULINK_POST_WAIT);
+	struct npulink_step step = copy_step(8, 100, 17);
+	char *mem = (char *)self->m.send;
+
+	for (int i = 0; i < 2 * LEN; i++)
+		mem[i] = i % 251;
+	post.steps = (uintptr_t)&step;
+	post.inline_binds[0].len = 25;
+	post.inline_binds[1].len = 117;
+	ASSERT_EQ(0, raw_ioctl(self->m.fd, NPULINK_POST, &post));
+	EXPECT_EQ(0, post.out_result.status);
+	for (int i = 0; i < 2 * LEN; i++)
+		ASSERT_EQ((char)((i < LEN + 100 || i >= LEN + 117 ? i : i - LEN - 92) % 251),
+			  mem[i]);
+	/* And longer ones. */
+	post.inline_binds[0].len = LEN + 8;
+	post.inline_binds[1] = (struct npulink_bind) {
+		.buf_id = self->m.buf, .off = LEN + 8, .len = LEN - 8,
+	};
+	step = copy_step(LEN, 0, 8);
+	ASSERT_EQ(0, raw_ioctl(self->m.fd, NPULINK_POST, &post));
+	EXPECT_EQ(0, memcmp(mem + LEN, mem + LEN + 8, 8));
+}
+
+TEST_F(post, err_other_ranges)
+{
+	const struct npulink_step good = copy_step(0, 0, 64);
+	struct npulink_post post = copy_post(self, NPULINK_POST_WAIT);
+	struct npulink_step step;
+
+	/* Without steps there is nothing that they could be about. */
+	post.count = 1;
+	REFUSED(EINVAL, &post);
+	post.count = 0;
+	post.set_id = 1;
+	REFUSED(EINVAL, &post);
+	post.set_id = 0;
+	post.steps = 8;
+	REFUSED(EFAULT, &post);
+	post.steps = (uintptr_t)&step;
+#define SPOIL(...) do { \
+	step = good; \
+	__VA_ARGS__; \
+	REFUSED(EINVAL, &post); \
+} while (0)
+	/* What is not a range, whatever it is. */
+	for (unsigned int i = 0; i < sizeof(step); i++)
+		if (i < offsetof(struct npulink_step, len) ||
+		    i >= offsetof(struct npulink_step, dep))
+			SPOIL(((char *)&step)[i] ^= 1);
+	SPOIL(step.len = 0);
+	SPOIL(step.src2_off = 1);
+	/* Out of what is bound, and round the end of numbers. */
+	SPOIL(step.len = LEN + 1);
+	SPOIL(step.src_off = LEN - 63);
+	SPOIL(step.dst_off = LEN - 63);
+	SPOIL(step.src_off = ~0ULL - 63);
+	SPOIL(step.dst_off = ~0ULL - 62);
+	SPOIL(step.len = ~0ULL);
+	SPOIL(step.len = 1ULL << 63);
+	step = good;
+	post.count = 1;
+	REFUSED(EINVAL, &post);		/* a v form has none */
+	post.count = 0;
+	/* A binding has to be good, though its slot's min_len does not matter. */
+	post.inline_binds[1].off = 2 * LEN - 62;
+	post.inline_binds[1].len = 64;
+	REFUSED(ERANGE, &post);
+	post.inline_binds[1].off = 32;
+	REFUSED(ENOTUNIQ, &post);
+}
+
 TEST_F(post, err_no_ring)
 {
 	struct npulink_post post = copy_post(self, 0);

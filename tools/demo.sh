@@ -99,9 +99,9 @@ watch_processors()
 {
 	local idle all idle_then all_then rung pid tries
 
-	say "processors of the machine during allreduces of 64 MiB, in host memory"
+	say "processors of the machine during allreduces of 64 MiB, in the cards' memory"
 	rung=$(awk '{ sum += $1 } END { print sum }' $doorbells)
-	$npulink bench allreduce -p "$ranks" -b 64M -e 64M -n 1000 -w 0 -c 0 >/dev/null 2>&1 &
+	$npulink bench allreduce -p "$ranks" -m device -b 64M -e 64M -n 1000 -w 0 -c 0 >/dev/null 2>&1 &
 	pid=$!
 	for ((tries = 0; tries < 300; tries++)); do
 		[ "$(awk '{ sum += $1 } END { print sum }' $doorbells)" -lt $((rung + 100)) ] || break

@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include "plan/plan.h"
 
-struct coll_cached;
 struct coll_comm;
 struct coll_dev;
 struct coll_operation;
@@ -95,7 +94,9 @@ struct coll_board {
 void coll_board_close(struct coll_board *board);
 bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *args,
 		      struct coll_board_call *call);
-void coll_board_plan(struct coll_cached *plan);
+bool coll_board_describe(const struct coll_algorithm *alg, const struct coll_args *args,
+			 struct coll_board_call *call);
+void coll_board_bind(const struct coll_operation *op, struct coll_board_call *call);
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call);
 bool coll_board_decode(uint32_t code, struct coll_args *args);
 bool coll_board_try(struct coll_comm *comm, const struct coll_board_call *call);

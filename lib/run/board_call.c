@@ -114,20 +114,27 @@ bool coll_board_takes(const struct coll_algorithm *alg, const struct coll_args *
 	return true;
 }
 
-/* What the board has to know of all calls with this plan. */
-void coll_board_plan(struct coll_cached *plan)
+/* What the board has to know of all such calls; false: it does not take them. */
+bool coll_board_describe(const struct coll_algorithm *alg, const struct coll_args *args,
+			 struct coll_board_call *call)
 {
-	plan->board = (struct coll_board_call) { .count = plan->args.count };
-	if (coll_board_takes(plan->alg, &plan->args, &plan->board))
-		plan->board.code = code(&plan->args);
+	*call = (struct coll_board_call) { .count = args->count };
+	if (coll_board_takes(alg, args, call))
+		call->code = code(args);
+	return call->code;
 }
 
-/* And of @op, which has one. */
+/* The same of @op, which has a plan. */
 void coll_board_prepare(const struct coll_operation *op, struct coll_board_call *call)
 {
 	*call = op->plan->board;
-	if (!call->code)
-		return;
+	if (call->code)
+		coll_board_bind(op, call);
+}
+
+/* Where @op has its buffers. */
+void coll_board_bind(const struct coll_operation *op, struct coll_board_call *call)
+{
 	call->in = op->buf[NPULINK_SLOT_SEND];
 	call->out = op->buf[NPULINK_SLOT_RECV];
 	if (op->args.in_place && op->args.collective != NPULINK_COLL_BARRIER)

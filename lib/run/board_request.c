@@ -217,6 +217,7 @@ bool coll_board_start(struct coll_request *req)
 	bool started;
 
 	if (!req->op.plan->board.code || comm->board.never || !coll_op_is_small(&req->op) ||
+	    coll_mem_on_device(comm->dev, req->op.buf[0], req->op.buf[1]) ||
 	    atomic_load_explicit(&comm->dev->polled, memory_order_relaxed) || !claim(comm))
 		return false;
 	started = start(comm, req) != FALLEN;

@@ -94,6 +94,14 @@ static enum wrong look(const struct coll_operation *op, const size_t len[2], uns
 	return FINE;
 }
 
+/* Is nothing wrong with them? */
+bool coll_buffers_fit(const struct coll_operation *op, const size_t len[2])
+{
+	unsigned int slot;
+
+	return !look(op, len, &slot);
+}
+
 /* Of which @nsend and @nrecv bytes are used. Leaves an error text. */
 int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nrecv)
 {

@@ -19,7 +19,9 @@
 #include "run/board.h"
 #include "run/cache.h"
 #include "run/dev.h"
+#include "run/fresh.h"
 #include "run/repeat.h"
+#include "tune/choices.h"
 #include "tune/tune.h"
 
 struct coll_error;
@@ -49,6 +51,7 @@ struct coll_survivors {
  * @collecting: groups that are open
  * @groups: one of each thread that has one open, and those of earlier ones
  * @topo: how the ranks are wired
+ * @shares: calls may share plans of the kernel, if all ranks are on one machine
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  * @survivors: joined by a coll_comm_shrink() that failed then
@@ -69,9 +72,12 @@ struct coll_comm {
 	struct coll_board board;
 	struct coll_group *groups;
 	struct coll_repeats repeats;
+	struct coll_fresh fresh;
 	struct coll_plans plans;
+	bool shares;
 	struct coll_topo topo;
 	struct coll_tune tune;
+	struct coll_choices choices;
 	struct coll_request *self_sends, *self_recvs;
 	struct coll_survivors *survivors;
 	uint32_t *machine;		/* by rank, NULL: all are on one */

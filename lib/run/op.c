@@ -20,6 +20,7 @@
 #include "run/dev.h"
 #include "run/drv.h"
 #include "run/error.h"
+#include "run/fresh.h"
 #include "run/op.h"
 #include "run/reg.h"
 #include "run/repeat.h"
@@ -75,7 +76,10 @@ int coll_op_plan(struct coll_operation *op)
 	op->args.displs = op->plan->args.displs;
 	op->args.rcounts = op->plan->args.rcounts;
 	op->args.rdispls = op->plan->args.rdispls;
-	op->post.plan_id = op->plan->id;
+	op->post.plan_id = op->plan->kernel->id;
+	op->post.steps = (uintptr_t)op->plan->steps;
+	op->post.count = op->plan->steps ? op->plan->call.count : 0;
+	op->post.set_id = op->plan->steps ? op->plan->call.set_id : 0;
 	op->post.nbinds = op->plan->nslots;
 	op->post.deadline_ns = op->comm->deadline_ns == COLL_DEADLINE_AUTO ?
 			       op->plan->deadline_ns : op->comm->deadline_ns;
@@ -248,7 +252,8 @@ int coll_op_bind(struct coll_operation *op)
 	if (!rc && !op->scratched) {
 		bind_set(op, NPULINK_SLOT_SCRATCH, 0, 0);
 		if (scratch) {
-			rc = coll_scratch_get(op->comm->dev, scratch, device && op->comm->dev->info.out_memory,
+			rc = coll_scratch_get(op->comm->dev, scratch,
+					      device && op->comm->dev->info.out_memory,
 					      &op->scratch);
 			/* The host's will do. */
 			if (rc == -ENOMEM && device)
@@ -490,13 +495,17 @@ static int end_met(struct coll_operation *op)
 /* A blocking call, from its arguments to its result. Leaves an error text. */
 int coll_op_run(struct coll_operation *op)
 {
+	enum coll_fresh_is fresh = coll_fresh_try(op);
 	struct coll_dev *dev = op->comm->dev;
 	bool refused;
 	int rc;
 
+	if (fresh == COLL_FRESH_MET)
+		return 0;
 	pthread_mutex_lock(&dev->lock);
 	rc = coll_op_plan(op);
 	if (!rc) {
+		op->plan->blocked |= fresh == COLL_FRESH_AGAIN;
 		rc = coll_op_bind(op);
 		if (rc)
 			coll_op_unplan(op);
@@ -507,7 +516,7 @@ int coll_op_run(struct coll_operation *op)
 	/* Also if it is met: it may be kept, and posted another time. */
 	op->post.flags = NPULINK_POST_WAIT;
 	op->post.wait_until_ns = COLL_NEVER;
-	if (try_board(op))
+	if (fresh != COLL_FRESH_FELL && try_board(op))
 		return end_met(op);
 	coll_op_copy_in(op);
 	rc = post_and_wait(op, &refused);

@@ -55,6 +55,7 @@ struct coll_operation {
 };
 
 void coll_buffers_sort(struct coll_operation *op, const void *send, void *recv);
+bool coll_buffers_fit(const struct coll_operation *op, const size_t len[2]);
 int coll_buffers_check(const struct coll_operation *op, size_t nsend, size_t nrecv);
 bool coll_buffers_replace(struct coll_operation *op, const void *send, const void *recv);
 

@@ -195,6 +195,23 @@ uint64_t coll_args_bytes(const struct coll_args *args)
 	return __builtin_mul_overflow(n, size, &n) ? UINT64_MAX : n;
 }
 
+/*
+ * The count that stands for @count when an algorithm is chosen: itself if it has at most four
+ * significant bits, else the middle between those that have. So limits that are powers of two
+ * hold for it if and only if they hold for @count.
+ */
+uint64_t coll_tune_class(uint64_t count)
+{
+	unsigned int shift;
+
+	if (count < 16)
+		return count;
+	shift = 60 - __builtin_clzll(count);
+	if (count & ((1ULL << shift) - 1))
+		return (count >> shift << shift) + (1ULL << shift) / 2;
+	return count;
+}
+
 /* What all ranks have in common. zero: nranks zeroes, for alltoallv. */
 static struct coll_args common_args(const struct coll_args *args, const uint64_t *zero)
 {
@@ -202,6 +219,7 @@ static struct coll_args common_args(const struct coll_args *args, const uint64_t
 
 	common.rank = 0;
 	common.in_place = false;
+	common.count = coll_tune_class(args->count);
 	if (args->collective == NPULINK_COLL_ALLTOALLV) {
 		common.counts = zero;
 		common.displs = zero;
@@ -287,7 +305,7 @@ static int choose(const struct coll_tune *tune, const struct coll_args *args,
 	return *algp ? 0 : coll_text(text, size, -EOPNOTSUPP, "no algorithm can do it: %s", why);
 }
 
-/* The algorithm for a call and the time that it should take. */
+/* The algorithm for a call, and the time that one of its class should take. */
 int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size)
 {

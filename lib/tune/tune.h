@@ -77,6 +77,7 @@ struct coll_work {
 int coll_tune_init(struct coll_tune *tune, const char *calibration, const char *overrides,
 		   uint32_t nranks, char *text, size_t size);
 void coll_tune_free(struct coll_tune *tune);
+uint64_t coll_tune_class(uint64_t count);
 uint64_t coll_args_bytes(const struct coll_args *args);
 const struct coll_algorithm *coll_tune_asked(const struct coll_tune *tune,
 					     const struct coll_args *args);

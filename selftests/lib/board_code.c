@@ -25,7 +25,7 @@ static unsigned int all_of(struct coll_cached *plan, unsigned int *bad)
 
 	for (size_t count = 0; count <= most; count++) {
 		plan->args.count = count;
-		coll_board_plan(plan);
+		coll_board_describe(plan->alg, &plan->args, &plan->board);
 		code = plan->board.code;
 		if (!code)
 			continue;

@@ -12,6 +12,7 @@
 #include "lib/algorithm/algorithms.h"
 #include "lib/run/dev.h"
 #include "lib/tune/calibration.h"
+#include "lib/tune/choices.h"
 #include "lib/tune/topo.h"
 #include "lib/tune/tune.h"
 #include "kselftest.h"
@@ -408,6 +409,51 @@ static void test_far(void)
 	coll_topo_free(&topo);
 }
 
+/* Limits that are powers of two hold for a class as for each count in it. */
+static void test_classes(void)
+{
+	bool good = coll_tune_class(UINT64_MAX) > UINT64_MAX / 16 * 15;
+
+	for (uint64_t count = 0; count < 1 << 17; count++) {
+		uint64_t class = coll_tune_class(count);
+
+		good &= coll_tune_class(class) == class && (count & (count - 1) || class == count);
+		for (uint64_t limit = 1; limit < 1 << 18; limit *= 2)
+			good &= (count > limit) == (class > limit) &&
+				(count < limit) == (class < limit);
+	}
+	ksft_test_result(good, "classes of counts\n");
+}
+
+/* What is remembered is what would be chosen, whatever came between. */
+static void test_choices(const struct coll_tune *t)
+{
+	const uint64_t some[8] = { 1, 0, 5, 0, 9, 2, 2, 2 };
+	static struct coll_choices choices;
+	const struct coll_algorithm *alg[2];
+	double seconds[2];
+	bool good = true;
+	char text[200];
+
+	for (uint32_t c = 0; c < NPULINK_COLL_P2P; c++) {
+		for (uint64_t count = 1; count < 5000; count += 1 + count / 3) {
+			struct coll_args args = {
+				.collective = c, .dtype = count % 3 ? NPULINK_FLOAT32 : NPULINK_INT8,
+				.redop = count % 2, .nranks = 8, .root = count % 8,
+				.count = count, .counts = some, .rcounts = some,
+			};
+
+			for (int i = 0; i < 3; i++)
+				good &= !coll_choices_get(&choices, t, &args, &alg[0], &seconds[0],
+							  text, sizeof(text));
+			good &= !coll_tune_choose(t, &args, &alg[1], &seconds[1], text,
+						  sizeof(text)) &&
+				alg[0] == alg[1] && seconds[0] == seconds[1];
+		}
+	}
+	ksft_test_result(good, "choices are remembered\n");
+}
+
 /* Whatever differs between ranks must not count. */
 static void test_ranks_agree(void)
 {
@@ -445,6 +491,8 @@ static void test_ranks_agree(void)
 		}
 	}
 	ksft_test_result(agree, "all ranks choose alike\n");
+	test_classes();
+	test_choices(&t);
 	coll_tune_free(&t);
 }
 
@@ -554,7 +602,7 @@ static void test_chunks(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 1 + 5);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 2 + 5);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
