@@ -49,6 +49,7 @@ static int small_calls(struct ranks *ranks, struct coll_comm *comm)
 {
 	int32_t *a, *b, c, d, want = coll_comm_size(comm) * (coll_comm_size(comm) + 1) / 2;
 	int rc = two(comm, &a, &b);
+	struct coll_request *req;
 	uint64_t before;
 
 	if (rc)
@@ -67,6 +68,18 @@ static int small_calls(struct ranks *ranks, struct coll_comm *comm)
 			rc = coll_allreduce(comm, a, b, 1, COLL_INT32, COLL_SUM);
 			if (rc || b[0] != want)
 				return FAIL("device memory: %d, %d", rc, b[0]);
+		}
+		/* Another count each time, and requests. */
+		for (int i = 1; i < 4; i++) {
+			b[i] = 0;
+			a[i] = a[0];
+			rc = coll_iallreduce(comm, a, b, i + 1, COLL_INT32, COLL_SUM, &req);
+			rc = rc ? rc : coll_wait(&req);
+			if (rc || b[i] != want)
+				return FAIL("request: %d, %d", rc, b[i]);
+			rc = coll_allgather(comm, a, b + 16, 10 * turn + i, COLL_INT32);
+			if (rc)
+				return FAIL("allgather: %d", rc);
 		}
 		if (copied(comm) != before)
 			return FAIL("a processor copied it");
