@@ -25,13 +25,14 @@ order()
 	"$tree/tools/vm/card/order" "$@" >/tmp/counts.$$
 }
 
-# The doorbells that the driver rang and the cards heard, and the interrupts of both.
+# The doorbells that the driver rang since it was loaded and the cards heard since they had heard
+# those in /tmp/before.$$, and the interrupts of both.
 same_counts()
 {
 	local rung heard
 
 	rung=$(cat /sys/bus/pci/drivers/npulink_pci/*/doorbells) && order none 0 &&
-		heard=$(awk '{ print $4 }' /tmp/counts.$$) || return 1
+		heard=$(paste -d ' ' /tmp/counts.$$ /tmp/before.$$ | awk '{ print $4 - $14 }') || return 1
 	echo "# doorbells: ${rung//$'\n'/ } heard: ${heard//$'\n'/ }"
 	[ "$rung" = "$heard" ] && awk '$6 == 0 { exit 1 }' /tmp/counts.$$ &&
 		awk '/npulink_pci/ { sum[NR] = $2 + $3 } END { for (i in sum) { n++; if (!sum[i]) exit 1 }
@@ -207,6 +208,7 @@ function=$(basename "${function%/device}")
 port=$(dirname "$(readlink -f "$pci/devices/$function")")
 output=/tmp/cards.$$
 order none 0
+mv /tmp/counts.$$ /tmp/before.$$
 load
 result $? "probe"
 if [ -z "${NPULINK_CASES-}" ] || chosen collectives; then
@@ -231,7 +233,7 @@ rounds=0
 if [ "$rounds" = 0 ]; then
 	"$modules" unload
 	result $? "the core goes"
-	rm -f "$output" /tmp/counts.$$
+	rm -f "$output" /tmp/counts.$$ /tmp/before.$$
 	echo "1..$n"
 	exit $status
 fi
@@ -256,6 +258,6 @@ failed && { restart || :; } && ! reduces >/dev/null 2>&1
 result $? "nobody resets"
 "$modules" unload
 result $? "the core goes"
-rm -f "$output" /tmp/counts.$$
+rm -f "$output" /tmp/counts.$$ /tmp/before.$$
 echo "1..$n"
 exit $status

@@ -177,7 +177,7 @@ int main(void)
 	/* coll_rows runs them, too. */
 	if (!getenv("NPULINK_SOAK")) {
 		algorithms = 0;
-		nsizes = getenv("NPULINK_SLOW") ? 3 : 4;
+		nsizes = getenv("NPULINK_MEMORY") ? 2 : getenv("NPULINK_SLOW") ? 3 : 4;
 	}
 	ksft_set_plan(nsizes * NPULINK_COLL_P2P + algorithms);
 	for (unsigned int i = 0; i < nsizes; i++)
