@@ -421,7 +421,8 @@ static int fresh(struct ranks *ranks, struct coll_comm *comm)
 	uint64_t before = met(comm);
 	unsigned int calls = 0;
 
-	for (unsigned int i = 0; !rc && (i < 640 || (i < PATIENCE && met(comm) - before < 400)); i++) {
+	for (unsigned int i = 0;
+	     !rc && (i < 640 || (i < PATIENCE && met(comm) - before < 400)); i++) {
 		unsigned int at = i / 128 % 2 && rank == 0 ? 0 : i % 64;
 		uint64_t *a = in[at], *b = out[at];
 

@@ -107,7 +107,8 @@ static int request_of(struct coll_comm *comm, enum what what, bool prepared, con
 		return (prepared ? coll_reduce_init : coll_ireduce)
 			(comm, in, out, COUNT, t, COLL_SUM, 1, req);
 	case GATHER:
-		return (prepared ? coll_gather_init : coll_igather)(comm, in, out, COUNT, t, 1, req);
+		return (prepared ? coll_gather_init : coll_igather)
+			(comm, in, out, COUNT, t, 1, req);
 	case BROADCAST:
 		return (prepared ? coll_broadcast_init : coll_ibroadcast)
 			(comm, in, out, COUNT, t, 1, req);
@@ -232,7 +233,8 @@ static int computing(struct ranks *ranks, struct coll_comm *comm)
 
 			rc = rc ? rc : add(comm, in, out, &req);
 			while (!rc && now_ms() - began < 3000 &&
-			       __atomic_load_n(&ranks->number[1 + i], __ATOMIC_SEQ_CST) < (int)n - 1)
+			       __atomic_load_n(&ranks->number[1 + i], __ATOMIC_SEQ_CST) <
+			       (int)n - 1)
 				pause_us(100);
 			ended += now_ms() - began < 3000;
 			rc = rc ? rc : coll_wait(&req);
@@ -603,7 +605,8 @@ static int mismatch(struct ranks *ranks, struct coll_comm *comm)
 	int in[COUNT] = { 1 }, out[COUNT], rc = warm_up(comm);
 	struct coll_request *req = NULL;
 
-	rc = rc ? rc : coll_iallreduce(comm, in, out, rank == 1 ? 2 : 1, COLL_INT32, COLL_SUM, &req);
+	rc = rc ? rc : coll_iallreduce(comm, in, out, rank == 1 ? 2 : 1, COLL_INT32, COLL_SUM,
+				       &req);
 	rc = rc ? rc : coll_wait(&req);
 	return rc == -EPROTO ? 0 : rank_fail(ranks, rank, "%d, not EPROTO", rc);
 }

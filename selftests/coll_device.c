@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * coll_device - what libcoll does with memory of the cards' own, and of another driver: no processor
- * touches it, however small the call. coll_collectives has all collectives on it (cards.sh).
+ * coll_device - what libcoll does with memory of the cards' own, and of another driver: no
+ * processor touches it, however small the call. coll_collectives has all collectives on it (cards.sh).
  *
  * npulink-test: cards=2 modules=none mem=1024 timeout=300
  */
@@ -44,7 +44,7 @@ static int put_back(struct coll_comm *comm, int32_t *a, int32_t *b)
 	return rc ? rc : coll_mem_free(comm, b);
 }
 
-/* The same small call with host memory, device memory, and host memory again, several times each. */
+/* The same small call with host memory, device memory, and host memory again, several times. */
 static int small_calls(struct ranks *ranks, struct coll_comm *comm)
 {
 	int32_t *a, *b, c, d, want = coll_comm_size(comm) * (coll_comm_size(comm) + 1) / 2;

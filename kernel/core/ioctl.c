@@ -371,10 +371,10 @@ static int npulink_mmap(struct file *filp, struct vm_area_struct *vma)
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	buf = container_of(obj, struct npulink_buf, obj);
-	if (devmem != (buf->kind == NPULINK_BUF_DEVMEM))
-		rc = -EINVAL;
+	if (buf->kind == NPULINK_BUF_DEVMEM)
+		rc = devmem ? npulink_devmem_mmap(buf, vma) : -EINVAL;
 	else
-		rc = devmem ? npulink_devmem_mmap(buf, vma) : npulink_buf_mmap(buf, vma);
+		rc = devmem ? -EINVAL : npulink_buf_mmap(buf, vma);
 	npulink_object_put(obj);
 	return rc;
 }

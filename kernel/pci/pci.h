@@ -55,10 +55,10 @@ struct pci_card {
 	u32 entries;
 	u32 max_len;
 	unsigned int index;
-	struct mutex order;
+	struct mutex order;		/* see above */
 	u32 resets;
 	struct work_struct lost;
-	spinlock_t lock;
+	spinlock_t lock;		/* see above */
 	struct list_head waiting;
 	u32 sq_tail;
 	u32 cq_head;
@@ -67,7 +67,7 @@ struct pci_card {
 	u32 seen;
 	unsigned long since;
 	u64 doorbells;
-	struct mutex mem_lock;
+	struct mutex mem_lock;		/* @mem_used */
 	u64 mem_off;
 	unsigned long mem_pages;
 	unsigned long *mem_used;

@@ -739,8 +739,9 @@ static bool are_small(unsigned int n, struct coll_request **requests)
 }
 
 /*
- * Idle requests, with one system call or none, unless they go into the group that this thread has open.
- * Otherwise they are no group of the communicator: other threads may have theirs, or start some.
+ * Idle requests, with one system call or none, unless they go into the group that this thread has
+ * open. Otherwise they are no group of the communicator: other threads may have theirs, or start
+ * some.
  */
 int coll_group_start_all(struct coll_comm *comm, unsigned int n, struct coll_request **requests)
 {

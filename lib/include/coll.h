@@ -511,9 +511,9 @@ enum coll_memory { COLL_MEMORY_HOST, COLL_MEMORY_DEVICE };
  *
  * Not inherited by fork(). All calls take memory of both kinds, and both in one call. What is in
  * the device's memory is moved by devices alone, however little it is, so ranks have to be
- * on one machine, and without COLL_CHECKSUM. Where a processor can see that memory, it is mapped, and
- * each look goes over the bus; otherwise a look at @addr is SIGSEGV. When the device is taken away, a
- * look is SIGBUS.
+ * on one machine, and without COLL_CHECKSUM. Where a processor can see that memory, it is mapped,
+ * and each look goes over the bus; otherwise a look at @addr is SIGSEGV. When the device is taken
+ * away, a look is SIGBUS.
  *
  * Return: 0, -EINVAL, -ENOMEM; -EOPNOTSUPP: the device has no memory of its own.
  */

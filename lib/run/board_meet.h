@@ -119,7 +119,7 @@ static inline bool is_wide(const struct coll_board_call *call)
 
 /* Where a rank puts what it brings. */
 static inline unsigned char *data_of(struct board_rank *rank, const struct coll_board_call *call,
-			      uint64_t number)
+				     uint64_t number)
 {
 	return is_wide(call) ? rank->wide[number % COLL_BOARD_WIDES] :
 	       rank->slots[number % COLL_BOARD_SLOTS].data;
@@ -127,7 +127,7 @@ static inline unsigned char *data_of(struct board_rank *rank, const struct coll_
 
 /* Is what is bound this call? */
 static inline bool is_bound(const struct coll_board *b, const struct coll_board_call *call,
-			      uint64_t number)
+			    uint64_t number)
 {
 	return __atomic_load_n(&slot_of(b, number)->code, __ATOMIC_RELAXED) == call->code;
 }

@@ -100,7 +100,8 @@ bool coll_board_number(const struct coll_operation *op, struct npulink_post *pos
 	if (abs(atomic_load_explicit(&comm->posting, memory_order_acquire)) == 1 &&
 	    b->own->done < number)
 		set(&b->own->done, number);
-	if (kept(&b->left) != number + 1 && coll_board_leave(comm, number) == BOUND && !has_failed(b))
+	if (kept(&b->left) != number + 1 && coll_board_leave(comm, number) == BOUND &&
+	    !has_failed(b))
 		return true;
 	if (b->crowded)
 		coll_board_make_way(comm, number, UINT32_MAX);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * memory.c - memory that the kernel has for us: the host's, a device's, or another driver's. It is a
- * registered range (reg.c) from the start. What only devices are to touch is one, too: calls
+ * memory.c - memory that the kernel has for us: the host's, a device's, or another driver's. It is
+ * a registered range (reg.c) from the start. What only devices are to touch is one, too: calls
  * know it by its addresses.
  */
 #include <errno.h>

@@ -178,7 +178,7 @@ static double graph_most(const struct coll_tune *tune, uint32_t nranks)
  * what it touches, of what it may; more than 1: each rank works for itself.
  */
 static double graph_share(const struct coll_tune *tune, const struct coll_work *work,
-			   const struct coll_args *args)
+			  const struct coll_args *args)
 {
 	double most = graph_most(tune, args->nranks);
 	bool large = npulink_coll_in(tune->gathers_large, args->collective) &&
@@ -202,7 +202,7 @@ static double calls_seconds(const struct coll_tune *tune, const struct coll_args
 
 /* And one of them works. A request without interrupt is like a message. */
 static double graph_seconds(const struct coll_tune *tune, const struct coll_work *work,
-			     const struct coll_args *args)
+			    const struct coll_args *args)
 {
 	const struct coll_work_costs *c = &tune->work;
 	double add = c->reduces[args->dtype] - c->copy;
@@ -222,7 +222,10 @@ static double together_seconds(const struct coll_tune *tune, const struct coll_w
 		work->touched * c->copy / 2 + (add > 0 ? work->reduced * add : 0)) / c->processors;
 }
 
-/* Little more than a graph that one task runs is for, and it counts that ranks which share processors take turns. */
+/*
+ * Little more than a graph that one task runs is for, and it counts that ranks which share
+ * processors take turns.
+ */
 static double turn_seconds(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			   const struct coll_args *args)
 {

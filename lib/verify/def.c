@@ -269,7 +269,8 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 			 const struct span *span, const struct value *all)
 {
 	const struct coll_args *args = &run->ranks[0].args;
-	bool divided = span->who == NPULINK_ALL_RANKS && args->redop == NPULINK_CALL_AVG && run->nranks > 1;
+	bool divided = span->who == NPULINK_ALL_RANKS && args->redop == NPULINK_CALL_AVG &&
+		       run->nranks > 1;
 	bool scaled = divided && npulink_dtype_is_float(args->dtype);
 	const struct value *v = piece_value(img, p);
 	struct value one;
@@ -295,7 +296,8 @@ static const char *wrong(struct verify_run *run, const struct image *img, const 
 		return span->who == NPULINK_ALL_RANKS ? "holds an input more than once" :
 		       "holds a sum instead of one rank's input";
 	if (v->sum != one.sum)
-		return span->who == NPULINK_ALL_RANKS ? "holds one input twice, and another not at all" :
+		return span->who == NPULINK_ALL_RANKS ?
+		       "holds one input twice, and another not at all" :
 		       "holds the input of another rank";
 	if (v->flags & VALUE_LATE)
 		return "was divided before the sum was complete, or twice";

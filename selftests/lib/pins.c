@@ -108,7 +108,8 @@ static void test_deregister(void)
 	ksft_test_result(!bad && !coll_deregister(comms[0], mem, 65536) && !dev->regs.nasked,
 			 "deregister: comes back as a whole after it was unmapped, until then\n");
 
-	bad = coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 8192, &alloc) || coll_register(comms[0], alloc, 8192) ||
+	bad = coll_mem_alloc(comms[0], COLL_MEMORY_HOST, 8192, &alloc) ||
+	      coll_register(comms[0], alloc, 8192) ||
 	      coll_deregister(comms[0], alloc, 8192) || left(dev) != 1;
 	bad |= coll_deregister(comms[0], alloc, 8192) != -ENOENT;
 	bad |= coll_register(comms[0], alloc, 100) || coll_mem_free(comms[0], alloc);

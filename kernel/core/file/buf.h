@@ -51,7 +51,7 @@ struct npulink_buf {
 /* Offsets of mmap(). A device's memory has its own, so that all can be found when it goes. */
 #define NPULINK_MMAP_BUF_SHIFT	41
 #define NPULINK_MMAP_BUF(id)	(0x1000000000000ULL + ((id) << NPULINK_MMAP_BUF_SHIFT))
-#define NPULINK_MMAP_DEVMEM	(1ULL << 62)
+#define NPULINK_MMAP_DEVMEM	BIT_ULL(62)
 
 extern const struct npulink_object_type npulink_buf_type;
 

@@ -85,9 +85,11 @@ static vm_fault_t npulink_devmem_fault(struct vm_fault *vmf)
 	n = min(NPULINK_FAULT_PAGES, (vma->vm_end - addr) >> PAGE_SHIFT);
 	rc = vmf_insert_pfn(vma, addr, pfn);
 	/* What fails now can fail when it is touched. */
-	while (rc == VM_FAULT_NOPAGE && --n)
-		if (vmf_insert_pfn(vma, addr += PAGE_SIZE, ++pfn) != VM_FAULT_NOPAGE)
+	while (rc == VM_FAULT_NOPAGE && --n) {
+		addr += PAGE_SIZE;
+		if (vmf_insert_pfn(vma, addr, ++pfn) != VM_FAULT_NOPAGE)
 			break;
+	}
 	percpu_ref_put(&dev->users);
 	return rc;
 }
