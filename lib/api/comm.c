@@ -278,7 +278,6 @@ int coll_comm_make(struct coll_comm **commp, struct coll_dev *dev, unsigned int 
 		coll_comm_discard(comm);
 		goto err;
 	}
-	comm->shares = !(config->flags & COLL_CHECKSUM);
 	*commp = comm;
 	return 0;
 err:
@@ -417,7 +416,7 @@ int coll_comm_info(struct coll_comm *comm, struct coll_comm_info *info)
 	known.arena_bytes = dev->arena_size;
 	known.scratch_bytes = dev->scratch_bytes;
 	known.pinned_bytes = dev->regs.bytes;
-	known.plans = comm->plans.nkernel;
+	known.plans = comm->plans.n;
 	known.plan_hits = comm->plans.hits +
 			  atomic_load_explicit(&comm->repeats.hits, memory_order_relaxed) +
 			  coll_group_hits(comm);

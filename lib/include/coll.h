@@ -402,7 +402,7 @@ int coll_comm_status(struct coll_comm *comm, struct coll_state *state);
  * @arena_bytes: shared memory for small payloads
  * @scratch_bytes: buffers for intermediate results, and for copies of what is not pinned
  * @pinned_bytes: caller's memory that is pinned at present
- * @plans: plans that the kernel has; calls that differ in their counts may share one
+ * @plans: plans in the cache
  * @plan_hits: calls that found their plan there
  * @plan_misses: calls for which one was made
  * @registrations: pinned ranges

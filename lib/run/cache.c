@@ -3,10 +3,8 @@
  * cache.c - the plans that the kernel has for a communicator.
  *
  * A call that was made before finds its plan by a hash of its arguments; another
- * one is planned, and created, unless the kernel has a plan that differs in lengths
- * and offsets only: those are given to it by POST. If the call comes again, it gets
- * a plan of its own, which is faster. Bounded by number and by steps, least recently
- * used first. All functions are called with the lock held.
+ * one is planned and created. Bounded by number and by steps, least recently used
+ * first. All functions are called with the lock held.
  */
 #include <errno.h>
 #include <math.h>
@@ -118,72 +116,6 @@ static void lru_add(struct coll_plans *plans, struct coll_cached *e)
 	plans->newest = e;
 }
 
-/* ---- what the kernel has */
-
-/* What calls that share a plan have in common of a step is equal if these bytes are. */
-#define STEP_HEAD	offsetof(struct npulink_step, len)
-#define STEP_TAIL	offsetof(struct npulink_step, dep)
-
-static bool is_like(const struct npulink_step *a, const struct npulink_step *b)
-{
-	return !memcmp(a, b, STEP_HEAD) && !a->len == !b->len &&
-	       !memcmp(a->dep, b->dep, sizeof(*a) - STEP_TAIL);
-}
-
-static uint64_t kernel_hash(const struct coll_plan *plan)
-{
-	uint64_t hash = mix(plan->call.collective, plan->nsteps), word[8];
-
-	hash = mix(hash, (uint64_t)plan->call.dtype << 32 | plan->call.redop);
-	hash = mix(hash, (uint64_t)plan->call.root << 32 | plan->nslots);
-	for (uint32_t i = 0; i < plan->nsteps; i++) {
-		memcpy(word, &plan->steps[i], sizeof(word));
-		hash = mix(hash, word[0]);
-		hash = mix(hash, word[1]);
-		hash = mix(hash, word[6]);
-		hash = mix(hash, word[7]);
-	}
-	return hash;
-}
-
-static bool shares(const struct coll_kernel_plan *k, const struct coll_plan *plan, uint64_t hash)
-{
-	if (!k->steps || k->hash != hash || k->nsteps != plan->nsteps || k->nslots != plan->nslots)
-		return false;
-	if (k->call.collective != plan->call.collective || k->call.dtype != plan->call.dtype ||
-	    k->call.redop != plan->call.redop || k->call.root != plan->call.root)
-		return false;
-	for (uint32_t i = 0; i < plan->nslots; i++)
-		if (k->slots[i].access != plan->slots[i].access)
-			return false;
-	for (uint32_t i = 0; i < plan->nsteps; i++)
-		if (!is_like(&k->steps[i], &plan->steps[i]))
-			return false;
-	return true;
-}
-
-/* The kernel takes the steps of a POST if all ranks are here, and nothing checks messages. */
-static bool may_share(const struct coll_comm *comm, const struct coll_plan *plan)
-{
-	return comm->shares && !comm->machine && plan->nsteps <= NPULINK_POST_STEPS;
-}
-
-static void kernel_put(struct coll_comm *comm, struct coll_kernel_plan *k, bool destroy)
-{
-	struct coll_kernel_plan **p = &comm->plans.kernel[k->hash % COLL_PLAN_BUCKETS];
-
-	if (--k->refs)
-		return;
-	while (*p != k)
-		p = &(*p)->next;
-	*p = k->next;
-	comm->plans.nkernel--;
-	if (destroy)
-		coll_drv_destroy(&comm->dev->drv, k->id);
-	free(k->steps);
-	free(k);
-}
-
 static void entry_drop(struct coll_comm *comm, struct coll_cached *e, bool destroy)
 {
 	struct coll_plans *plans = &comm->plans;
@@ -195,8 +127,8 @@ static void entry_drop(struct coll_comm *comm, struct coll_cached *e, bool destr
 	lru_remove(plans, e);
 	plans->n--;
 	plans->nsteps -= e->nsteps;
-	kernel_put(comm, e->kernel, destroy);
-	free(e->steps);
+	if (destroy)
+		coll_drv_destroy(&comm->dev->drv, e->id);
 	free(e);
 }
 
@@ -215,8 +147,9 @@ static bool evict(struct coll_comm *comm)
 }
 
 /* The prediction is for ranks that run side by side; here they may share processors. */
-static uint64_t deadline_of(double seconds, unsigned int nranks, long cpus)
+static uint64_t deadline_of(double seconds, unsigned int nranks)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	double share = cpus > 0 && nranks > cpus ? (double)nranks / cpus : 1;
 	double ns = 60e9 + seconds * share * 1000e9;
 
@@ -224,8 +157,9 @@ static uint64_t deadline_of(double seconds, unsigned int nranks, long cpus)
 }
 
 /* From when on the kernel tells that it is slow: sooner than an error, and no error. */
-static uint64_t slow_of(double seconds, unsigned int nranks, long cpus)
+static uint64_t slow_of(double seconds, unsigned int nranks)
 {
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	double share = cpus > 0 && nranks > cpus ? (double)nranks / cpus : 1;
 	double ns = 1e9 + seconds * share * 20e9;
 
@@ -270,88 +204,11 @@ static int check_blocks(struct coll_comm *comm, const struct coll_args *args)
 			 alltoall ? "rdispls" : "displs");
 }
 
-/* A plan of its own for @e; takes over the steps. Leaves an error text. */
-static int kernel_create(struct coll_comm *comm, const struct coll_args *args,
-			 struct coll_plan *plan, uint64_t hash, struct coll_kernel_plan **made)
-{
-	struct coll_kernel_plan **bucket = &comm->plans.kernel[hash % COLL_PLAN_BUCKETS], *k;
-	struct npulink_plan_create arg = { };
-	int rc = 0;
-
-	if (plan->nsteps > KERNEL_RACE_STEPS)
-		rc = check_races(comm, args, plan);
-	if (rc)
-		return rc;
-	k = calloc(1, sizeof(*k));
-	if (!k)
-		return coll_fail(comm, -ENOMEM, "out of memory");
-	do
-		rc = coll_drv_plan_create(&comm->dev->drv, comm->id, plan, &arg);
-	while (rc == -ENOMEM && evict(comm));
-	if (rc) {
-		free(k);
-		return coll_fail_plan(comm, args, rc, &arg);
-	}
-	*k = (struct coll_kernel_plan) {
-		.next = *bucket, .hash = hash, .refs = 1, .id = arg.out_id,
-		.nslots = plan->nslots, .nsteps = plan->nsteps, .call = plan->call,
-	};
-	memcpy(k->slots, plan->slots, sizeof(k->slots));
-	if (may_share(comm, plan)) {
-		k->steps = plan->steps;
-		plan->steps = NULL;
-	}
-	*bucket = k;
-	comm->plans.nkernel++;
-	*made = k;
-	return 0;
-}
-
-/* What the kernel is to run @plan with. Leaves an error text. */
-static int kernel_get(struct coll_comm *comm, const struct coll_args *args,
-		      struct coll_cached *e, struct coll_plan *plan)
-{
-	uint64_t hash = kernel_hash(plan);
-	struct coll_kernel_plan *k = NULL;
-
-	if (may_share(comm, plan))
-		k = comm->plans.kernel[hash % COLL_PLAN_BUCKETS];
-	while (k && !shares(k, plan, hash))
-		k = k->next;
-	if (!k)
-		return kernel_create(comm, args, plan, hash, &e->kernel);
-	k->refs++;
-	e->kernel = k;
-	e->steps = plan->steps;
-	plan->steps = NULL;
-	return 0;
-}
-
-/* @e has come again. If it cannot have a plan of its own, it goes on as before. */
-static void kernel_own(struct coll_comm *comm, const struct coll_args *call, struct coll_cached *e)
-{
-	struct coll_args wired = *call;
-	struct coll_kernel_plan *k;
-	struct coll_plan plan;
-
-	wired.topo = coll_comm_topo(comm);
-	e->refs++;
-	if (!coll_plan_make(e->alg, &wired, &plan)) {
-		if (!kernel_create(comm, &wired, &plan, kernel_hash(&plan), &k)) {
-			kernel_put(comm, e->kernel, true);
-			e->kernel = k;
-			free(e->steps);
-			e->steps = NULL;
-		}
-		coll_plan_free(&plan);
-	}
-	e->refs--;
-}
-
 static int plan_create(struct coll_comm *comm, const struct coll_args *call, struct coll_cached *e)
 {
 	struct coll_cost_params network;
 	struct coll_args wired = *call, *args = &wired;
+	struct npulink_plan_create arg = { };
 	struct coll_plan plan = { };
 	char what[128], why[320];
 	const char *bad;
@@ -359,9 +216,6 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	int rc;
 
 	wired.topo = coll_comm_topo(comm);
-	/* That is a file to read. */
-	if (!comm->plans.cpus)
-		comm->plans.cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	bad = coll_args_check(args);
 	coll_describe(args, what, sizeof(what));
 	if (bad)
@@ -381,17 +235,25 @@ static int plan_create(struct coll_comm *comm, const struct coll_args *call, str
 	rc = coll_plan_make(e->alg, args, &plan);
 	if (rc)
 		return coll_fail_plan(comm, args, rc, NULL);
-	e->call = plan.call;
-	rc = kernel_get(comm, args, e, &plan);
+	if (plan.nsteps > KERNEL_RACE_STEPS)
+		rc = check_races(comm, args, &plan);
 	if (!rc) {
+		do
+			rc = coll_drv_plan_create(&comm->dev->drv, comm->id, &plan, &arg);
+		while (rc == -ENOMEM && evict(comm));
+		if (rc)
+			coll_fail_plan(comm, args, rc, &arg);
+	}
+	if (!rc) {
+		e->id = arg.out_id;
 		e->nsteps = plan.nsteps;
 		e->nslots = plan.nslots;
 		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
 			e->slots[i] = plan.slots[i];
 		for (uint32_t i = 0; i < plan.nslots && i < COLL_SLOTS; i++)
 			e->len[i] = plan.slots[i].access ? plan.slots[i].min_len : 0;
-		e->deadline_ns = deadline_of(seconds, comm->nranks, comm->plans.cpus);
-		e->slow_ns = slow_of(seconds, comm->nranks, comm->plans.cpus);
+		e->deadline_ns = deadline_of(seconds, comm->nranks);
+		e->slow_ns = slow_of(seconds, comm->nranks);
 		coll_board_describe(e->alg, &e->args, &e->board);
 	}
 	coll_plan_free(&plan);
@@ -449,11 +311,6 @@ int coll_plan_get(struct coll_comm *comm, const struct coll_args *args,
 	*cached = e;
 	return 0;
 found:
-	if (e->steps && !e->refs) {
-		had = coll_fpu_begin();
-		kernel_own(comm, args, e);
-		coll_fpu_end(had);
-	}
 	e->refs++;
 	*cached = e;
 	return 0;

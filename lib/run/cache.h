@@ -17,38 +17,14 @@ struct coll_comm;
 #define COLL_SLOTS	3
 
 /**
- * struct coll_kernel_plan - what PLAN_CREATE has made
- * @next: with the same hash bucket
- * @hash: of what calls that share it have in common
- * @refs: calls that use it
- * @id: of the kernel
- * @nslots: slots
- * @nsteps: steps
- * @call: that it was made for
- * @slots: of that
- * @steps: likewise; NULL: it is not shared
- */
-struct coll_kernel_plan {
-	struct coll_kernel_plan *next;
-	uint64_t hash;
-	unsigned int refs;
-	uint32_t id, nslots, nsteps;
-	struct npulink_call call;
-	struct npulink_slot slots[NPULINK_MAX_SLOTS];
-	struct npulink_step *steps;
-};
-
-/**
- * struct coll_cached - the plan of a call of the communicator
+ * struct coll_cached - a plan of the communicator
  * @args: what it is for; the arrays are owned by the entry
  * @hash: of @args
  * @chain: next with the same hash bucket
  * @newer: LRU list
  * @older: LRU list
  * @refs: operations that use it
- * @kernel: what the kernel has, perhaps for other calls as well
- * @steps: NULL, or those that POST gives it in place of that one's
- * @call: in which ranks have to agree
+ * @id: of the kernel
  * @nslots: slots
  * @slots: their sizes
  * @len: bytes of each that are used
@@ -64,9 +40,7 @@ struct coll_cached {
 	uint64_t hash;
 	struct coll_cached *chain, *newer, *older;
 	unsigned int refs;
-	struct coll_kernel_plan *kernel;
-	struct npulink_step *steps;
-	struct npulink_call call;
+	uint32_t id;
 	uint32_t nslots;
 	struct npulink_slot slots[COLL_SLOTS];
 	size_t len[COLL_SLOTS];
@@ -84,9 +58,6 @@ struct coll_cached {
 
 struct coll_plans {
 	struct coll_cached *bucket[COLL_PLAN_BUCKETS];
-	struct coll_kernel_plan *kernel[COLL_PLAN_BUCKETS];
-	unsigned int nkernel;
-	long cpus;
 	struct coll_cached *newest, *oldest;
 	unsigned int n;
 	uint64_t nsteps;

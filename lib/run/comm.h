@@ -51,7 +51,6 @@ struct coll_survivors {
  * @collecting: groups that are open
  * @groups: one of each thread that has one open, and those of earlier ones
  * @topo: how the ranks are wired
- * @shares: calls may share plans of the kernel, if all ranks are on one machine
  * @self_sends: sends to the own rank that no receive has met yet, oldest first
  * @self_recvs: the same for receives
  * @survivors: joined by a coll_comm_shrink() that failed then
@@ -74,7 +73,6 @@ struct coll_comm {
 	struct coll_repeats repeats;
 	struct coll_fresh fresh;
 	struct coll_plans plans;
-	bool shares;
 	struct coll_topo topo;
 	struct coll_tune tune;
 	struct coll_choices choices;

@@ -76,10 +76,7 @@ int coll_op_plan(struct coll_operation *op)
 	op->args.displs = op->plan->args.displs;
 	op->args.rcounts = op->plan->args.rcounts;
 	op->args.rdispls = op->plan->args.rdispls;
-	op->post.plan_id = op->plan->kernel->id;
-	op->post.steps = (uintptr_t)op->plan->steps;
-	op->post.count = op->plan->steps ? op->plan->call.count : 0;
-	op->post.set_id = op->plan->steps ? op->plan->call.set_id : 0;
+	op->post.plan_id = op->plan->id;
 	op->post.nbinds = op->plan->nslots;
 	op->post.deadline_ns = op->comm->deadline_ns == COLL_DEADLINE_AUTO ?
 			       op->plan->deadline_ns : op->comm->deadline_ns;
