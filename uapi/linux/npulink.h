@@ -694,9 +694,6 @@ struct npulink_bind {
  * @out_result: with WAIT, how it ended
  * @slow_ns: if it takes longer, the netlink group "events" is told; 0: it is not
  * @number: with NUMBER, that of the collective, below NPULINK_MAX_NUMBER; else 0
- * @steps: 0, or address of struct npulink_step [the plan's nsteps], in place of the plan's
- * @count: with @steps, that of the call in place of the plan's; else 0
- * @set_id: likewise
  *
  * Starts an operation. Where its result is delivered:
  *  - by default: in the completion ring; WAIT also returns it as long as
@@ -710,11 +707,6 @@ struct npulink_bind {
  * npulink_board.h. Without it, an operation gets the next number. Point-to-point
  * operations have other numbers, which cannot be said.
  *
- * A plan is good for other counts as well: @steps are the plan's steps with other lengths and
- * offsets. All else in them is as in the plan, and a length is 0 if the plan's is. They have to
- * stay within the bindings, whatever the slots' min_len, and are checked as PLAN_CREATE checks
- * steps, but not for races. Up to NPULINK_POST_STEPS of them.
- *
  * out_seq is written before the operation starts, so it is valid whenever the
  * kernel did more than refuse. The call is never restarted.
  *
@@ -725,9 +717,7 @@ struct npulink_bind {
  *  - ENOTUNIQ: two bindings overlap and one of them is written
  *  - EALREADY: this rank has posted a collective with that number, or with a later one
  *  - EOVERFLOW: the number is not below NPULINK_MAX_NUMBER
- *  - EOPNOTSUPP: the number is not the next one, or there are @steps, and the communicator has
- *    ranks on other nodes; or there are @steps, and the communicator has checksums
- *  - EINVAL: @steps are not the plan's with other ranges, or are wrong, or too many
+ *  - EOPNOTSUPP: the number is not the next one, and the communicator has ranks on other nodes
  *  - EINVAL: an offset does not suit the alignment of the plan's data type
  *  - ENOTCONN: no ring was set up, and neither WAIT nor HELD is given
  *  - EINTR, ETIME: accepted, with WAIT: stopped waiting by a signal, or by
@@ -751,9 +741,6 @@ struct npulink_post {
 	struct npulink_result out_result;
 	__aligned_u64 slow_ns;
 	__aligned_u64 number;
-	__aligned_u64 steps;
-	__aligned_u64 count;
-	__aligned_u64 set_id;
 };
 #define NPULINK_POST _IO(NPULINK_TYPE, NPULINK_CMD_POST)
 
@@ -762,7 +749,6 @@ struct npulink_post {
 #define NPULINK_POST_NUMBER	(1 << 2)
 
 #define NPULINK_MAX_NUMBER	(1ULL << 56)
-#define NPULINK_POST_STEPS	1024
 
 /**
  * struct npulink_post_batch - ioctl(NPULINK_POST_BATCH)

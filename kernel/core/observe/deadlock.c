@@ -150,7 +150,7 @@ static struct npulink_op *dl_describe(struct dl *dl, struct npulink_cause *cause
 		.cause = NPULINK_CAUSE_DEADLOCK, .rank = op->rank->rank, .peer = edges[first].peer,
 		.step = ~0U, .number = npulink_told(op->number),
 		.code = next->rank->comm != op->rank->comm,
-		.calls = { op->call, next->call },
+		.calls = { op->plan->call, next->plan->call },
 	};
 out:
 	kvfree(edges);

@@ -107,7 +107,7 @@ static u32 npulink_unit_waits(struct npulink_op *op, u32 unit, struct npulink_wa
 	u32 last = un->first + un->nsteps - 1, k, n = 0;
 	struct npulink_wait_info base = {
 		.step = last, .peer = NPULINK_NO_PEER, .dev = NPULINK_NO_DEV,
-		.peer_dev = NPULINK_NO_DEV, .done = us->done, .len = op->steps[last].len,
+		.peer_dev = NPULINK_NO_DEV, .done = us->done, .len = op->plan->steps[last].len,
 		.since_ns = jiffies_to_nsecs((u32)jiffies - us->since),
 	};
 
@@ -152,7 +152,7 @@ static u32 npulink_gathered_waits(const struct npulink_op *op, struct npulink_wa
 		w[n] = (struct npulink_wait_info) {
 			.kind = NPULINK_WAIT_RECV, .step = npulink_op_first_with(op, i),
 			.peer = i, .dev = NPULINK_NO_DEV, .peer_dev = NPULINK_NO_DEV,
-			.since_ns = since, .len = op->total,
+			.since_ns = since, .len = op->plan->bytes,
 		};
 		k = npulink_find_peer(op->plan, i);
 		if (k != ~0U) {
@@ -178,7 +178,7 @@ static u32 npulink_round_waits(struct npulink_op *op, struct npulink_wait_info *
 			.kind = part->core.state == NPULINK_REQ_READY ? NPULINK_WAIT_WORKER :
 									NPULINK_WAIT_ENGINE,
 			.peer = NPULINK_NO_PEER, .dev = op->rank->dev->id,
-			.peer_dev = op->rank->dev->id, .done = op->bytes, .len = op->total,
+			.peer_dev = op->rank->dev->id, .done = op->bytes, .len = op->plan->bytes,
 			.since_ns = max_t(s64, npulink_clock() - op->start_ns, 0),
 		};
 	spin_unlock_irq(&op->rank->lock);
@@ -240,14 +240,14 @@ static int npulink_genl_fill_op(struct sk_buff *skb, struct npulink_op *op,
 	    nla_put_u32(skb, NPULINK_A_OP_RANK, op->rank->rank) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_OP_NUMBER, info->number, NPULINK_A_OP_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_OP_SEQ, info->seq, NPULINK_A_OP_PAD) ||
-	    npulink_genl_put_call(skb, NPULINK_A_OP_CALL, &op->call) ||
+	    npulink_genl_put_call(skb, NPULINK_A_OP_CALL, &plan->call) ||
 	    (plan->p2p && nla_put_flag(skb, NPULINK_A_OP_P2P)) ||
 	    nla_put_u32(skb, NPULINK_A_OP_STATE, info->state == NPULINK_OP_FAILING ?
 			NPULINK_OP_STATE_FAILING : NPULINK_OP_STATE_RUNNING) ||
 	    nla_put_u32(skb, NPULINK_A_OP_STEPS, plan->nsteps) ||
 	    nla_put_u32(skb, NPULINK_A_OP_UNITS, plan->nunits) ||
 	    nla_put_u32(skb, NPULINK_A_OP_UNITS_LEFT, info->units_left) ||
-	    nla_put_u64_64bit(skb, NPULINK_A_OP_BYTES, op->total, NPULINK_A_OP_PAD) ||
+	    nla_put_u64_64bit(skb, NPULINK_A_OP_BYTES, plan->bytes, NPULINK_A_OP_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_OP_BYTES_DONE, info->bytes, NPULINK_A_OP_PAD) ||
 	    nla_put_u64_64bit(skb, NPULINK_A_OP_AGE, info->age_ns, NPULINK_A_OP_PAD) ||
 	    (info->has_deadline && nla_put_u64_64bit(skb, NPULINK_A_OP_LEFT, info->left_ns,

@@ -51,9 +51,9 @@ TRACE_EVENT_FN(npulink_post,
 		__entry->comm = op->rank->comm->serial;
 		__entry->rank = op->rank->rank;
 		__entry->number = npulink_told(op->number);
-		__entry->count = op->call.count;
-		__entry->collective = op->call.collective;
-		__entry->dtype = op->call.dtype;
+		__entry->count = op->plan->call.count;
+		__entry->collective = op->plan->call.collective;
+		__entry->dtype = op->plan->call.dtype;
 		__entry->nsteps = op->plan->nsteps;
 		memcpy(__entry->algorithm, op->plan->algorithm, NPULINK_ALGORITHM_LEN);
 	),
@@ -116,7 +116,7 @@ TRACE_EVENT_FN(npulink_step,
 	TP_fast_assign(
 		const struct npulink_unit *un = &op->plan->units[unit];
 		const struct npulink_unit_state *us = &op->units[unit];
-		const struct npulink_step *st = &op->steps[un->first];
+		const struct npulink_step *st = &op->plan->steps[un->first];
 		bool timed = op->rank->flight;
 
 		__entry->comm = op->rank->comm->serial;
@@ -163,14 +163,14 @@ TRACE_EVENT_FN(npulink_done,
 		__entry->comm = op->rank->comm->serial;
 		__entry->rank = op->rank->rank;
 		__entry->number = npulink_told(op->number);
-		__entry->count = op->call.count;
+		__entry->count = op->plan->call.count;
 		__entry->ns = op->result.ns;
 		__entry->wait = op->wait_ns;
 		__entry->queue = op->queue_ns;
 		__entry->engine = op->engine_ns;
 		__entry->take = op->take_ns;
-		__entry->collective = op->call.collective;
-		__entry->dtype = op->call.dtype;
+		__entry->collective = op->plan->call.collective;
+		__entry->dtype = op->plan->call.dtype;
 		__entry->status = op->result.status;
 		memcpy(__entry->algorithm, op->plan->algorithm, NPULINK_ALGORITHM_LEN);
 	),

@@ -107,8 +107,6 @@ void npulink_remote_op_reset(struct npulink_op *op)
 
 	refcount_set(&mirror->refs, 1);
 	mirror->plan = plan->mirror;
-	mirror->steps = plan->mirror->steps;
-	mirror->call = op->call;
 	mirror->rank = op->rank;
 	mirror->is_mirror = true;
 	for (i = 0; i < plan->nsteps; i++) {

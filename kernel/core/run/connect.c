@@ -88,7 +88,7 @@ static int npulink_mismatch(struct npulink_op *op, struct npulink_rank *peer,
 {
 	*cause = (struct npulink_cause) {
 		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank, .peer = peer->rank,
-		.step = ~0U, .number = npulink_told(op->number), .calls[0] = op->call,
+		.step = ~0U, .number = npulink_told(op->number), .calls[0] = op->plan->call,
 	};
 	if (call)
 		cause->calls[1] = *call;
@@ -168,9 +168,9 @@ static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan
 		return 0;
 	pp = pop->plan;
 	other = npulink_find_peer(pp, op->rank->rank);
-	if (memcmp(&pop->call, &op->call, sizeof(op->call)) || other == NONE ||
+	if (memcmp(&pp->call, &op->plan->call, sizeof(pp->call)) || other == NONE ||
 	    pp->peers[other].nstreams != me->nstreams)
-		return npulink_mismatch(op, peer, &pop->call, cause);
+		return npulink_mismatch(op, peer, &pp->call, cause);
 	/*
 	 * Its rank gets the links before ours is seen to know it, unless it has yet to ask for
 	 * them, and will look for us after that.
@@ -183,7 +183,7 @@ static int npulink_op_introduce(struct npulink_op *op, const struct npulink_plan
 		u32 k = npulink_find_stream(pp, other, s->channel, !s->send);
 
 		if (k == NONE || pp->streams[k].count != s->count)
-			return npulink_mismatch(op, peer, &pop->call, cause);
+			return npulink_mismatch(op, peer, &pp->call, cause);
 		if (!pop->streams[k].peer) {
 			npulink_op_get(op);
 			pop->streams[k].stream = i;

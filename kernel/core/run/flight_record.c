@@ -77,7 +77,7 @@ void npulink_flight_worked(struct npulink_op *op, struct npulink_req *req,
 void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
 			 struct npulink_unit_state *us, struct npulink_run *run)
 {
-	const struct npulink_step *first = &op->steps[un->first];
+	const struct npulink_step *first = &op->plan->steps[un->first];
 	const struct npulink_step *last = first + un->nsteps - 1;
 	struct npulink_flight *flight = op->rank->flight;
 	struct npulink_flight_step *e = &flight->steps[flight->nsteps & flight->steps_mask];
@@ -85,7 +85,7 @@ void npulink_flight_step(struct npulink_op *op, const struct npulink_unit *un,
 
 	if (un->send) {
 		const struct npulink_stream *s =
-			&op->plan->streams[op->plan->pos[last - op->steps].send_stream];
+			&op->plan->streams[op->plan->pos[last - op->plan->steps].send_stream];
 		struct npulink_flight_peer *peer = op->plan->peers[s->peer].conn->ledger;
 
 		peer->takes++;
@@ -123,7 +123,7 @@ static inline void flight_fill(const struct npulink_op *op, struct npulink_fligh
 	e->queue = op->queue_ns;
 	e->engine = op->engine_ns;
 	e->take = op->take_ns;
-	e->call = op->call;
+	e->call = op->plan->call;
 	memcpy(e->algorithm, op->plan->algorithm, sizeof(e->algorithm));
 	e->serial = npulink_told_serial(op->serial);
 	e->nsteps = op->plan->nsteps;

@@ -38,7 +38,6 @@ static void npulink_op_destroy(struct npulink_op *op)
 	kvfree(op->units);
 	kvfree(op->streams);
 	kvfree(op->drain_left);
-	kvfree(op->own_steps);
 	kvfree(op);
 }
 
@@ -120,9 +119,6 @@ static struct npulink_op *npulink_op_new(struct npulink_plan *plan)
 		return NULL;
 	}
 	op->plan = plan;
-	op->steps = plan->steps;
-	op->call = plan->call;
-	op->total = plan->bytes;
 	for (i = 0; plan->check && i < plan->nreqs; i++) {
 		op->checks[i] = npulink_check_alloc(plan);
 		if (!op->checks[i]) {
@@ -236,11 +232,6 @@ struct npulink_op *npulink_op_alloc(struct npulink_plan *plan, struct npulink_ru
 	}
 	if (!op)
 		return NULL;
-	if (op->steps != plan->steps) {
-		op->steps = plan->steps;
-		op->call = plan->call;
-		op->total = plan->bytes;
-	}
 	kref_get(&plan->obj.kref);
 	op->rank = npulink_rank_get(plan->rank);
 	refcount_set(&op->refs, 1);
@@ -331,7 +322,7 @@ static void npulink_op_unlist(struct npulink_op *op)
 		i = op->number % NPULINK_HISTORY;
 		rank->history[i].used = true;
 		rank->history[i].number = op->number;
-		rank->history[i].call = op->call;
+		rank->history[i].call = op->plan->call;
 	}
 }
 

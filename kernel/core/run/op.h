@@ -72,11 +72,9 @@ struct npulink_op_stream {
 	u32 stream;			/* the peer's stream */
 };
 
-/* @len: bytes from @off on that its steps may use. */
 struct npulink_bound {
 	struct npulink_buf *buf;
 	u64 off;
-	u64 len;
 };
 
 /*
@@ -89,10 +87,6 @@ struct npulink_op {
 	refcount_t refs;
 	u32 serial;			/* of the rank's operations, see flight.h */
 	struct npulink_plan *plan;
-	const struct npulink_step *steps;	/* the plan's, or own_steps */
-	struct npulink_step *own_steps;	/* room for those of POST; NULL: it had none yet */
-	struct npulink_call call;	/* the plan's, but for what POST says */
-	u64 total;			/* bytes that the engine has to write */
 	struct npulink_rank *rank;
 	struct list_head node;		/* rank->ops */
 	struct list_head p2p_node;	/* conn->p2p[] */

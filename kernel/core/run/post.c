@@ -6,7 +6,6 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
-#include <npulink/verify.h>
 #include "base/clock.h"
 #include "base/number.h"
 #include "comm/comm.h"
@@ -123,7 +122,7 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 			return -ENOENT;
 	}
 	rc = -ERANGE;
-	if ((bind->len < s->min_len && op->steps == op->plan->steps) || bind->off > buf->mem.len ||
+	if (bind->len < s->min_len || bind->off > buf->mem.len ||
 	    bind->len > buf->mem.len - bind->off)
 		goto out;
 	rc = -EACCES;
@@ -168,7 +167,6 @@ static int npulink_bind_one(struct npulink_file *file, struct npulink_op *op, u3
 		}
 	}
 	op->binds[slot].off = bind->off;
-	op->binds[slot].len = op->steps == op->plan->steps ? s->min_len : bind->len;
 	WRITE_ONCE(op->binds[slot].buf, buf);
 out:
 	if (obj)
@@ -190,7 +188,8 @@ static bool npulink_binds_overlap(const struct npulink_op *op)
 			    !((plan->slots[i].access | plan->slots[k].access) &
 			      NPULINK_SLOT_WRITE))
 				continue;
-			if (a->off < b->off + b->len && b->off < a->off + a->len)
+			if (a->off < b->off + plan->slots[k].min_len &&
+			    b->off < a->off + plan->slots[i].min_len)
 				return true;
 		}
 	}
@@ -209,72 +208,6 @@ static int npulink_bind_all(struct npulink_file *file, struct npulink_op *op, u3
 			return rc;
 	}
 	return npulink_binds_overlap(op) ? -ENOTUNIQ : 0;
-}
-
-/* Has @st what the plan's step has, but for its ranges? A range is empty if the plan's is. */
-static bool npulink_step_is_like(const struct npulink_step *st, const struct npulink_step *plan)
-{
-	return !memcmp(st, plan, offsetof(struct npulink_step, len)) && !st->len == !plan->len &&
-	       !memcmp(st->dep, plan->dep, sizeof(*st) - offsetof(struct npulink_step, dep));
-}
-
-/* Take over the steps that POST gives in place of the plan's. What they use is not known yet. */
-static noinline int npulink_op_take_steps(struct npulink_op *op, const struct npulink_post *post,
-					  struct npulink_run *run)
-{
-	const struct npulink_plan *plan = op->plan;
-	u32 i;
-
-	if (plan->rank->comm->far || plan->rank->comm->checksum)
-		return -EOPNOTSUPP;
-	if (plan->nsteps > NPULINK_POST_STEPS)
-		return -EINVAL;
-	npulink_run(run);
-	if (!op->own_steps)
-		op->own_steps = kvmalloc_array(plan->nsteps, sizeof(*op->own_steps),
-					       GFP_KERNEL_ACCOUNT);
-	if (!op->own_steps)
-		return -ENOMEM;
-	if (copy_from_user(op->own_steps, u64_to_user_ptr(post->steps),
-			   plan->nsteps * sizeof(*op->own_steps)))
-		return -EFAULT;
-	for (i = 0; i < plan->nsteps; i++)
-		if (!npulink_step_is_like(&op->own_steps[i], &plan->steps[i]))
-			return -EINVAL;
-	op->steps = op->own_steps;
-	op->call.count = post->count;
-	op->call.set_id = post->set_id;
-	op->total = 0;
-	for (i = 0; i < plan->nunits; i++)
-		op->total += plan->units[i].engine ? op->steps[plan->units[i].first].len : 0;
-	return 0;
-}
-
-/*
- * As PLAN_CREATE does, but for the proof that no steps race: what a rank leaves to chance is its
- * own data.
- */
-static noinline int npulink_op_verify(const struct npulink_op *op)
-{
-	struct npulink_slot slots[NPULINK_MAX_SLOTS];
-	const struct npulink_plan *plan = op->plan;
-	const struct npulink_plan_desc desc = {
-		.call = &op->call,
-		.nranks = plan->rank->comm->nranks,
-		.rank = plan->rank->rank,
-		.nslots = plan->nslots,
-		.nsteps = plan->nsteps,
-		.slots = slots,
-		.steps = op->steps,
-	};
-	struct npulink_verdict v;
-	u32 i;
-
-	for (i = 0; i < plan->nslots; i++) {
-		slots[i] = plan->slots[i];
-		slots[i].min_len = min_t(u64, op->binds[i].len, NPULINK_MAX_LEN);
-	}
-	return npulink_verify(&desc, &v);
 }
 
 /* Out of the way of the others, who would have to clear that much stack. */
@@ -372,7 +305,7 @@ static int npulink_op_publish(struct npulink_op *op, const struct npulink_post *
 		if (*entry)
 			rc = -EBUSY;
 		else
-			rc = npulink_comm_check_call(rank->comm, rank, number, &op->call, NULL);
+			rc = npulink_comm_check_call(rank->comm, rank, number, &plan->call, NULL);
 		*differs = rc == -EPROTO;
 		if (!rc) {
 			*entry = op;
@@ -402,7 +335,7 @@ static noinline void npulink_op_fail_call(struct npulink_op *op)
 	int rc;
 
 	spin_lock_irqsave(&rank->lock, flags);
-	rc = npulink_comm_check_call(rank->comm, rank, op->number, &op->call, &cause);
+	rc = npulink_comm_check_call(rank->comm, rank, op->number, &op->plan->call, &cause);
 	spin_unlock_irqrestore(&rank->lock, flags);
 	if (rc)
 		npulink_comm_fail_now(rank->comm, &cause);
@@ -433,7 +366,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 		return ERR_CAST(obj);
 	plan = container_of(obj, struct npulink_plan, obj);
 	rc = -EINVAL;
-	if (post->nbinds != plan->nslots || (!post->steps && (post->count | post->set_id)) ||
+	if (post->nbinds != plan->nslots ||
 	    (post->flags & NPULINK_POST_NUMBER ? plan->p2p : post->number))
 		goto err_plan;
 	/* Pairs with npulink_comm_record(). */
@@ -445,12 +378,7 @@ static struct npulink_op *npulink_post_one(struct npulink_file *file,
 	op = npulink_op_alloc(plan, run);
 	if (!op)
 		goto err_plan;
-	rc = post->steps ? npulink_op_take_steps(op, post, run) : 0;
-	if (rc)
-		goto err_op;
 	rc = npulink_bind(file, op, post, run);
-	if (!rc && post->steps)
-		rc = npulink_op_verify(op);
 	if (rc)
 		goto err_op;
 	op->cookie = post->cookie;

@@ -147,10 +147,9 @@ void npulink_round_arrive(struct npulink_op *op, struct npulink_arrival *a)
 	}
 	/* Whose processor time it takes is nothing that users have to trust each other with. */
 	gathers = !comm->far && !comm->checksum && !comm->any_uid &&
-		  npulink_call_gathers(&op->call);
+		  npulink_call_gathers(&op->plan->call);
 	spin_lock(&comm->lock);
-	/* It was linked for other ranges. */
-	graph = gathers && op->steps == op->plan->steps ? op->plan->graph : NULL;
+	graph = gathers ? op->plan->graph : NULL;
 	if (!npulink_round_begin(r, op, graph))
 		goto set;
 	/* If somebody has left, who has steps with him is to find out. */
@@ -317,7 +316,7 @@ static void npulink_op_end(struct npulink_op *op, const struct npulink_round *r,
 	unsigned long flags;
 
 	spin_lock_irqsave(&op->rank->lock, flags);
-	op->bytes = op->total;
+	op->bytes = op->plan->bytes;
 	op->inflight--;
 	npulink_part_withdraw(op);
 	if (op->rank->flight)
@@ -494,7 +493,7 @@ void npulink_round_part(struct npulink_req *req, const struct npulink_op *waits,
 			cond_resched();
 	}
 	spin_lock_irqsave(&rank->lock, flags);
-	op->bytes = min(op->bytes + bytes, op->total);
+	op->bytes = min(op->bytes + bytes, op->plan->bytes);
 	enough &= !last && atomic_read(&r->left);
 	if (enough) {
 		npulink_req_ready(req, &run);
@@ -525,7 +524,6 @@ static bool npulink_round_wants_graph(const struct npulink_round *r, u32 nranks)
 		const struct npulink_plan *plan = r->ops[i]->plan;
 
 		want &= READ_ONCE(plan->graph_tries) < ROUND_LINKS &&
-			r->ops[i]->steps == plan->steps &&
 			npulink_device_runs(r->ops[i]->rank->dev);
 		have &= READ_ONCE(plan->graph) == first;
 	}

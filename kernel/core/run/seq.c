@@ -126,7 +126,7 @@ static bool npulink_operand_peer(struct npulink_op *op, struct npulink_req *req,
 
 	if (peer->is_mirror)
 		return npulink_remote_ops->operand(op, step, done, o);
-	st = &peer->steps[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
+	st = &peer->plan->steps[npulink_peer_step(op, pos->recv_stream, pos->recv_pos)];
 	/* A sender offers its dst, or src if it only sends. */
 	if (st->op == NPULINK_STEP_SEND) {
 		slot = st->src_slot;
@@ -172,7 +172,7 @@ static noinline void npulink_req_scale(struct npulink_req *req, const struct npu
 static bool npulink_req_fill(struct npulink_op *op, struct npulink_req *req, u32 unit, u64 n)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	const struct npulink_step *st = &op->steps[un->first];
+	const struct npulink_step *st = &op->plan->steps[un->first];
 	const struct npulink_step *last = st + un->nsteps - 1;
 	u64 done = op->units[unit].done;
 	u64 dst_off = done;
@@ -414,7 +414,7 @@ static noinline void npulink_misfit(struct npulink_op *op, struct npulink_op *pe
 	struct npulink_cause cause = {
 		.cause = NPULINK_CAUSE_MISMATCH, .rank = op->rank->rank,
 		.peer = peer->rank->rank, .step = step, .number = npulink_told(op->number),
-		.calls = { op->call, peer->call },
+		.calls = { op->plan->call, peer->plan->call },
 	};
 
 	npulink_comm_fail(op->rank->comm, &cause);
@@ -427,7 +427,7 @@ static noinline void npulink_misfit(struct npulink_op *op, struct npulink_op *pe
 static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *n)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	const struct npulink_step *st = &op->steps[un->first + i];
+	const struct npulink_step *st = &op->plan->steps[un->first + i];
 	const struct npulink_step_pos *pos = &op->plan->pos[un->first + i];
 	u64 done = op->units[unit].done, avail;
 	const struct npulink_step *from;
@@ -440,7 +440,7 @@ static bool npulink_member_arrived(struct npulink_op *op, u32 unit, u32 i, u64 *
 	if (!peer)
 		return false;
 	ps = npulink_peer_step(op, pos->recv_stream, pos->recv_pos);
-	from = &peer->steps[ps];
+	from = &peer->plan->steps[ps];
 	if (unlikely(!npulink_steps_fit(st, from, un->esize))) {
 		npulink_misfit(op, peer, un->first + i);
 		return false;
@@ -484,7 +484,7 @@ static __always_inline s64 npulink_unit_avail(struct npulink_op *op, u32 unit,
 					      struct npulink_unit_state *us, u32 step,
 					      struct npulink_run *run)
 {
-	const struct npulink_step *last = &op->steps[step];
+	const struct npulink_step *last = &op->plan->steps[step];
 	u64 len = last->len, done = us->done;
 	s64 n = min_t(u64, len - done, op->rank->dev->slice);
 
@@ -514,7 +514,7 @@ static __always_inline s64 npulink_unit_avail(struct npulink_op *op, u32 unit,
 static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct npulink_run *run)
 {
 	const struct npulink_unit *un = &op->plan->units[unit];
-	const struct npulink_step *steps = &op->steps[un->first];
+	const struct npulink_step *steps = &op->plan->steps[un->first];
 	u64 done = op->units[unit].done, len = steps[0].len;
 	u32 i;
 
@@ -540,7 +540,7 @@ static void npulink_unit_credit(struct npulink_op *op, u32 unit, u64 n, struct n
 		/* Our engine has read them: the peer may overwrite them. */
 		smp_store_release(&peer->cells[ps].taken, done == len ? len + 1 : done);
 		/* Before the end, only who sends through a window waits for credit. */
-		if (done == len || peer->steps[ps].flags & NPULINK_STEP_F_TRANSIENT)
+		if (done == len || peer->plan->steps[ps].flags & NPULINK_STEP_F_TRANSIENT)
 			npulink_bell(op, pos->recv_stream, ps, true, done, run);
 	}
 }
@@ -583,7 +583,7 @@ static void npulink_unit_advance(struct npulink_op *op, u32 unit, struct npulink
 	const struct npulink_unit *un = &op->plan->units[unit];
 	struct npulink_unit_state *us = &op->units[unit];
 	u32 step = un->first + un->nsteps - 1;
-	u64 len = op->steps[step].len;
+	u64 len = op->plan->steps[step].len;
 
 	if (us->phase == NPULINK_UNIT_ACTIVE) {
 		while (un->engine && (us->done < len || !len)) {
