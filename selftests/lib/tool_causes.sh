@@ -76,7 +76,7 @@ file()
 	local errno=$1 status=0
 
 	shift
-	LD_PRELOAD=$fail FAIL="fopen 1 $errno" FAIL_PATH=$scratch/file "$@" \
+	LD_PRELOAD=$fail FAIL="fopen 1 $errno" FAIL_PATH=${path:-$scratch/file} "$@" \
 		>"$scratch/out" 2>"$scratch/err" || status=$?
 	[ $status = 1 ] && [ "$(wc -l <"$scratch/err")" = 1 ] &&
 		grep -qF "$scratch/file: ${words[$errno]}" "$scratch/err" || {
@@ -91,8 +91,9 @@ for errno in 12 13 23 24; do
 	file $errno env COLL_CALIBRATION="$scratch/file" npulink plan explain allreduce || bad=1
 	file $errno npulink plan verify -f "$scratch/file" || bad=1
 	file $errno npulink tune far --node_rank 0 --master_addr 127.0.0.1 -o "$scratch/file" || bad=1
-	file $errno npulink plan simulate allreduce --svg "$scratch/file" || bad=1
-	file $errno npulink plan simulate allreduce --trace "$scratch/file" || bad=1
+	path=$scratch/file.new file $errno npulink plan simulate allreduce --svg "$scratch/file" || bad=1
+	path=$scratch/file.new file $errno npulink plan simulate allreduce --trace "$scratch/file" ||
+		bad=1
 	result $bad "a file cannot be opened: ${words[$errno]}"
 done
 

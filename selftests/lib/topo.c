@@ -49,8 +49,10 @@ static void test_good(void)
 	coll_topo_free(&topo);
 	ksft_test_result(!topo.server_of && !topo.rows, "freed\n");
 	ksft_test_result(!init("ring", 6) && topo.ring && !topo.rows, "ring\n");
+	coll_topo_free(&topo);
 	ksft_test_result(!init("torus:3x2", 6) && topo.torus && topo.rows == 3 && topo.cols == 2,
 			 "torus\n");
+	coll_topo_free(&topo);
 	ksft_test_result(!init("tree:2;servers:2", 6) && topo.group == 2 && topo.uplinks == 2 &&
 			 topo.nservers == 3, "tree of servers\n");
 	coll_topo_free(&topo);
@@ -97,6 +99,7 @@ static void test_environment(void)
 {
 	setenv("COLL_TOPOLOGY", "mesh:3x2", 1);
 	ksft_test_result(!init(NULL, 6) && topo.rows == 3, "COLL_TOPOLOGY\n");
+	coll_topo_free(&topo);
 	ksft_test_result(!init("", 6) && !topo.rows, "the caller's word goes first\n");
 	setenv("COLL_TOPOLOGY", "mesh:3x3", 1);
 	ksft_test_result(init(NULL, 6) == -EINVAL && strstr(text, "mesh:3x3"),

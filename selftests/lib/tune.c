@@ -602,7 +602,7 @@ static void test_chunks(void)
 int main(void)
 {
 	ksft_print_header();
-	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 2 + 5);
+	ksft_set_plan(3 + 16 + 1 + 3 + 5 + 9 + 3 + 8 + 6 + 5 + 1 + 3 + 5);
 	test_overrides();
 	test_bad_overrides();
 	test_override_not_honoured();
