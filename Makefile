@@ -301,7 +301,7 @@ demo: setup
 	@echo "demo: builds what is not there yet$(if $(HERE),, and starts a virtual machine)"
 	$(Q)+$(MAKE) $(jobs) lib tools $(for-vm)
 	@test -x tools/demo.sh || { echo "tools/demo.sh is missing" >&2; exit 1; }
-	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout $(if $(CARDS),900,300) \
+	@$(if $(HERE),tools/demo.sh,tools/vm/vm run --name demo --timeout $(if $(CARDS),900,600) \
 		$(if $(CARDS),--mem 2560 --cards $(CARDS) --env DEMO_CARDS=$(CARDS)) -- tools/demo.sh)
 
 test: setup

@@ -7,27 +7,13 @@
  * npulink-test: timeout=240
  */
 #include "cases.h"
+#include "coll_board.h"
 #include "coll_ranks.h"
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
 
 #define ROUNDS	300	/* of which the first make the board */
 #define LATE_US	300000	/* for that long nobody looks for the others */
-
-static void pause_us(unsigned int us)
-{
-	struct timespec ts = { us / 1000000, us % 1000000 * 1000L };
-
-	nanosleep(&ts, NULL);
-}
-
-static uint64_t met(struct coll_comm *comm)
-{
-	struct coll_comm_info info = COLL_COMM_INFO_INIT;
-
-	coll_comm_info(comm, &info);
-	return info.met;
-}
 
 static int run(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), size_t copy_max)
 {

@@ -11,43 +11,13 @@
 #include <pthread.h>
 #include <sys/syscall.h>
 #include "cases.h"
+#include "coll_board.h"
 #include "coll_ranks.h"
 #include "lib/run/comm.h"
 #include "lib/run/request.h"
 
-#define HOT		300	/* calls until the board is there */
 #define PATIENCE	4000	/* calls, each of them by all ranks, until some are met */
 #define COUNT		8
-
-static void pause_us(unsigned int us)
-{
-	struct timespec ts = { us / 1000000, us % 1000000 * 1000L };
-
-	nanosleep(&ts, NULL);
-}
-
-static unsigned int mix(unsigned int a, unsigned int b)
-{
-	a = a * 2654435761U + b * 40503U;
-	return (a ^ a >> 15) * 2246822519U >> 16;
-}
-
-static uint64_t met(struct coll_comm *comm)
-{
-	struct coll_comm_info info = COLL_COMM_INFO_INIT;
-
-	coll_comm_info(comm, &info);
-	return info.met;
-}
-
-static int warm_up(struct coll_comm *comm)
-{
-	int rc = 0;
-
-	for (int i = 0; i < HOT && !rc; i++)
-		rc = coll_barrier(comm);
-	return rc;
-}
 
 static int run(unsigned int n, int (*fn)(struct ranks *, struct coll_comm *), int number)
 {
