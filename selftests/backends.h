@@ -38,13 +38,34 @@ static inline int plan_of(int fd, int comm, int rank, size_t len, uint8_t recv)
 	return raw_plan(fd, comm, slots, 2, steps, 2);
 }
 
+/* What they send, from byte @off on, is received. */
+static inline bool exchange_bufs(const int *fd, const int *plan, int buf[RANKS][2],
+				 uint8_t *mem[RANKS][2], size_t off, size_t len)
+{
+	struct npulink_post post[RANKS];
+	struct npulink_result result;
+	bool good = true;
+	int r, k;
+
+	for (r = 0; good && r < RANKS; r++) {
+		post[r] = raw_post_cmd(plan[r], NPULINK_POST_HELD);
+		for (k = 0; k < 2; k++)
+			raw_bind(&post[r], buf[r][k], off, len);
+		good = !raw_ioctl(fd[r], NPULINK_POST, &post[r]);
+	}
+	for (r = 0; good && r < RANKS; r++)
+		good = !raw_wait(fd[r], post[r].out_seq, &result) && !result.status;
+	for (r = 0; good && r < RANKS; r++)
+		good = !memcmp(mem[r][1] + 1, mem[!r][0] + 1, len) && !mem[r][1][0] &&
+		       !mem[r][1][len + 1];
+	return good;
+}
+
 /* Two ranks exchange @len bytes that begin at an odd address. */
 static inline bool exchange(size_t len)
 {
 	uint8_t secret[16], *mem[RANKS][2];
 	int fd[RANKS], comm[RANKS], plan[RANKS], buf[RANKS][2], r, k;
-	struct npulink_post post[RANKS];
-	struct npulink_result result;
 	bool good = true;
 	size_t i;
 
@@ -63,17 +84,7 @@ static inline bool exchange(size_t len)
 		}
 		good = good && fd[r] >= 0 && comm[r] > 0 && plan[r] > 0;
 	}
-	for (r = 0; good && r < RANKS; r++) {
-		post[r] = raw_post_cmd(plan[r], NPULINK_POST_HELD);
-		raw_bind(&post[r], buf[r][0], 0, len);
-		raw_bind(&post[r], buf[r][1], 0, len);
-		good = !raw_ioctl(fd[r], NPULINK_POST, &post[r]);
-	}
-	for (r = 0; good && r < RANKS; r++)
-		good = !raw_wait(fd[r], post[r].out_seq, &result) && !result.status;
-	for (r = 0; good && r < RANKS; r++)
-		good = !memcmp(mem[r][1] + 1, mem[!r][0] + 1, len) && !mem[r][1][0] &&
-		       !mem[r][1][len + 1];
+	good = good && exchange_bufs(fd, plan, buf, mem, 0, len);
 	for (r = 0; r < RANKS; r++) {
 		close(fd[r]);
 		munmap(mem[r][0], len + 4096);

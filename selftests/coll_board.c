@@ -627,25 +627,6 @@ static bool do_deadline(void)
 	return !bad;
 }
 
-/* Which ioctl a process sleeps in; -1: none. */
-static long sleeps_in(pid_t pid)
-{
-	char path[64], text[128] = "";
-	unsigned long cmd = -1;
-	long nr = -1;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-	fd = open(path, O_RDONLY);
-	if (fd >= 0) {
-		if (read(fd, text, sizeof(text) - 1) > 0 &&
-		    sscanf(text, "%ld %*s 0x%lx", &nr, &cmd) != 2)
-			nr = -1;
-		close(fd);
-	}
-	return nr == SYS_ioctl ? (long)cmd : -1;
-}
-
 static int late(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);
@@ -655,27 +636,6 @@ static int late(struct ranks *ranks, struct coll_comm *comm)
 	while (!rc && rank == 1 && !__atomic_load_n(&ranks->number[0], __ATOMIC_SEQ_CST))
 		pause_us(1000);
 	return rc ? rc : coll_barrier(comm);
-}
-
-/* Rank 0 waits for long: in the end where everybody can see it. */
-static bool do_late(void)
-{
-	struct ranks *ranks = ranks_new(2);
-	unsigned int same = 0, tries;
-	pid_t pid[2];
-	int bad = 0;
-
-	for (unsigned int i = 0; i < 2; i++)
-		pid[i] = rank_start(ranks, i, late);
-	for (tries = 0; tries < 3000 && same < 10; tries++) {
-		pause_us(10000);
-		same = sleeps_in(pid[0]) == (long)NPULINK_POST && ranks->number[2] ? same + 1 : 0;
-	}
-	__atomic_store_n(&ranks->number[0], 1, __ATOMIC_SEQ_CST);
-	for (unsigned int i = 0; i < 2; i++)
-		bad += rank_join_end(ranks, i, pid[i]);
-	ranks_free(ranks);
-	return !bad && same == 10;
 }
 
 /* ---- what another rank writes ---- */
@@ -924,7 +884,7 @@ int main(void)
 	test(2, leaving, 0, "a rank leaves");
 	test(3, leaving, 0, "a rank leaves");
 	chosen_result(do_deadline(), "who comes too late for the deadline\n");
-	chosen_result(do_late(), "who waits for long has posted\n");
+	chosen_result(waits_in(late, NPULINK_POST), "who waits for long has posted\n");
 	test(2, another_layout, 0, "another layout");
 	test(3, another_layout, 0, "another layout");
 	chosen_result(do_vandal(), "3 ranks: one writes all over the board\n");

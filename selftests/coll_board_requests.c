@@ -448,25 +448,6 @@ static int circle(struct ranks *ranks, struct coll_comm *comm)
 	return rc ? rc : out[0] != 3;
 }
 
-/* Which ioctl a process sleeps in; -1: none. */
-static long sleeps_in(pid_t pid)
-{
-	char path[64], text[128] = "";
-	unsigned long cmd = -1;
-	long nr = -1;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/syscall", pid);
-	fd = open(path, O_RDONLY);
-	if (fd >= 0) {
-		if (read(fd, text, sizeof(text) - 1) > 0 &&
-		    sscanf(text, "%ld %*s 0x%lx", &nr, &cmd) != 2)
-			nr = -1;
-		close(fd);
-	}
-	return nr == SYS_ioctl ? (long)cmd : -1;
-}
-
 static int late(struct ranks *ranks, struct coll_comm *comm)
 {
 	unsigned int rank = coll_comm_rank(comm);
@@ -478,27 +459,6 @@ static int late(struct ranks *ranks, struct coll_comm *comm)
 		pause_us(1000);
 	rc = rc ? rc : add(comm, in, out, &req);
 	return rc ? rc : coll_wait(&req);
-}
-
-/* Rank 0 waits for long: in the end where everybody can see it. */
-static bool do_late(void)
-{
-	struct ranks *ranks = ranks_new(2);
-	unsigned int same = 0, tries;
-	pid_t pid[2];
-	int bad = 0;
-
-	for (unsigned int i = 0; i < 2; i++)
-		pid[i] = rank_start(ranks, i, late);
-	for (tries = 0; tries < 3000 && same < 10; tries++) {
-		pause_us(10000);
-		same = sleeps_in(pid[0]) == (long)NPULINK_WAIT && ranks->number[2] ? same + 1 : 0;
-	}
-	__atomic_store_n(&ranks->number[0], 1, __ATOMIC_SEQ_CST);
-	for (unsigned int i = 0; i < 2; i++)
-		bad += rank_join_end(ranks, i, pid[i]);
-	ranks_free(ranks);
-	return !bad && same == 10;
 }
 
 /* Rank 0 tests until it is posted: then it is the kernel's, and the ring tells of its end. */
@@ -683,7 +643,7 @@ int main(void)
 	test(4, mixed, 0, "beside other calls and forms");
 	test(2, threads, 0, "two threads");
 	test(3, circle, 0, "who sleeps for something else has posted");
-	chosen_result(do_late(), "who waits for long has posted\n");
+	chosen_result(waits_in(late, NPULINK_WAIT), "who waits for long has posted\n");
 	test(2, tested, 0, "who tests for long has posted");
 	test(2, polled, 0, "who polls");
 	test(2, death, 0, "a rank dies before it starts");

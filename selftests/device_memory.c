@@ -173,8 +173,6 @@ static bool exchange_device(unsigned int where)
 {
 	uint8_t secret[16], *mem[RANKS][2];
 	int fd[RANKS], comm[RANKS], plan[RANKS], buf[RANKS][2], r, k;
-	struct npulink_post post[RANKS];
-	struct npulink_result result;
 	bool good = true;
 	uint64_t offset;
 	size_t i;
@@ -183,7 +181,7 @@ static bool exchange_device(unsigned int where)
 	for (r = 0; r < RANKS; r++) {
 		fd[r] = raw_open(r);
 		comm[r] = raw_comm(fd[r], secret, r, RANKS);
-		plan[r] = plan_of(fd[r], comm[r], r, LEN - 1, NPULINK_STEP_RECV);
+		plan[r] = plan_of(fd[r], comm[r], r, LEN - 2, NPULINK_STEP_RECV);
 		for (k = 0; k < 2; k++) {
 			if (where >> (2 * r + k) & 1) {
 				mem[r][k] = map_device(fd[r], LEN, &buf[r][k]);
@@ -197,16 +195,7 @@ static bool exchange_device(unsigned int where)
 		}
 		good = good && fd[r] >= 0 && comm[r] > 0 && plan[r] > 0;
 	}
-	for (r = 0; good && r < RANKS; r++) {
-		post[r] = raw_post_cmd(plan[r], NPULINK_POST_HELD);
-		for (k = 0; k < 2; k++)
-			raw_bind(&post[r], buf[r][k], 1, LEN - 1);
-		good = !raw_ioctl(fd[r], NPULINK_POST, &post[r]);
-	}
-	for (r = 0; good && r < RANKS; r++)
-		good = !raw_wait(fd[r], post[r].out_seq, &result) && !result.status;
-	for (r = 0; good && r < RANKS; r++)
-		good = !memcmp(mem[r][1] + 1, mem[!r][0] + 1, LEN - 1) && !mem[r][1][0];
+	good = good && exchange_bufs(fd, plan, buf, mem, 1, LEN - 2);
 	for (r = 0; r < RANKS; r++) {
 		close(fd[r]);
 		for (k = 0; k < 2; k++)

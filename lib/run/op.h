@@ -113,11 +113,11 @@ void coll_op_finish(struct coll_operation *op, int status);
 int coll_op_run_again(struct coll_repeat *repeat);
 int coll_op_run(struct coll_operation *op);
 int coll_op_local(struct coll_operation *op);
+bool coll_make_room(struct coll_dev *dev, bool wait);
+
 static inline bool coll_op_is_local(const struct coll_operation *op)
 {
 	return op->local;
 }
-
-bool coll_make_room(struct coll_dev *dev, bool wait);
 
 #endif /* COLL_RUN_OP_H */

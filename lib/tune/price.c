@@ -98,7 +98,8 @@ static uint64_t count_steps(const struct coll_algorithm *alg, const struct coll_
 	return most * args->nranks;
 }
 
-static int by_seconds(const void *a, const void *b)
+/* Cheapest first; equals in the order in which libcoll knows them; last what cannot be. */
+int coll_price_compare(const void *a, const void *b)
 {
 	const struct coll_price *x = a, *y = b;
 
@@ -123,7 +124,7 @@ static void simulate(const struct coll_args *args, const struct coll_net *net,
 	uint64_t left = STEPS, steps;
 	struct coll_sim_result result;
 
-	qsort(prices, n, sizeof(*prices), by_seconds);
+	qsort(prices, n, sizeof(*prices), coll_price_compare);
 	for (unsigned int i = 0; i < n && !prices[i].why; i++) {
 		if (prices[i].seconds > FAR_OFF * prices[0].seconds)
 			break;

@@ -85,6 +85,7 @@ int coll_tune_choose(const struct coll_tune *tune, const struct coll_args *args,
 		     const struct coll_algorithm **alg, double *seconds, char *text, size_t size);
 struct coll_cost_params coll_tune_network(const struct coll_tune *tune,
 					  const struct coll_args *args);
+
 /**
  * struct coll_price - what one row should take for a call
  * @alg: the row
@@ -106,6 +107,7 @@ struct coll_price {
 /* All rows of the collective, in order; returns how many. The own rank must not matter. */
 unsigned int coll_tune_prices(const struct coll_tune *tune, const struct coll_args *args,
 			      struct coll_price prices[COLL_PRICES]);
+int coll_price_compare(const void *a, const void *b);
 double coll_tune_own_part(const struct coll_tune *tune, const struct coll_algorithm *alg,
 			  const struct coll_args *args);
 

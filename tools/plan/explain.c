@@ -107,25 +107,13 @@ static struct hccl hccl_choice(const struct query *q)
 /* So close are equals: sums of the same terms in another order differ by that. */
 #define CLOSE	(1 + 1e-9)
 
-/* Of equals in the order in which libcoll knows them. */
-static int by_cost(const void *a, const void *b)
-{
-	const struct coll_price *x = a, *y = b;
-
-	if (!x->why != !y->why)
-		return x->why ? 1 : -1;
-	if (x->seconds != y->seconds)
-		return x->seconds > y->seconds ? 1 : -1;
-	return (x->order > y->order) - (x->order < y->order);
-}
-
 /* Equals come behind the one that libcoll takes of them. */
 static void sort_candidates(const struct query *q, struct coll_price *list, size_t n)
 {
 	struct coll_price chosen;
 	size_t i = 0;
 
-	qsort(list, n, sizeof(*list), by_cost);
+	qsort(list, n, sizeof(*list), coll_price_compare);
 	while (list[i].alg != q->alg)
 		i++;
 	if (q->asked || list[i].seconds > list[0].seconds * CLOSE)

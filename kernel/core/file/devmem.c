@@ -102,7 +102,7 @@ static const struct vm_operations_struct npulink_devmem_vm_ops = {
 
 int npulink_devmem_mmap(struct npulink_buf *buf, struct vm_area_struct *vma)
 {
-	if (buf->kind != NPULINK_BUF_DEVMEM || !buf->memory.phys)
+	if (!buf->memory.phys)
 		return -EOPNOTSUPP;
 	if (vma->vm_end - vma->vm_start != buf->memory.len)
 		return -EINVAL;
